@@ -1,0 +1,51 @@
+"""Everything a user can cause, as one tree.
+
+    CtxrError (1)              something went wrong and the message says what
+    ├── UsageError (2)         a wrong argument or option value
+    ├── DataError (3)          input that cannot be read or does not fit its format
+    ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
+    └── FindingsError (5)      `ctxr doctor` looked and found something
+
+The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
+command or one edit. `ctxr.cli.app` is the only place that turns an error into text.
+"""
+
+
+class CtxrError(Exception):
+    """A failure that a user can understand and mend.
+
+    Attributes:
+        message: one sentence, without a final full stop being required.
+        hint: what to do about it, one command or one edit; empty if there is nothing to do.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CtxrError):
+    """A wrong argument: a path that is not there, a threshold out of range, an unknown name."""
+
+    exit_code = 2
+
+
+class DataError(CtxrError):
+    """Input that is damaged, malformed or of a newer format."""
+
+    exit_code = 3
+
+
+class UnfinishedError(CtxrError):
+    """An artifact without a manifest, or one that another process is writing."""
+
+    exit_code = 4
+
+
+class FindingsError(CtxrError):
+    """`ctxr doctor` found something that needs attention."""
+
+    exit_code = 5
