@@ -1,0 +1,199 @@
+"""One artifact = one folder that one verb wrote, its `manifest.json` last.
+
+No manifest means not finished. Same kind, config and parents, manifest there: nothing to do. A manifest carries no clock and
+no path outside its folder's neighbourhood, so equal runs are byte-equal. `docs/format.md` is the specification.
+"""
+
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from ctxr import __version__
+from ctxr.data.atomic import disk_errors, write_bytes
+from ctxr.data.hashing import sha256_file
+from ctxr.data.tables import decode_other, encode_other
+from ctxr.errors import DataError, UnfinishedError
+
+FORMAT = 1
+"""Version of the artifact format; a reader refuses a newer one."""
+
+MANIFEST = "manifest.json"
+
+_PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A table or array of the artifact as it was when the manifest was written."""
+
+    sha256: str
+    bytes: int
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """What an artifact was made from: another artifact (sha256 of its manifest) or a source (sha256 of its content)."""
+
+    name: str
+    kind: str
+    sha256: str
+    path: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Everything needed to say what this folder is, how it came about, and whether it is still whole."""
+
+    kind: str
+    format: int
+    ctxr: str
+    verb: str
+    config: dict[str, Any]
+    parents: list[Parent]
+    counts: dict[str, Any]
+    models: dict[str, Any]
+    packages: dict[str, str]
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A finished artifact: its folder and its manifest."""
+
+    path: Path
+    manifest: Manifest
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest file, by which children name their parent."""
+        return sha256_file(self.path / MANIFEST)
+
+
+def open_artifact(path: Path, kind: str | None = None) -> Artifact:
+    """The finished artifact at `path`.
+
+    Raises UnfinishedError without a manifest, DataError for a damaged manifest, a newer format or another kind.
+    """
+    file = path / MANIFEST
+    if not file.is_file():
+        what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
+        raise UnfinishedError(f"{path} {what}", hint="run the command that makes it first (again, if it was stopped)")
+    content = file.read_bytes()
+    try:
+        loose = msgspec.json.decode(content)
+        version = loose.get("format") if isinstance(loose, dict) else None
+        if isinstance(version, int) and version > FORMAT:
+            raise DataError(
+                f"{file} has format {version}, newer than this ctxr understands ({FORMAT})",
+                hint="pip install --upgrade ctxr",
+            )
+        manifest = msgspec.json.decode(content, type=Manifest, dec_hook=decode_other)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
+    if kind is not None and manifest.kind != kind:
+        raise DataError(
+            f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder with --input, or its --workdir"
+        )
+    return Artifact(path, manifest)
+
+
+def finished(path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent]) -> Artifact | None:
+    """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
+
+    Parents may differ in `path`: content decides.
+    """
+    if not (path / MANIFEST).is_file():
+        return None
+    artifact = open_artifact(path, kind)
+    known = artifact.manifest
+    same = known.verb == verb and known.config == plain(config) and identity(known.parents) == identity(parents)
+    return artifact if same else None
+
+
+def identity(parents: Sequence[Parent]) -> list[tuple[str, str, str]]:
+    """What a list of parents says, without where they lie."""
+    return sorted((parent.name, parent.kind, parent.sha256) for parent in parents)
+
+
+def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as it reads back from JSON: tuples become lists, paths strings, times fractions in text."""
+    ready = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
+    return decoded
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.
+
+    Raises UnfinishedError when another process holds it.
+    """
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = path / ".lock"
+        stream = lock.open("w")
+    try:
+        if not _take(stream):
+            raise UnfinishedError(
+                f"{path} is being written by another ctxr process", hint="wait for it, or choose another --out"
+            )
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+    finally:
+        stream.close()
+
+
+def _take(stream: IO[str]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # a system without flock: nothing to hold
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def finish(
+    path: Path,
+    *,
+    kind: str,
+    verb: str,
+    config: Mapping[str, Any],
+    parents: Sequence[Parent],
+    counts: Mapping[str, Any],
+    models: Mapping[str, Any],
+    files: Sequence[str],
+) -> Artifact:
+    """Write the manifest, last and atomically. `files` are the tables and arrays, relative to `path`."""
+    entries = {name: FileEntry(sha256_file(path / name), (path / name).stat().st_size) for name in sorted(files)}
+    manifest = Manifest(
+        kind=kind,
+        format=FORMAT,
+        ctxr=__version__,
+        verb=verb,
+        config=plain(config),
+        parents=sorted(parents, key=lambda parent: (parent.name, parent.sha256)),
+        counts=dict(counts),
+        models=dict(models),
+        packages=package_versions(),
+        files=entries,
+    )
+    encoded = msgspec.json.encode(manifest, enc_hook=encode_other)
+    write_bytes(path / MANIFEST, msgspec.json.format(encoded, indent=1) + b"\n")
+    return Artifact(path, manifest)
+
+
+def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+    """Installed versions of the packages that can change a result; "" for one that is not installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = ""
+    return found

@@ -1,0 +1,75 @@
+"""Writing so that a reader sees the old file, or the new one, and never half of one."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ctxr.errors import CtxrError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into one sentence: full, read-only, no permission."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise CtxrError(
+                f"the disk is full: {path} could not be written",
+                hint="free some space and run the same command again; finished sources are kept",
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise CtxrError(f"no permission to write {path}", hint="choose another folder with --out") from error
+        if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+            raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another --out") from error
+        raise
+
+
+def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
+    """Replace `path` by `content` in one step; with `durable`, on the medium before this returns.
+
+    Raises CtxrError when the disk is full or the folder is not writable; the old file is then untouched.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        passing = path.with_name(f".{path.name}.part")
+        try:
+            with passing.open("wb") as stream:
+                stream.write(content)
+                if durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            passing.replace(path)
+        except OSError:
+            passing.unlink(missing_ok=True)
+            raise
+
+
+def replace_folder(made: Path, final: Path) -> None:
+    """Put the finished folder `made` in the place of `final`, which may exist."""
+    with disk_errors(final):
+        if final.exists():
+            old = final.with_name(f".{final.name}.old")
+            shutil.rmtree(old, ignore_errors=True)
+            final.replace(old)
+            made.replace(final)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            made.replace(final)
+
+
+def link_or_copy(original: Path, copy: Path) -> None:
+    """Make `copy` the same file as `original`: a hard link where the file system can, else a copy."""
+    with disk_errors(copy):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
+        try:
+            os.link(original, copy)
+        except OSError:
+            shutil.copyfile(original, copy)

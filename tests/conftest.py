@@ -1,0 +1,28 @@
+"""Fixtures for all rooms: a quiet environment, and real files where they are."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No test sees the user's project, hub, or terminal width."""
+    monkeypatch.delenv("CTXR_WORKDIR", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield
+
+
+@pytest.fixture(scope="session")
+def real_files() -> Path:
+    """The folder of real videos and photos; tests that want it are skipped where it is not."""
+    folder = Path(os.environ.get("CTXR_REAL_DATA") or ROOT.parent / "shared" / "data")
+    if not (folder / "videos").is_dir():
+        pytest.skip(f"no real files: set CTXR_REAL_DATA to a folder with videos/ and photos/ (looked in {folder})")
+    return folder

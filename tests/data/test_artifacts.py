@@ -1,0 +1,96 @@
+"""Artifacts: the manifest is last, says everything, and is believed only when it can be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctxr.data.artifacts import FORMAT, MANIFEST, Artifact, Parent, finish, finished, locked, open_artifact, plain
+from ctxr.errors import DataError, UnfinishedError
+
+PARENT = Parent("clip", "video", "ab" * 32)
+
+
+def make(path: Path, config: dict[str, object] | None = None) -> Artifact:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "t.jsonl").write_text("{}\n")
+    return finish(
+        path,
+        kind="image_sets",
+        verb="build-sets",
+        config=config or {"rate": 5.0},
+        parents=[PARENT],
+        counts={"sets": 1},
+        models={},
+        files=["t.jsonl"],
+    )
+
+
+def test_two_equal_artifacts_have_byte_equal_manifests(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    make(tmp_path / "b")
+    assert (tmp_path / "a" / MANIFEST).read_bytes() == (tmp_path / "b" / MANIFEST).read_bytes()
+
+
+def test_an_artifact_is_finished_for_its_own_config_and_parents_only(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    arguments = (tmp_path / "a", "image_sets", "build-sets")
+    assert finished(*arguments, {"rate": 5.0}, [PARENT]) is not None
+    assert finished(*arguments, {"rate": 2.0}, [PARENT]) is None
+    assert finished(*arguments, {"rate": 5.0}, []) is None
+    moved = Parent(PARENT.name, PARENT.kind, PARENT.sha256, path="elsewhere")
+    assert finished(*arguments, {"rate": 5.0}, [moved]) is not None
+
+
+def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="has no manifest"):
+        open_artifact(tmp_path)
+    with pytest.raises(UnfinishedError, match="is not there"):
+        open_artifact(tmp_path / "none")
+
+
+def test_a_newer_format_is_refused_with_the_cure(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    file = tmp_path / "a" / MANIFEST
+    file.write_text(file.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
+    with pytest.raises(DataError, match=f"format {FORMAT + 1}, newer than this ctxr understands") as caught:
+        open_artifact(tmp_path / "a")
+    assert "upgrade" in caught.value.hint
+
+
+def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    (tmp_path / "a" / MANIFEST).write_text('{"kind": ')
+    with pytest.raises(DataError, match="is damaged"):
+        open_artifact(tmp_path / "a")
+
+
+def test_another_kind_of_artifact_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    with pytest.raises(DataError, match="holds image_sets, not dataset"):
+        open_artifact(tmp_path / "a", "dataset")
+
+
+def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    holder = (
+        "import sys; from pathlib import Path; from ctxr.data.artifacts import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(UnfinishedError, match="being written by another"), locked(folder):
+            pass
+        process.kill()
+        process.wait()
+    with locked(folder):
+        assert (folder / ".lock").exists()
+    assert not (folder / ".lock").exists()
+
+
+def test_a_configuration_reads_back_as_it_is_compared() -> None:
+    assert plain({"a": (1, 2), "b": Path("x/y"), "c": None}) == {"a": [1, 2], "b": "x/y", "c": None}

@@ -1,0 +1,75 @@
+"""Writing: the old file or the new one, and the disk's refusals in one sentence."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctxr.data.atomic import disk_errors, link_or_copy, replace_folder, write_bytes
+from ctxr.errors import CtxrError
+
+
+def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "f", b"old and long")
+    write_bytes(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_full_disk_is_one_sentence_and_keeps_the_old_file(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "f", b"old")
+    code = (
+        "import sys; from pathlib import Path; from ctxr.data.atomic import write_bytes\n"
+        "from ctxr.errors import CtxrError\n"
+        "try:\n    write_bytes(Path(sys.argv[1]), b'x' * 100_000)\n"
+        "except CtxrError as error:\n    print(error.message); print(error.hint)"
+    )
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(tmp_path / "f")],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=small_files,  # noqa: PLW1509
+    )
+    assert "the disk is full" in done.stdout
+    assert "run the same command again" in done.stdout
+    assert (tmp_path / "f").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_no_space_left_is_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(CtxrError, match="the disk is full"), disk_errors(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CtxrError, match="a file stands in its way"):
+        write_bytes(tmp_path / "file" / "x", b"")
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    for name in ("final", "made"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    replace_folder(tmp_path / "made", tmp_path / "final")
+    assert os.listdir(tmp_path) == ["final"]
+    assert os.listdir(tmp_path / "final") == ["made"]
+
+
+def test_a_link_is_the_same_file_and_replaces_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    link_or_copy(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "a"
+    assert (tmp_path / "b").stat().st_ino == (tmp_path / "a").stat().st_ino
