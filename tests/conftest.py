@@ -1,7 +1,6 @@
 """Fixtures for all rooms: a quiet environment, and real files where they are."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
-def quiet_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's project, hub, or terminal width."""
     monkeypatch.delenv("CTXR_WORKDIR", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
-    yield
 
 
 @pytest.fixture(scope="session")

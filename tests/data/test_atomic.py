@@ -39,7 +39,7 @@ def test_a_full_disk_is_one_sentence_and_keeps_the_old_file(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         check=True,
-        preexec_fn=small_files,  # noqa: PLW1509
+        preexec_fn=small_files,
     )
     assert "the disk is full" in done.stdout
     assert "run the same command again" in done.stdout

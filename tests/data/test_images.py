@@ -1,0 +1,60 @@
+"""Pictures: upright, canonical, and refused in one sentence when they are none."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ctxr.data.images import decode_jpeg, encode_jpeg, image_size, read_image
+from ctxr.errors import DataError
+
+
+def gradient(height: int = 24, width: int = 40) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
+    rows, columns = np.mgrid[0:height, 0:width]
+    return np.stack([rows * 9, columns * 5, rows + columns], -1).astype(np.uint8)
+
+
+def test_a_saved_frame_reads_back_close_and_equal_pixels_give_equal_bytes() -> None:
+    rgb = gradient()
+    assert encode_jpeg(rgb) == encode_jpeg(rgb.copy())
+    assert np.abs(decode_jpeg(encode_jpeg(rgb)).astype(int) - rgb).mean() < 3
+
+
+def test_a_photo_lying_on_its_side_comes_out_upright(tmp_path: Path) -> None:
+    picture = Image.fromarray(gradient())
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright
+    picture.save(tmp_path / "p.png", exif=exif)
+    assert read_image(tmp_path / "p.png").shape == (40, 24, 3)
+    assert image_size(tmp_path / "p.png") == (24, 40)
+    assert np.array_equal(read_image(tmp_path / "p.png"), np.rot90(gradient(), -1))
+
+
+def test_transparency_is_shown_on_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "p.png")
+    assert (read_image(tmp_path / "p.png") == 255).all()
+
+
+def test_grey_and_palette_pictures_become_rgb(tmp_path: Path) -> None:
+    Image.new("L", (5, 3), 7).save(tmp_path / "l.png")
+    Image.new("P", (5, 3)).save(tmp_path / "p.png")
+    assert read_image(tmp_path / "l.png").tolist() == [[[7, 7, 7]] * 5] * 3
+    assert read_image(tmp_path / "p.png").shape == (3, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"hello", "is not a readable picture"), (encode_jpeg(gradient())[:-200], "not a readable")],
+    ids=["empty", "text", "truncated"],
+)
+def test_a_file_that_is_no_picture_is_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "p.jpg").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_image(tmp_path / "p.jpg")
+
+
+def test_an_absurdly_large_picture_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    Image.new("1", (30_000, 30_000)).save(tmp_path / "p.png")
+    with pytest.raises(DataError, match="too large"):
+        read_image(tmp_path / "p.png")
