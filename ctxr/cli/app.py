@@ -1,0 +1,102 @@
+"""The front door: finds the command, calls it, and turns errors into text and exit codes. Nothing heavy is imported here."""
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ctxr.errors import CtxrError
+
+COMMANDS = {
+    "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
+    "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
+    "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
+}
+"""Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
+
+INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """Imports a command's module only when it is called: `ctxr --help` stays as light as an empty app."""
+
+    _listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command; only its name and line of help while the list is shown."""
+        if cmd_name not in COMMANDS:
+            return None
+        if self._listing:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name], callback=lambda: None)
+        module = import_module(f"ctxr.cli.{cmd_name.replace('-', '_')}")
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(cmd_name, help=module.command.__doc__ or COMMANDS[cmd_name])(module.command)
+        return typer.main.get_command(one)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, without importing them."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; the one place where errors become text."""
+        try:
+            return super().invoke(ctx)
+        except CtxrError as error:
+            _say(error.message, error.hint)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            _say("interrupted", "run the same command again: it goes on where it was")
+            sys.exit(INTERRUPTED)
+        except MemoryError:
+            _say("out of memory", "give this process more, or work on fewer sources at once: --workers 1")
+            sys.exit(1)
+
+
+def _say(message: str, hint: str) -> None:
+    from ctxr.cli.render import show_error
+
+    show_error(message, hint)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ctxr import __version__
+
+        sys.stdout.write(f"ctxr {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """From a folder of raw videos and photos to a validated benchmark for contextual image retrieval."""
+
+
+def main() -> NoReturn:
+    """Entry point of the `ctxr` command."""
+    app()
+    raise SystemExit(0)

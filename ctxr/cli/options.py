@@ -1,0 +1,135 @@
+"""A command's options are its configuration's fields: one dataclass gives names, types, defaults and help.
+
+So a default is stated once. `--config FILE.toml` fills the same class; what is typed on the command line wins.
+"""
+
+import ast
+import inspect
+import tomllib
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ctxr.errors import DataError, UsageError
+
+C = TypeVar("C")
+
+_NAMES = {"workdir": ("--workdir", "-w"), "out": ("--out", "-o"), "input": ("--input", "-i")}
+_ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
+
+
+def field_help(config_class: type) -> dict[str, str]:
+    """The text under each field of a dataclass, on one line."""
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(config_class))).body
+    found: dict[str, str] = {}
+    name = ""
+    for node in getattr(body, "body", []):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+        elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found[name] = " ".join(str(node.value.value).split())
+            name = ""
+        else:
+            name = ""
+    return found
+
+
+def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Callable[..., Callable[..., None]]:
+    """Decorator: turn `body(config, as_json)` into a Typer command whose options are the fields of `config_class`.
+
+    `arguments` names the fields that are positional.
+    """
+
+    def decorate(body: Callable[[C, bool], None]) -> Callable[..., None]:
+        hints = typing.get_type_hints(config_class)
+        texts = field_help(config_class)
+        parameters = [_context_parameter()]
+        parameters += [
+            _parameter(field, hints[field.name], texts.get(field.name, ""), field.name in arguments)
+            for field in fields(config_class)  # type: ignore[arg-type]
+        ]
+        parameters.append(
+            _option("config", Path | None, None, "Read options from this TOML file; typed ones win.", "FILE")
+        )
+        parameters.append(_option("json", bool, False, "Print the result as JSON on stdout."))
+
+        @wraps(body)
+        def command(**given: Any) -> None:
+            context, file, as_json = given.pop("ctx"), given.pop("config"), given.pop("json")
+            typed = {name for name in given if context.get_parameter_source(name).name != "DEFAULT"}
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+            if file is not None:
+                values |= {name: value for name, value in load_toml(file, config_class).items() if name not in typed}
+            body(config_class(**values), as_json)
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def load_toml(file: Path, config_class: type) -> dict[str, Any]:
+    """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
+
+    Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
+    """
+    try:
+        loaded = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--config names a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not TOML: {error}") from error
+    hints = typing.get_type_hints(config_class)
+    values: dict[str, Any] = {}
+    for key, value in loaded.items():
+        name = key.replace("-", "_")
+        if name not in hints:
+            raise UsageError(f"{file}: unknown key {key!r}", hint=f"known: {', '.join(sorted(hints))}")
+        values[name] = _convert(file, key, value, hints[name])
+    return values
+
+
+def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:
+    kinds = [one for one in typing.get_args(kind) or (kind,) if one is not type(None)]
+    if typing.get_origin(kind) is tuple:
+        return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
+    if Path in kinds and isinstance(value, str):
+        return Path(value)
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
+        wanted = " or ".join(one.__name__ for one in kinds)
+        raise DataError(f"{file}: {key} = {value!r} is not {wanted}")
+    return value
+
+
+def _context_parameter() -> inspect.Parameter:
+    return inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def _parameter(field: "Field[Any]", kind: Any, text: str, positional: bool) -> inspect.Parameter:
+    if field.default is MISSING:
+        raise TypeError(f"the field {field.name} needs a default")
+    if positional:
+        default: Any = list(field.default) if isinstance(field.default, tuple) else field.default
+        kind = list[str] if typing.get_origin(kind) is tuple else kind
+        annotation: Any = Annotated[
+            kind | None, typer.Argument(help=text, show_default=False, metavar=field.name.upper())
+        ]
+        return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return _option(field.name, kind, field.default, text)
+
+
+def _option(name: str, kind: Any, default: Any, text: str, metavar: str | None = None) -> inspect.Parameter:
+    names = _NAMES.get(name, (f"--{name.replace('_', '-')}",))
+    option = typer.Option(
+        *names, help=text, envvar=_ENVIRONMENT.get(name), metavar=metavar, show_default=default is not None
+    )
+    annotation = Annotated[kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

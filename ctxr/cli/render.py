@@ -1,0 +1,107 @@
+"""Everything that reaches the terminal: results on stdout; talk, progress and errors on stderr."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+def stderr() -> Console:
+    """The console for talk."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def stdout() -> Console:
+    """The console for results."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def show_error(message: str, hint: str) -> None:
+    """One sentence in red, and what to do about it."""
+    console = stderr()
+    console.print(f"[bold red]error:[/] {escape(message)}")
+    if hint:
+        console.print(f"[cyan]hint:[/]  {escape(hint)}")
+
+
+def show_json(value: Any) -> None:
+    """A result as one JSON document on stdout."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=1) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """A result as JSON types: dataclasses become objects, paths and exact times text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return value.as_posix() if isinstance(value, Path) else str(value)
+
+
+def show_facts(title: str, rows: Mapping[str, Any]) -> None:
+    """Names and values in two columns."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", justify="right")
+    table.add_column()
+    for name, value in rows.items():
+        table.add_row(escape(name), escape(str(value)))
+    console = stdout()
+    console.print(f"[bold]{escape(title)}[/]")
+    console.print(table)
+
+
+class Terminal:
+    """A `pipelines.talk.Talk` on stderr, with live progress where it is a terminal."""
+
+    def __init__(self) -> None:
+        self._console = stderr()
+
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        self._console.print(f"[dim]{escape(text)}[/]")
+
+    def warn(self, text: str) -> None:
+        """Something that may surprise."""
+        self._console.print(f"[yellow]warning:[/] {escape(text)}")
+
+    @contextmanager
+    def progress(self, label: str, total: float | None) -> Iterator["_Line"]:
+        """A bar with counts, rate and time left; nothing moves when stderr is a file."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("[dim]{task.fields[now]}"),
+        )
+        with Progress(*columns, console=self._console, transient=True) as shown:
+            yield _Line(shown, shown.add_task(label, total=total, now="", rate=""))
+
+
+class _Line:
+    def __init__(self, shown: Progress, task: TaskID) -> None:
+        self._shown, self._task = shown, task
+
+    def advance(self, steps: float = 1) -> None:
+        """`steps` more are done."""
+        self._shown.advance(self._task, steps)
+        speed = self._shown.tasks[self._shown.task_ids.index(self._task)].speed
+        if speed:
+            self._shown.update(self._task, rate=f"{speed:.1f}/s")
+
+    def say(self, text: str) -> None:
+        """What is being worked on now."""
+        self._shown.update(self._task, now=escape(text))

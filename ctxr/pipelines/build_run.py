@@ -1,0 +1,289 @@
+"""The work behind `ctxr build-sets`: every source to a unit, units to the artifact."""
+
+import os
+import shlex
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.data.artifacts import MANIFEST, Parent, finish
+from ctxr.data.hashing import sha256_of
+from ctxr.data.records import Failure, Split
+from ctxr.data.sources import Found
+from ctxr.data.splits import assign_splits, find_leakage, read_published
+from ctxr.data.tables import write_table
+from ctxr.data.units import Stamp, Unit, merge_units, read_stamp, read_unit, tidy
+from ctxr.data.video import VideoHeader
+from ctxr.errors import DataError
+from ctxr.pipelines.build_sets import KIND, BuildSets, limits_of
+from ctxr.pipelines.fact_cache import FactCache
+from ctxr.pipelines.photo_pool import embed_albums
+from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
+from ctxr.pipelines.picking import Picking
+from ctxr.pipelines.quality import Meter
+from ctxr.pipelines.scan import ScanFailed, Scanner, ScanOptions
+from ctxr.pipelines.talk import Talk, Task
+from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
+
+if TYPE_CHECKING:
+    from ctxr.models.encode import Encoder
+
+
+@dataclass
+class _Build:
+    """What the workers of one run share."""
+
+    config: BuildSets
+    out: Path
+    talk: Talk
+    encoder: "Encoder"
+    embedder: Embedder
+    picking: Picking
+    scan_options: ScanOptions
+    units: dict[str, Unit] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stamp(self, content: object) -> Stamp:
+        """The stamp of a unit made from `content` with the settings in force."""
+        options = {name: value for name, value in vars(self.scan_options).items() if name not in _NO_EFFECT}
+        scan = sha256_of([content, options, self.encoder.fingerprint, self.encoder.precision])
+        picking = self.picking
+        limits = vars(picking.meter.limits)
+        select = [picking.threshold, picking.set_size, limits, self.config.sample, self.config.seed]
+        return Stamp(scan, sha256_of(select), picking.meter.stamps())
+
+    def fail(self, found: Found, reason: str, message: str) -> None:
+        """Note a source that gave nothing."""
+        self.failures.append(Failure(found.name, str(found.path), reason, message, self.retry()))
+        self.talk.warn(message)
+
+    def fail_photo(self, album: Found, position: int, message: str) -> None:
+        """Note a photo that could not be read; the others of its album go on."""
+        file = album.photos[position]
+        self.failures.append(Failure(album.name, str(file), "unreadable", message, self.retry()))
+        self.talk.warn(message)
+
+    def retry(self) -> str:
+        """The command that tries failed sources again."""
+        return shlex.join(["ctxr", "build-sets", *self.config.sources, "--out", str(self.out), "--retry-failed"])
+
+
+_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit", "memory_limit"})
+"""Scan options that change how long a scan takes, not what it gives."""
+
+
+def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Sequence[Parent], talk: Talk) -> None:
+    """Make or complete the artifact `out`. The caller holds its lock."""
+    from ctxr.models.encode import load_encoder
+
+    (out / MANIFEST).unlink(missing_ok=True)
+    encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
+    threshold = encoder.threshold if config.threshold is None else config.threshold
+    meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
+    run = _Build(
+        config,
+        out,
+        talk,
+        encoder,
+        Embedder(lambda: encoder, threading.Lock()),
+        Picking(threshold, config.set_size, encoder.margin, meter),
+        ScanOptions(
+            detector=config.detector,
+            detector_threshold=config.detector_threshold,
+            min_shot=config.min_shot,
+            rate=config.rate,
+            every_frame=config.every_frame,
+            gate=0.0 if config.every_frame else config.gate,
+            decoder=config.decoder,
+            threads=config.threads,
+            keep_damaged=config.keep_damaged,
+            stall_seconds=config.stall_seconds,
+            time_limit=config.time_limit,
+            memory_limit=config.memory_limit,
+        ),
+    )
+    _videos(run, [source for source in sources if source.kind == "video"])
+    _photos(run, [source for source in sources if source.kind == "photos"])
+    if not run.units:
+        write_table(out / "failures.jsonl", run.failures)
+        worst = run.failures[0]
+        more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
+        raise DataError(f"no source could be used: {worst.message}{more}", hint=f"reasons: {out / 'failures.jsonl'}")
+    models = {
+        "encoder": encoder.describe(),
+        "selection": {"threshold": threshold, "margin": encoder.margin, "set_size": config.set_size},
+        "quality": meter.describe(),
+    }
+    complete(out, "build-sets", config.result_config(), parents, run.units, run.failures, models, config, talk)
+
+
+def complete(
+    out: Path,
+    verb: str,
+    result_config: dict[str, Any],
+    parents: Sequence[Parent],
+    units: dict[str, Unit],
+    failures: Sequence[Failure],
+    models: dict[str, Any],
+    config: Any,
+    talk: Talk,
+) -> None:
+    """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
+    files = merge_units(out, units.values())
+    write_table(out / "failures.jsonl", failures)
+    groups = {image.group for unit in units.values() for image in unit.images}
+    splits = assign_splits(groups, read_published(config.splits) if config.splits else {}, config.salt)
+    write_table(out / "splits.jsonl", splits)
+    tidy(out, units)
+    counts = count(units, failures, splits)
+    if counts["leaking_images"]:
+        shared = f"sets of different splits share {counts['leaking_images']} pictures"
+        talk.warn(f"{shared}: albums that belong together need one split, see --splits")
+    finish(
+        out,
+        kind=KIND,
+        verb=verb,
+        config=result_config,
+        parents=parents,
+        counts=counts,
+        models=models,
+        files=[*files, "failures.jsonl", "splits.jsonl"],
+    )
+
+
+def count(units: dict[str, Unit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
+    """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
+    all_units = units.values()
+    sets = [image_set for unit in all_units for image_set in unit.sets]
+    ledger = [row for unit in all_units for row in unit.ledger]
+    reasons = Counter(row.reason for row in ledger if row.reason)
+    side = {row.group: row.split for row in splits}
+    images = {image.id: image for unit in all_units for image in unit.images}
+    leakage = find_leakage(sets, images, {image_set.id: side[image_set.group] for image_set in sets})
+    kinds = Counter(unit.source.kind for unit in all_units)
+    return {
+        "videos": kinds["video"],
+        "albums": kinds["photos"],
+        "failed": len(failures),
+        "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
+        "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
+        "shots": sum(unit.source.shots or 0 for unit in all_units),
+        "considered": len(ledger),
+        "embedded": sum(row.row is not None for row in ledger),
+        "measured": sum(len(unit.facts) for unit in all_units),
+        "sets": len(sets),
+        "video_sets": sum(image_set.kind == "video" for image_set in sets),
+        "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
+        "images": len(images),
+        "reasons": dict(sorted(reasons.items())),
+        "splits": dict(sorted(Counter(side[image_set.group] for image_set in sets).items())),
+        "leaking_groups": len(leakage.groups),
+        "leaking_images": len(leakage.images),
+    }
+
+
+def _videos(run: _Build, videos: Sequence[Found]) -> None:
+    todo: list[tuple[Found, Stamp, bool]] = []
+    for found in videos:
+        stamp, there = run.stamp(found.sha256), read_stamp(run.out, found.name)
+        if there == stamp:
+            run.units[found.name] = read_unit(run.out, found.name)
+        else:
+            todo.append((found, stamp, there is not None and there.scan == stamp.scan))
+    if run.units:
+        run.talk.note(f"{len(run.units)} of {len(videos)} videos were finished before")
+    if not todo:
+        return
+    workers = min(run.config.workers or max(1, (os.cpu_count() or 2) // 2), len(todo))
+    with run.talk.progress("videos", len(todo)) as task, ThreadPoolExecutor(workers) as pool:
+        scanners = [Scanner() for _ in range(workers)]
+        free = list(scanners)
+        jobs = [pool.submit(_video, run, free, found, stamp, again, task) for found, stamp, again in todo]
+        try:
+            done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+            for job in done:
+                job.result()
+        except BaseException:
+            # Ctrl-C, a full disk: stop the others at once; finished units stay
+            run.stopping.set()
+            for job in jobs:
+                job.cancel()
+            raise
+        finally:
+            for scanner in scanners:
+                scanner.close()
+
+
+def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: bool, task: Task) -> None:
+    if run.stopping.is_set():
+        return
+    task.say(found.name)
+    cache = FactCache.beside(run.out, found.name, found.sha256)
+    scanner = free.pop()
+    watch = _Watch(task)
+    try:
+        if again:
+            old = read_unit(run.out, found.name)
+            unit = pick_again(run.out, old, run.out, found.path, stamp, run.picking, run.embedder, cache)
+        else:
+            unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
+        run.units[found.name] = unit
+        considered = sum(row.row is not None for row in unit.ledger)
+        if considered < run.picking.set_size:
+            run.talk.warn(
+                f"{found.path} gives no set: {considered} different frames are fewer than a set of {run.picking.set_size}"
+            )
+    except ScanFailed as failure:
+        if not run.stopping.is_set():
+            run.fail(found, failure.reason, failure.message)
+    finally:
+        watch.finish()
+        free.append(scanner)
+
+
+class _Watch:
+    """Turns frames decoded into shares of one video."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._done, self._total = task, 0.0, 0
+
+    def __call__(self, header: VideoHeader | None, index: int) -> None:
+        if header is not None:
+            by_time = float(header.duration * header.rate) if header.duration and header.rate else 0
+            self._total = int(header.promised_frames or by_time)
+            return
+        if self._total:
+            share = min(0.99, index / self._total)
+            self._task.advance(max(0.0, share - self._done))
+            self._done = max(self._done, share)
+
+    def finish(self) -> None:
+        """The video is over, whatever was promised."""
+        self._task.advance(1 - self._done)
+
+
+def _photos(run: _Build, albums: Sequence[Found]) -> None:
+    if not albums:
+        return
+    stamp = run.stamp([[album.name, album.sha256] for album in albums])
+    if all(read_stamp(run.out, album.name) == stamp for album in albums):
+        run.units.update({album.name: read_unit(run.out, album.name) for album in albums})
+        return
+    total = sum(len(album.photos) for album in albums)
+    with run.talk.progress("photos", total) as task:
+        pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
+    for album, position, message in pool.unreadable:
+        run.fail_photo(album, position, message)
+    picking = PhotoPicking(run.picking.set_size, run.config.sample, run.config.seed, run.picking.meter)
+    with run.talk.progress("photo sets", len(pool.photos)) as task:
+        made = pick_photos(run.out, pool, albums, stamp, picking, {}, task.advance)
+    run.units.update({unit.source.name: unit for unit in made})
+    if not any(unit.sets for unit in made):
+        run.talk.warn(
+            f"no photo set: {len(pool.photos)} different photos are too few for sets of {run.picking.set_size}"
+        )

@@ -1,0 +1,108 @@
+"""`ctxr filter`: image sets without blurry, text-heavy or small images; what falls out is replaced (specs C1.3).
+
+A rejected frame is as if it had never been there: the walk runs again over the ledger without it, so building and then
+filtering gives the same sets as building with the same limits in one pass.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.build_sets import KIND, SetsReport, limits_of, report_on
+from ctxr.pipelines.talk import Silent, Talk
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Configuration of `ctxr filter`; a field's text is its help."""
+
+    input: Path | None = None
+    """Artifact of image sets to filter; default: `sets` in the workdir."""
+    out: Path | None = None
+    """Artifact folder to write; default: `filtered` in the workdir."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    brisque: float | None = None
+    """Rule out images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller drops more."""
+    max_text: float | None = None
+    """Rule out images of which recognised words cover more than this share (0..1)."""
+    min_size: int | None = None
+    """Rule out images whose shorter side has fewer pixels."""
+    brisque_weights: str = "live"
+    """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
+    ocr: str = "auto"
+    """OCR engine: auto, tesserocr, pytesseract."""
+    videos: Path | None = None
+    """Folder that the source videos or albums have moved to; they are recognised by content."""
+    device: str = "auto"
+    """Where the encoder runs, should a decision have to be taken again: auto, cpu, cuda, mps."""
+    splits: Path | None = None
+    """CSV file `group,split` with the publisher's splits of source videos; the rest goes by salted hash."""
+    salt: str = "ctxr"
+    """Salt of that hash; another salt deals the groups anew."""
+    workers: int = 0
+    """Videos worked on at the same time; 0 = half the cores."""
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return self.out or self.workdir / "filtered"
+
+    def result_config(self) -> dict[str, Any]:
+        """The part that decides the result."""
+        left_out = {"input", "out", "workdir", "videos", "device", "splits", "workers"}
+        chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
+        if self.splits:
+            from ctxr.data.hashing import sha256_file
+
+            chosen["splits_sha256"] = sha256_file(self.splits)
+        return chosen
+
+
+def run(config: Filter, talk: Talk | None = None) -> SetsReport:
+    """Filter image sets and say what is left.
+
+    Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
+    cannot be found.
+    """
+    from ctxr.data.artifacts import Parent, finished, locked, open_artifact
+
+    talk = talk or Silent()
+    limits = limits_of(config)
+    limits.check()
+    if not limits:
+        raise UsageError("nothing to filter by", hint="ctxr filter --brisque 0.65   (or --max-text, --min-size)")
+    if config.brisque_weights not in ("live", "piq"):
+        raise UsageError(f"--brisque-weights {config.brisque_weights} is unknown", hint="choose live or piq")
+    if config.ocr not in ("auto", "tesserocr", "pytesseract"):
+        raise UsageError(f"--ocr {config.ocr} is unknown", hint="choose auto, tesserocr or pytesseract")
+    if config.splits and not config.splits.is_file():
+        raise UsageError(f"no such file: {config.splits}", hint="--splits names a CSV file: group,split")
+    source = config.input or config.workdir / "sets"
+    out = config.folder()
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
+    if out.resolve() == source.resolve():
+        raise UsageError("--input and --out are the same folder", hint="choose another --out")
+    artifact = open_artifact(source, KIND)
+    _check_same_limits(artifact.manifest.config, config)
+    parents = [Parent("image_sets", KIND, artifact.fingerprint()), *artifact.manifest.parents]
+    if finished(out, KIND, "filter", config.result_config(), parents):
+        return report_on(out, up_to_date=True, read=source)
+    from ctxr.pipelines.filter_run import refilter
+
+    with locked(out):
+        refilter(config, artifact, out, parents, talk)
+    return report_on(out, up_to_date=False, read=source)
+
+
+def _check_same_limits(built: dict[str, Any], config: Filter) -> None:
+    """A limit that the sets were built with stays in force: dropping it silently would bring bad frames back."""
+    for name in ("brisque", "max_text", "min_size"):
+        before, now = built.get(name), getattr(config, name)
+        if before is not None and now is None:
+            option = "--" + name.replace("_", "-")
+            raise DataError(
+                f"the sets were built with {option} {before}, which this filter leaves out",
+                hint=f"add {option} {before} (or another value) to the command",
+            )

@@ -1,0 +1,144 @@
+"""Quality as a gate: what is measured on a saved image, and when it rules the image out."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxr.data.hashing import sha256_of
+from ctxr.data.images import Pixels
+from ctxr.data.records import Facts
+from ctxr.errors import UsageError
+from ctxr.models.selection import Rejection
+
+if TYPE_CHECKING:
+    from ctxr.models.brisque import Brisque
+    from ctxr.models.text_area import TextReader
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Beyond which an image is ruled out; None = not looked at.
+
+    Attributes:
+        brisque: highest BRISQUE / 100; smaller drops more. max_text: highest share of the area covered by words, 0..1.
+        min_size: fewest pixels of the shorter side.
+    """
+
+    brisque: float | None = None
+    max_text: float | None = None
+    min_size: int | None = None
+
+    def check(self) -> None:
+        """Raises UsageError for a limit out of range."""
+        if self.brisque is not None and not -1 <= self.brisque <= 3:
+            raise UsageError(
+                f"--brisque {self.brisque} is out of range", hint="it is BRISQUE / 100: the paper's value is 0.65"
+            )
+        if self.max_text is not None and not 0 <= self.max_text <= 1:
+            raise UsageError(f"--max-text {self.max_text} is out of range", hint="it is a share of the area: 0..1")
+        if self.min_size is not None and self.min_size < 1:
+            raise UsageError(f"--min-size {self.min_size} is out of range", hint="it is pixels of the shorter side")
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the measurements that are needed."""
+        wanted = {"brisque": self.brisque, "text": self.max_text}
+        return tuple(name for name, limit in wanted.items() if limit is not None)
+
+    def __bool__(self) -> bool:
+        return self != Limits()
+
+    def judge(self, facts: Facts) -> Rejection | None:
+        """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
+        short = min(facts.width, facts.height)
+        if self.min_size is not None and short < self.min_size:
+            return Rejection("too_small", float(short))
+        if self.brisque is not None and facts.brisque is not None and facts.brisque > self.brisque:
+            return Rejection("blurry", facts.brisque)
+        if self.max_text is not None and facts.text_share is not None and facts.text_share > self.max_text:
+            return Rejection("too_much_text", facts.text_share)
+        return None
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Measures what `limits` need, with instruments that are made when first used.
+
+    Attributes:
+        brisque_weights: `live` or `piq`. ocr: `auto`, `tesserocr` or `pytesseract`.
+    """
+
+    limits: Limits
+    brisque_weights: str = "live"
+    ocr: str = "auto"
+    workers: int = 2
+
+    @cached_property
+    def brisque(self) -> "Brisque":
+        """The BRISQUE scorer."""
+        from ctxr.models.brisque import Brisque
+
+        return Brisque(self.brisque_weights)
+
+    @cached_property
+    def text(self) -> "TextReader":
+        """The OCR engine."""
+        from ctxr.models.text_area import TextReader
+
+        return TextReader(self.ocr)
+
+    def describe(self) -> dict[str, object]:
+        """Instruments in use, for the manifest."""
+        used = {"brisque": lambda: self.brisque.describe(), "text": lambda: self.text.describe()}
+        return {name: used[name]() for name in self.limits.measured}
+
+    def stamps(self) -> dict[str, str]:
+        """A key per measurement; facts with another key were measured differently and are not reused."""
+        return {name: sha256_of(description)[:16] for name, description in self.describe().items()}
+
+    def complete(self, facts: Facts) -> bool:
+        """Whether everything the limits need has been measured."""
+        have = {"brisque": facts.brisque, "text": facts.text_share}
+        return all(have[name] is not None for name in self.limits.measured)
+
+    def measure(self, facts: Facts, rgb: Pixels) -> Facts:
+        """`facts` with what was missing measured on `rgb` uint8 [H, W, 3]."""
+        if "brisque" in self.limits.measured and facts.brisque is None:
+            facts = msgspec.structs.replace(facts, brisque=round(self.brisque.score(rgb), 6))
+        if "text" in self.limits.measured and facts.text_share is None:
+            text = self.text.measure(rgb)
+            facts = msgspec.structs.replace(
+                facts,
+                text_share=round(text.area_share, 6),
+                text_words=text.words,
+                text_confidence=round(text.confidence, 2),
+            )
+        return facts
+
+    def measure_all(self, pairs: Iterable[tuple[Facts, Pixels]]) -> list[Facts]:
+        """`measure` over many, in order, on `workers` threads: OpenCV and Tesseract work outside Python's lock."""
+        for name in self.limits.measured:  # made once, before the threads ask for them
+            getattr(self, name)
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(lambda pair: self.measure(*pair), pairs))
+
+    def with_limits(self, limits: Limits) -> "Meter":
+        """The same instruments for other limits."""
+        return replace(self, limits=limits)
+
+
+def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
+    """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
+    columns: dict[str, dict[str, None]] = {
+        "brisque": {"brisque": None},
+        "text": {"text_share": None, "text_words": None, "text_confidence": None},
+    }
+    stale: dict[str, None] = {}
+    for name, key in new.items():
+        if name in old and old[name] != key:
+            stale |= columns[name]
+    return [msgspec.structs.replace(row, **stale) for row in facts]
