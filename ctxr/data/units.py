@@ -139,9 +139,9 @@ def tidy(artifact: Path, units: Mapping[str, Unit]) -> None:
     wanted = {image.path for unit in units.values() for image in unit.images}
     wanted |= {fact.path for unit in units.values() for fact in unit.facts}
     with disk_errors(artifact):
-        for folder in (artifact / SOURCES).glob("*"):
-            if folder.name not in units:
-                shutil.rmtree(folder)
+        for leftover in [*(artifact / SOURCES).glob("*"), *artifact.glob(".*.part")]:
+            if leftover.parent == artifact or leftover.name not in units:
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         for top in (IMAGES, DROPPED):
             for folder in sorted((artifact / top).glob("*")):
                 for file in folder.iterdir():

@@ -69,8 +69,8 @@ class _Build:
         self.talk.warn(message)
 
     def retry(self) -> str:
-        """The command that tries failed sources again."""
-        return shlex.join(["ctxr", "build-sets", *self.config.sources, "--out", str(self.out), "--retry-failed"])
+        """The command that tries failed sources again; without --out, so that artifacts do not depend on their place."""
+        return shlex.join(["ctxr", "build-sets", *self.config.sources, "--retry-failed"]) + "  # and the options used"
 
 
 _NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit", "memory_limit"})

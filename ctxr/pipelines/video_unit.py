@@ -17,6 +17,7 @@ from ctxr.data.records import Facts, LedgerRow, Shot, Source
 from ctxr.data.sources import Found
 from ctxr.data.units import SOURCES, Stamp, Unit, write_unit
 from ctxr.data.video import FrameReader, VideoHeader
+from ctxr.errors import CtxrError
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.picking import Picker, Picking
 from ctxr.pipelines.quality import forget_other_measures
@@ -42,7 +43,10 @@ class Embedder:
     def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
         """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
         with self.lock:
-            return self.make().encode_images(pictures, exact=exact)
+            vectors: Vectors = self.make().encode_images(pictures, exact=exact)
+        if not np.isfinite(vectors).all():
+            raise CtxrError("the encoder gave vectors that are not numbers", hint="try --precision fp32")
+        return vectors
 
 
 class LiveBank:
@@ -63,6 +67,49 @@ class LiveBank:
             del self.live[index]
 
 
+class _Pass:
+    """One decode of a video: what has been considered, embedded and picked so far."""
+
+    def __init__(self, artifact: Path, found: Found, header: VideoHeader, picking: Picking, embedder: Embedder) -> None:
+        self.rows: list[LedgerRow] = []
+        self.vectors = VectorLog(artifact / SOURCES / f".{found.name}.vectors")
+        self._found, self._header, self._embedder = found, header, embedder
+        self._times: dict[int, Fraction] = {}
+        self._batch: list[tuple[Candidate, Pixels]] = []
+        self._bank = LiveBank(self._read_again)
+        self.picker = Picker(
+            artifact, found.name, picking, self._bank, lambda pictures: embedder.embed(pictures, exact=True)
+        )
+
+    def take(self, candidate: Candidate) -> None:
+        """The next considered frame."""
+        self._times[candidate.index] = candidate.time
+        if candidate.rgb is None:
+            self.rows.append(_row(self._found.name, candidate, None))
+            return
+        self._bank.live[candidate.index] = candidate.rgb
+        self._batch.append((candidate, candidate.rgb))
+        if len(self._batch) >= max(1, min(BATCH, BATCH_BYTES // candidate.rgb.nbytes)):
+            self.settle()
+
+    def settle(self) -> None:
+        """Embed the frames that wait, and let the walk see them."""
+        if not self._batch:
+            return
+        embedded = self._embedder.embed([rgb for _, rgb in self._batch])
+        first = self.vectors.append(embedded)
+        for offset, ((candidate, _), vector) in enumerate(zip(self._batch, embedded, strict=True)):
+            row = _row(self._found.name, candidate, first + offset)
+            self.rows.append(row)
+            self.picker.push(row, candidate.shot, vector)
+        self._batch.clear()
+        self._bank.keep(self.picker.needed())
+
+    def _read_again(self, index: int) -> Pixels:
+        with FrameReader(self._found.path, self._header.decoder) as reader:
+            return reader.read(index, self._times[index])
+
+
 def scan_video(
     artifact: Path,
     found: Found,
@@ -78,73 +125,46 @@ def scan_video(
 
     Raises `scan.ScanFailed` when the file gives nothing.
     """
-    rows: list[LedgerRow] = []
-    times: dict[int, Fraction] = {}
-    header: VideoHeader | None = None
-    ended: ScanEnd | None = None
-    vectors = VectorLog(artifact / SOURCES / f".{found.name}.vectors")
-
-    def read_again(index: int) -> Pixels:
-        decoder = header.decoder if header else "pyav"
-        with FrameReader(found.path, decoder) as reader:
-            return reader.read(index, times[index])
-
-    bank = LiveBank(read_again)
-    picker = Picker(artifact, found.name, picking, bank, lambda pictures: embedder.embed(pictures, exact=True))
-    batch: list[Candidate] = []
-
-    def settle() -> None:
-        pictures = [candidate.rgb for candidate in batch if candidate.rgb is not None]
-        embedded = embedder.embed(pictures)
-        first = vectors.append(embedded)
-        for offset, (candidate, vector) in enumerate(zip(batch, embedded, strict=True)):
-            row = _row(found.name, candidate, first + offset)
-            rows.append(row)
-            picker.push(row, candidate.shot, vector)
-        batch.clear()
-        bank.keep(picker.needed())
-
+    decode: _Pass | None = None
     try:
         for event in scanner.scan(found.path, options):
             if isinstance(event, VideoHeader):
-                header = event
+                # a second header: another decoder begins again, what came before does not count
+                if decode:
+                    decode.vectors.discard()
+                decode = _Pass(artifact, found, event, picking, embedder)
                 watch(event, 0)
-            elif isinstance(event, ScanEnd):
-                ended = event
-            else:
+            elif decode and isinstance(event, Candidate):
                 watch(None, event.index)
-                times[event.index] = event.time
-                if event.rgb is None:
-                    rows.append(_row(found.name, event, None))
-                    continue
-                bank.live[event.index] = event.rgb
-                batch.append(event)
-                if len(batch) >= max(1, min(BATCH, BATCH_BYTES // event.rgb.nbytes)):
-                    settle()
-        if batch:
-            settle()
-        if ended is None:
-            raise RuntimeError("a scan ended without saying so")
-        final = vectors.close()
-        unit = Unit(
-            stamp=stamp,
-            source=_source(artifact, found, ended, len(rows)),
-            shots=[
-                Shot(found.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
-                for shot in ended.shots
-            ],
-            ledger=picker.ledger(rows),
-            facts=list(picker.measured.values()),
-            sets=picker.sets,
-            images=picker.images,
-            vectors=final,
-            exact=picker.exact_vectors(final.shape[1]),
-        )
-        write_unit(artifact, unit)
-        cache.store(unit, artifact)
-        return unit
+                decode.take(event)
+            elif decode and isinstance(event, ScanEnd):
+                decode.settle()
+                unit = _finished(artifact, found, stamp, decode, event)
+                write_unit(artifact, unit)
+                cache.store(unit, artifact)
+                return unit
+        raise RuntimeError(f"the scan of {found.path} ended without an end")
     finally:
-        vectors.discard()
+        if decode:
+            decode.vectors.discard()
+
+
+def _finished(artifact: Path, found: Found, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
+    vectors, picker = decode.vectors.close(), decode.picker
+    return Unit(
+        stamp=stamp,
+        source=_source(artifact, found, ended, len(decode.rows)),
+        shots=[
+            Shot(found.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
+            for shot in ended.shots
+        ],
+        ledger=picker.ledger(sorted(decode.rows, key=lambda row: row.index)),
+        facts=list(picker.measured.values()),
+        sets=picker.sets,
+        images=picker.images,
+        vectors=vectors,
+        exact=picker.exact_vectors(vectors.shape[1]),
+    )
 
 
 def pick_again(
