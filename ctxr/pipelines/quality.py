@@ -1,9 +1,8 @@
 """Quality as a gate: what is measured on a saved image, and when it rules the image out."""
 
+import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -75,21 +74,28 @@ class Meter:
     limits: Limits
     brisque_weights: str = "live"
     ocr: str = "auto"
-    workers: int = 2
+    # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend
+    _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
-    @cached_property
+    @property
     def brisque(self) -> "Brisque":
-        """The BRISQUE scorer."""
+        """This thread's BRISQUE scorer."""
         from ctxr.models.brisque import Brisque
 
-        return Brisque(self.brisque_weights)
+        if not hasattr(self._own, "brisque"):
+            self._own.brisque = Brisque(self.brisque_weights)
+        made: Brisque = self._own.brisque
+        return made
 
-    @cached_property
+    @property
     def text(self) -> "TextReader":
-        """The OCR engine."""
+        """This thread's OCR engine."""
         from ctxr.models.text_area import TextReader
 
-        return TextReader(self.ocr)
+        if not hasattr(self._own, "text"):
+            self._own.text = TextReader(self.ocr)
+        made: TextReader = self._own.text
+        return made
 
     def describe(self) -> dict[str, object]:
         """Instruments in use, for the manifest."""
@@ -118,17 +124,6 @@ class Meter:
                 text_confidence=round(text.confidence, 2),
             )
         return facts
-
-    def measure_all(self, pairs: Iterable[tuple[Facts, Pixels]]) -> list[Facts]:
-        """`measure` over many, in order, on `workers` threads: OpenCV and Tesseract work outside Python's lock."""
-        for name in self.limits.measured:  # made once, before the threads ask for them
-            getattr(self, name)
-        with ThreadPoolExecutor(self.workers) as pool:
-            return list(pool.map(lambda pair: self.measure(*pair), pairs))
-
-    def with_limits(self, limits: Limits) -> "Meter":
-        """The same instruments for other limits."""
-        return replace(self, limits=limits)
 
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:

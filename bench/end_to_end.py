@@ -1,0 +1,149 @@
+"""`build-sets` whole: against the decode floor, against the literal procedure, and what the sampling costs in sets."""
+
+import bisect
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from bench.footage import ffmpeg_null_seconds, footage, real_videos
+from bench.table import Row, median_seconds
+from ctxr.data.records import Image, ImageSet
+from ctxr.data.tables import read_table
+from ctxr.data.video import open_video
+from ctxr.models.encode import Encoder, load_encoder
+from ctxr.pipelines.build_sets import BuildSets, SetsReport, run
+
+LITERAL_FRAMES = 96
+"""Frames on which the literal procedure is timed; it is the same for every frame."""
+
+BATCH = 32
+
+
+def build(out: Path, *sources: Path, encoder: str, every_frame: bool = False) -> tuple[SetsReport, float]:
+    """A build and its seconds; with random weights the threshold is low, so that sets are saved all the same."""
+    config = BuildSets(
+        sources=tuple(map(str, sources)),
+        out=out,
+        encoder=encoder,
+        threshold=0.004 if encoder.startswith("random") else None,
+        every_frame=every_frame,
+    )
+    start = time.perf_counter()
+    report = run(config)
+    return report, time.perf_counter() - start
+
+
+def best_rate(encoder: Encoder) -> float:
+    """Images per second of the image tower at its best: pictures of its own size, one large request."""
+    pictures = [np.full((encoder.image_size, encoder.image_size, 3), shade, np.uint8) for shade in range(64)]
+    encoder.encode_images(pictures)
+    return 64 / median_seconds(lambda: encoder.encode_images(pictures), 3)
+
+
+def literal_seconds_per_frame(video: Path) -> float:
+    """Decoding, Pillow preprocessing and fp32 embedding in batches of 32, every frame, one after the other."""
+    import open_clip
+    import torch
+    from PIL import Image as Pillow
+
+    model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32", pretrained=None)
+    model.eval()
+    start = time.perf_counter()
+    with open_video(video) as opened, torch.inference_mode():
+        pending = []
+        for frame in opened:
+            pending.append(preprocess(Pillow.fromarray(frame.rgb())))
+            if len(pending) == BATCH:
+                model.encode_image(torch.stack(pending))
+                pending = []
+            if frame.index + 1 == LITERAL_FRAMES:
+                break
+    return (time.perf_counter() - start) / LITERAL_FRAMES
+
+
+def peak_mib(video: Path, out: Path) -> float:
+    """Largest resident size of a process of `ctxr build-sets` with ViT-B/32."""
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    )
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(video), "--out", str(out)]
+    command += ["--encoder", "random:ViT-B-32", "--threshold", "0.004"]
+    done = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def frame_times(artifact: Path) -> dict[str, list[Fraction]]:
+    """Times of the frames in sets, by video."""
+    images = {image.id: image for image in read_table(artifact / "images.jsonl", Image)}
+    found: dict[str, list[Fraction]] = {}
+    for image_set in read_table(artifact / "sets.jsonl", ImageSet):
+        times = [images[name].time or Fraction(0) for name in image_set.images]
+        found[image_set.source] = sorted(found.get(image_set.source, []) + times)
+    return found
+
+
+def share_within(wanted: dict[str, list[Fraction]], given: dict[str, list[Fraction]], step: Fraction) -> float:
+    """Share of the wanted times that have a given one at most `step` away."""
+    near = total = 0
+    for source, times in wanted.items():
+        others = given.get(source, [])
+        for at in times:
+            place = bisect.bisect_left(others, at)
+            near += any(abs(other - at) <= step for other in others[max(0, place - 1) : place + 1])
+            total += 1
+    return near / total if total else 1.0
+
+
+def sampling_cost(folder: Path, videos: Sequence[Path]) -> Row:
+    """The default against `--every-frame` with ctxr-tiny on real clips: sets, overlap, time."""
+    default, seconds = build(folder / "default", *videos, encoder="ctxr-tiny")
+    literal, literal_seconds = build(folder / "every", *videos, encoder="ctxr-tiny", every_frame=True)
+    share = share_within(frame_times(literal.artifact), frame_times(default.artifact), Fraction(1, 5))
+    note = f"{default.counts['sets']} sets against {literal.counts['sets']}; {share:.0%} of its frames within 0.2 s"
+    return Row("build-sets, ctxr-tiny, real clips", seconds, "--every-frame", literal_seconds, "", None, note)
+
+
+def measure() -> list[Row]:
+    """All figures of this file; takes a few minutes."""
+    clip = footage()
+    folder = Path(tempfile.mkdtemp(prefix="ctxr-bench-"))
+    try:
+        floor = ffmpeg_null_seconds(clip)
+        load = median_seconds(lambda: load_encoder("random:ViT-B-32"), 1)
+        encoder = load_encoder("random:ViT-B-32")
+        rate = best_rate(encoder)
+        report, whole = build(folder / "vit", clip, encoder="random:ViT-B-32")
+        frames, embedded = report.counts["frames"], report.counts["embedded"]
+        wanted = floor + embedded / rate
+        note = f"{frames} frames, {embedded} embedded at best {rate:.0f}/s ({encoder.precision}); model load left out"
+        rows = [Row("build-sets, ViT-B/32", whole - load, "floor + embedding", wanted, "<= 1.15", None, note)]
+        literal = literal_seconds_per_frame(clip) * frames
+        note = f"literal: every frame, fp32, Pillow, batches of {BATCH}; timed on {LITERAL_FRAMES} frames, scaled"
+        rows.append(Row("build-sets, ViT-B/32", whole - load, "literal procedure", literal, "<= 0.05", None, note))
+        _, warm = build(folder / "vit", clip, encoder="random:ViT-B-32")
+        rows.append(Row("build-sets again, nothing to do", warm, "decode floor", floor, "<= 0.05", None, "in process"))
+        _, tiny = build(folder / "tiny", clip, encoder="ctxr-tiny")
+        rows.append(Row("build-sets, ctxr-tiny", tiny, "decode floor", floor))
+        videos = real_videos()
+        if videos:
+            rows.append(sampling_cost(folder, videos))
+        short, long = (peak_mib(video, folder / video.stem) for video in (clip, footage(repeat=3)))
+        note = f"peak of one process: {short:.0f} MiB, {long:.0f} MiB for three times the length; target < 1,536, constant"
+        rows.append(Row("memory of build-sets, ViT-B/32", 0.0, note=note, target="< 1.5 GiB", met=max(short, long) < 1536))
+        return [_judged(row) for row in rows]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _judged(row: Row) -> Row:
+    if row.met is not None or not row.target.startswith("<= ") or row.ratio is None:
+        return row
+    return Row(**{**row.__dict__, "met": row.ratio <= float(row.target[3:])})

@@ -1,0 +1,50 @@
+"""`ctxr demo`."""
+
+from ctxr.cli.options import from_config
+from ctxr.pipelines.demo import Demo
+
+
+@from_config(Demo)
+def command(config: Demo, as_json: bool) -> None:
+    """Draw a small world of footage and run the whole chain on it, next to the truth."""
+    from rich.table import Table
+
+    from ctxr.cli import sets
+    from ctxr.cli.render import Terminal, show_json, stdout
+    from ctxr.pipelines.demo import Found, run
+
+    report = run(config, Terminal())
+    if as_json:
+        show_json(report)
+        return
+    console = stdout()
+    sets.show(report.built, False)
+    console.print()
+    sets.show(report.filtered, False)
+    table = Table(title="found next to the truth", title_justify="left", title_style="bold")
+    for name in ("", "found", "missed", "false", "precision", "recall"):
+        table.add_column(name, justify="left" if not name else "right")
+    cuts = report.cuts
+    row = (len(cuts.hits), len(cuts.missed), len(cuts.false), f"{cuts.precision:.2f}", f"{cuts.recall:.2f}")
+    table.add_row("hard cuts", *map(str, row))
+
+    def add(name: str, found: Found | None) -> None:
+        if found is not None:
+            figures = (found.right, found.missed, found.false)
+            table.add_row(name, *map(str, figures), f"{found.precision:.2f}", f"{found.recall:.2f}")
+
+    add("blurred frames", report.blurred)
+    add("frames with text", report.titled)
+    add("duplicate photos", report.duplicates)
+    console.print()
+    console.print(table)
+    console.print(
+        f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)"
+    )
+    console.print(f"\n[bold]look at[/]   {report.picture}, {report.filtered.artifact / 'images'}")
+    console.print(
+        "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
+        "          ctxr build-sets --yield-curve\n"
+        "          ctxr filter --brisque 0.65 --max-text 0.02\n"
+        "          ctxr doctor work/filtered"
+    )

@@ -1,0 +1,179 @@
+"""`ctxr demo`: a drawn world with known answers, the chain on it, and what it found next to the truth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.build_sets import BuildSets, SetsReport
+from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.data.world import World
+    from ctxr.metrics.cuts import CutScore
+
+BRISQUE = 0.65
+"""The paper's limit (ImageCoDe, section 3.1)."""
+
+MAX_TEXT = 0.02
+"""Words on a fiftieth of the picture are an overlay that a worker would describe."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Configuration of `ctxr demo`; a field's text is its help."""
+
+    out: Path = Path("demo")
+    """Folder for the drawn world, the artifacts and the picture of the sets."""
+    seed: int = 7
+    """Seed of the world; another seed draws another one."""
+    videos: int = 7
+    """Videos to draw; seven show every format once."""
+    seconds: float = 12.0
+    """Length of each video."""
+    photos: int = 30
+    """Photos in each of the two albums."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """How well something that was found fits what is known: hits, misses and false alarms."""
+
+    right: int
+    missed: int
+    false: int
+
+    @property
+    def precision(self) -> float:
+        """Share of what was found that is true; 1.0 when nothing was found."""
+        return self.right / (self.right + self.false) if self.right + self.false else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of what is true that was found; 1.0 when there is nothing."""
+        return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
+
+
+@dataclass(frozen=True)
+class DemoReport:
+    """What the demo found next to the truth."""
+
+    folder: Path
+    picture: Path
+    world: dict[str, int]
+    cuts: "CutScore"
+    dissolves: int
+    built: SetsReport
+    filtered: SetsReport
+    blurred: Found
+    titled: Found | None
+    duplicates: Found
+
+
+def run(config: Demo, talk: Talk | None = None) -> DemoReport:
+    """Draw the world (unless it is there), build, filter, compare."""
+    from ctxr.data.world import WorldConfig, write_world
+    from ctxr.pipelines.build_sets import run as build_sets
+    from ctxr.pipelines.contact_sheet import write_sheet
+    from ctxr.pipelines.filter import run as filter_sets
+
+    talk = talk or Silent()
+    if config.out.exists() and not config.out.is_dir():
+        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
+    place, work = config.out / "world", config.out / "work"
+    wanted = WorldConfig(
+        seed=config.seed, videos=config.videos, seconds=config.seconds, albums=2, photos_per_album=config.photos
+    )
+    talk.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {place}, unless they are there")
+    with talk.progress("draw", config.videos + 2) as task:
+
+        def told(line: str) -> None:
+            task.say(line)
+            task.advance()
+
+        world = write_world(place, wanted, progress=told)
+    sources = (str(place / "videos"), str(place / "photos"))
+    built = build_sets(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
+    text = MAX_TEXT if _can_read(talk) else None
+    filtered = filter_sets(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
+    picture = write_sheet(filtered.artifact, config.out / "sets.png")
+    return DemoReport(
+        folder=config.out,
+        picture=picture,
+        world={"videos": len(world.videos), "frames": len(world.frames), "photos": len(world.photos)},
+        cuts=_cuts(built.artifact, world),
+        dissolves=sum(cut.kind == "dissolve" for cut in world.cuts),
+        built=built,
+        filtered=filtered,
+        blurred=_flagged(filtered.artifact, "brisque", BRISQUE, {_key(row): row.blur > 0 for row in world.frames}),
+        titled=_flagged(filtered.artifact, "text_share", text, {_key(row): row.text for row in world.frames})
+        if text is not None
+        else None,
+        duplicates=_duplicates(built.artifact, world),
+    )
+
+
+def _can_read(talk: Talk) -> bool:
+    from ctxr.errors import CtxrError
+    from ctxr.models.text_area import TextReader
+
+    try:
+        TextReader()
+    except CtxrError as error:
+        talk.warn(f"{error.message}; the demo goes on without text ({error.hint})")
+        return False
+    return True
+
+
+def _key(row: Any) -> tuple[str, int]:
+    return row.video, row.frame
+
+
+def _cuts(artifact: Path, world: "World") -> "CutScore":
+    """All videos scored as one: frames are offset, so that cuts of different videos cannot meet."""
+    from ctxr.data.records import Shot
+    from ctxr.data.tables import read_table
+    from ctxr.metrics.cuts import score_cuts
+
+    offset = {video.video: at * 10**7 for at, video in enumerate(world.videos)}
+    shots = read_table(artifact / "shots.jsonl", Shot)
+    found = [offset[shot.source] + shot.start_index for shot in shots if shot.shot > 0 and shot.source in offset]
+    hard = [offset[cut.video] + cut.first for cut in world.cuts if cut.kind == "hard"]
+    spans = [
+        (offset[cut.video] + cut.first, offset[cut.video] + cut.last) for cut in world.cuts if cut.kind == "dissolve"
+    ]
+    return score_cuts(found, hard, spans)
+
+
+def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], bool]) -> Found:
+    """Measured frames of videos: those beyond the limit against those that are known to be so."""
+    from ctxr.data.records import Facts
+    from ctxr.data.tables import read_table
+
+    pairs = [
+        (getattr(row, fact) > limit, truth[row.source, row.index])
+        for row in read_table(artifact / "facts.jsonl", Facts)
+        if (row.source, row.index) in truth and getattr(row, fact) is not None
+    ]
+    return Found(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
+
+
+def _duplicates(artifact: Path, world: "World") -> Found:
+    """Photos that were passed over as duplicates against photos that are drawn as copies."""
+    from ctxr.data.units import read_unit
+
+    copies = {(row.album, row.photo) for row in world.photos if row.copy}
+    group = {(row.album, row.photo): (row.album, row.group) for row in world.photos}
+    # of a photo and its copy the one with the later name is passed over: either is right
+    copied = {group[one] for one in copies}
+    albums = {row.album for row in world.photos}
+    found = {
+        (album, row.name or "")
+        for album in albums
+        for row in read_unit(artifact, album).ledger
+        if row.reason == "duplicate"
+    }
+    right = sum(group[one] in copied for one in found)
+    return Found(right, max(0, len(copies) - right), len(found) - right)

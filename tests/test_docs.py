@@ -1,0 +1,36 @@
+"""What the documents say is there, is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ctxr.cli.app import COMMANDS
+from scripts.cli_docs import TARGET, page
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_page_of_commands_is_what_the_commands_say() -> None:
+    assert TARGET.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_named_is_there(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:ctxr|tests|bench|scripts|docs)/[\w./-]+)`", text)) | set(
+        re.findall(r"\]\((docs/[\w.]+)\)", text)
+    )
+    assert not {path for path in named if not (ROOT / path.rstrip("/")).exists()}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_named_is_there(document: Path) -> None:
+    named = set(re.findall(r"(?:`|^    )ctxr ([a-z][a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= set(COMMANDS)
+
+
+def test_the_readme_names_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"ctxr {name}" in text for name in COMMANDS)
