@@ -12,14 +12,14 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def shot(rng: np.random.Generator, frames: int, height: int = 96, width: int = 160) -> Iterator[Pixels]:
-    """A still backdrop of soft noise before which a coloured patch wanders."""
+    """A still backdrop of soft noise before which a coloured patch wanders without a jump."""
     coarse = rng.integers(0, 255, (height // 8, width // 8, 3))
     backdrop = np.kron(coarse, np.ones((8, 8, 1))).astype(np.uint8)
     colour = rng.integers(0, 255, 3)
-    places = np.stack([rng.integers(0, height - 40, frames), rng.integers(0, width - 40, frames)], 1)
+    speed, start = rng.uniform(0.08, 0.12, 2), rng.uniform(0, 6, 2)
     for at in range(frames):
         picture = backdrop.copy()
-        row, column = places[at // 5]
+        row, column = ((1 + np.sin(start + speed * at)) / 2 * (height - 40, width - 40)).astype(int)
         picture[row : row + 40, column : column + 40] = colour
         yield picture
 
@@ -39,7 +39,7 @@ def write_clip(path: Path, pictures: Sequence[Pixels], rate: Fraction = Fraction
     return path
 
 
-def two_shot_clip(path: Path, seed: int, frames: int = 60) -> Path:
+def two_shot_clip(path: Path, seed: int, frames: int = 100) -> Path:
     """Two shots of `frames` frames each."""
     rng = np.random.default_rng(seed)
     return write_clip(path, [*shot(rng, frames), *shot(rng, frames)])

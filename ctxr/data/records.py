@@ -72,7 +72,7 @@ class Source(Record, frozen=True):
     """One input: a video, or an album of photos.
 
     Attributes:
-        path: where it was found, relative to the artifact folder, so that later verbs can decode again.
+        file: name of the file, or of the album's folder; where it lies is this machine's business (`data.whereabouts`).
         sha256: of the bytes of a video; of the sorted (name, sha256) lines of an album.
         frames: decoded frames of a video, photos of an album.
         considered: frames with a ledger row. shots: shots found; None for an album.
@@ -83,7 +83,7 @@ class Source(Record, frozen=True):
 
     name: str
     kind: Kind
-    path: str
+    file: str
     sha256: str
     bytes: int
     width: int | None = None

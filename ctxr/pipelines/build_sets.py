@@ -159,6 +159,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact
     from ctxr.data.sources import find_sources
+    from ctxr.data.whereabouts import remember_places
 
     talk = talk or Silent()
     config.check()
@@ -183,6 +184,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     from ctxr.pipelines.build_run import build
 
     with locked(out):
+        remember_places(out, {source.sha256: source.path for source in search.found})
         build(config, out, search.found, parents, talk)
     return report_on(out, up_to_date=False, curve=config.yield_curve)
 

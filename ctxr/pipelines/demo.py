@@ -75,6 +75,7 @@ class DemoReport:
 def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     """Draw the world (unless it is there), build, filter, compare."""
     from ctxr.data.world import WorldConfig, write_world
+    from ctxr.data.world.films import BLUR
     from ctxr.pipelines.build_sets import run as build_sets
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.filter import run as filter_sets
@@ -107,7 +108,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         dissolves=sum(cut.kind == "dissolve" for cut in world.cuts),
         built=built,
         filtered=filtered,
-        blurred=_flagged(filtered.artifact, "brisque", BRISQUE, {_key(row): row.blur > 0 for row in world.frames}),
+        blurred=_flagged(filtered.artifact, "brisque", BRISQUE, {_key(row): row.blur / BLUR for row in world.frames}),
         titled=_flagged(filtered.artifact, "text_share", text, {_key(row): row.text for row in world.frames})
         if text is not None
         else None,
@@ -147,15 +148,18 @@ def _cuts(artifact: Path, world: "World") -> "CutScore":
     return score_cuts(found, hard, spans)
 
 
-def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], bool]) -> Found:
-    """Measured frames of videos: those beyond the limit against those that are known to be so."""
+def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Found:
+    """Measured frames of videos: those beyond the limit against those that are known to be so.
+
+    `truth` is 0 for no, 1 for yes; frames in between, where a blur or a title comes or goes, have no right answer.
+    """
     from ctxr.data.records import Facts
     from ctxr.data.tables import read_table
 
     pairs = [
-        (getattr(row, fact) > limit, truth[row.source, row.index])
+        (getattr(row, fact) > limit, truth[row.source, row.index] == 1)
         for row in read_table(artifact / "facts.jsonl", Facts)
-        if (row.source, row.index) in truth and getattr(row, fact) is not None
+        if truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
     ]
     return Found(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
 

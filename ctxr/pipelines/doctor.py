@@ -180,12 +180,14 @@ def _check_sets(path: Path, talk: Talk, again: str) -> Iterator[Check]:
 
 def _check_source(path: Path, source: "Source") -> Check:
     from ctxr.data.hashing import sha256_file
+    from ctxr.data.whereabouts import place_of
 
-    place = (path / source.path).resolve()
+    place = place_of(path, source.sha256)
     name = f"source {source.name}"
-    if not place.exists():
+    if place is None or not place.exists():
         cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
-        return Check(name, "note", f"no longer at {place}", cure)
+        detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
+        return Check(name, "note", f"{source.file}: {detail}", cure)
     if source.kind == "video" and sha256_file(place) != source.sha256:
         return Check(name, "problem", f"{place} has changed since", "run ctxr build-sets again")
     if source.damage:

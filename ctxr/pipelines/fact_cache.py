@@ -13,10 +13,8 @@ from ctxr.data.atomic import link_or_copy
 from ctxr.data.records import Facts
 from ctxr.data.tables import read_table, write_table
 from ctxr.data.units import Unit
+from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
-
-CACHE = ".ctxr-cache"
-"""Folder beside the artifacts."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class FactCache:
     @classmethod
     def beside(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
         """The memory of a source for all artifacts that stand next to `artifact`."""
-        return cls(artifact.parent / CACHE / f"{source}-{sha256[:12]}")
+        return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
 
     def load(self, measures: dict[str, str]) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.

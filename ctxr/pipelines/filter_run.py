@@ -14,6 +14,7 @@ from ctxr.data.records import Failure
 from ctxr.data.sources import Found, find_sources
 from ctxr.data.tables import read_table
 from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
+from ctxr.data.whereabouts import place_of
 from ctxr.errors import DataError
 from ctxr.pipelines.build_run import complete
 from ctxr.pipelines.build_sets import limits_of
@@ -117,16 +118,16 @@ class _Whereabouts:
 
     def of(self, unit: Unit) -> Path:
         """The video of a unit. It need not exist until a frame has to be decoded."""
-        path = (self._artifact / unit.source.path).resolve()
-        if self._moved_to is None:
-            return path
-        return self._by_content(unit).path
+        if self._moved_to is not None:
+            return self._by_content(unit).path
+        # a place nobody knows is an error only if a frame has to be decoded
+        return place_of(self._artifact, unit.source.sha256) or Path(unit.source.file)
 
     def album(self, unit: Unit) -> Found:
         """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
         if self._moved_to is not None:
             return self._named(unit, self._by_content(unit).path)
-        return self._named(unit, (self._artifact / unit.source.path).resolve())
+        return self._named(unit, place_of(self._artifact, unit.source.sha256) or Path(unit.source.file))
 
     def _named(self, unit: Unit, folder: Path) -> Found:
         files = tuple(folder / (row.name or "") for row in unit.ledger)

@@ -18,7 +18,6 @@ from ctxr.models.selection import Rejection
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.photo_pool import Photo, Pool
 from ctxr.pipelines.quality import Meter
-from ctxr.pipelines.video_unit import path_from
 
 Positions = npt.NDArray[np.int64]
 
@@ -198,7 +197,7 @@ def _write(
             source=Source(
                 name=album.name,
                 kind="photos",
-                path=path_from(artifact, album.path),
+                file=album.path.resolve().name,
                 sha256=album.sha256,
                 bytes=album.bytes,
                 frames=len(own),

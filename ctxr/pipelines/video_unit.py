@@ -1,6 +1,5 @@
 """One video becomes one unit: scanned, embedded and picked in a single decode, or picked again from its ledger."""
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -139,7 +138,7 @@ def scan_video(
                 decode.take(event)
             elif decode and isinstance(event, ScanEnd):
                 decode.settle()
-                unit = _finished(artifact, found, stamp, decode, event)
+                unit = _finished(found, stamp, decode, event)
                 write_unit(artifact, unit)
                 cache.store(unit, artifact)
                 return unit
@@ -149,11 +148,11 @@ def scan_video(
             decode.vectors.discard()
 
 
-def _finished(artifact: Path, found: Found, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
+def _finished(found: Found, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
     vectors, picker = decode.vectors.close(), decode.picker
     return Unit(
         stamp=stamp,
-        source=_source(artifact, found, ended, len(decode.rows)),
+        source=_source(found, ended, len(decode.rows)),
         shots=[
             Shot(found.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
             for shot in ended.shots
@@ -254,12 +253,12 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(artifact: Path, found: Found, ended: ScanEnd, considered: int) -> Source:
+def _source(found: Found, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
         name=found.name,
         kind="video",
-        path=path_from(artifact, found.path),
+        file=found.path.name,
         sha256=found.sha256,
         bytes=found.bytes,
         width=header.width,
@@ -273,8 +272,3 @@ def _source(artifact: Path, found: Found, ended: ScanEnd, considered: int) -> So
         decoder=ended.decoder,
         damage=ended.damage,
     )
-
-
-def path_from(artifact: Path, source: Path) -> str:
-    """Where `source` lies, seen from the artifact: moving both together keeps it true."""
-    return Path(os.path.relpath(source.resolve(), artifact.resolve())).as_posix()

@@ -63,7 +63,7 @@ def test_sets_have_ten_images_of_one_shot_further_apart_than_the_threshold(built
 def test_the_known_cut_of_each_clip_is_found(built: Path) -> None:
     shots = read_table(built / "shots.jsonl", Shot)
     assert [(shot.source, shot.start_index, shot.end_index) for shot in shots] == [
-        (f"clip{number}", start, end) for number in range(3) for start, end in ((0, 60), (60, 120))
+        (f"clip{number}", start, end) for number in range(3) for start, end in ((0, 100), (100, 200))
     ]
 
 
@@ -137,7 +137,7 @@ def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(bui
 
 def test_every_frame_considers_every_frame(footage: Path, tmp_path: Path) -> None:
     report = build(footage, tmp_path / "sets", sources=(str(footage / "videos" / "clip0.mp4"),), every_frame=True)
-    assert report.counts["considered"] == report.counts["embedded"] == 120
+    assert report.counts["considered"] == report.counts["embedded"] == 200
 
 
 def test_photos_go_with_their_nearest_and_never_with_a_duplicate(footage: Path, tmp_path: Path) -> None:
