@@ -233,10 +233,11 @@ def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: 
         else:
             unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
         run.units[found.name] = unit
-        considered = sum(row.row is not None for row in unit.ledger)
-        if considered < run.picking.set_size:
+        left, needed = sum(row.row is not None for row in unit.ledger), run.picking.set_size
+        if left < needed:
             run.talk.warn(
-                f"{found.path} gives no set: {considered} different frames are fewer than a set of {run.picking.set_size}"
+                f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
+                f"frames, fewer than a set of {needed}"
             )
     except ScanFailed as failure:
         if not run.stopping.is_set():

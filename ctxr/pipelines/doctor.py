@@ -103,14 +103,22 @@ def _first_line(command: list[str]) -> str:
 
 
 def _encoders() -> Iterator[Check]:
-    from ctxr.models.encode import DEFAULT_ENCODER, load_encoder
+    from ctxr.models.encode import load_encoder
+    from ctxr.models.hub import cached_weights
+    from ctxr.models.loading import DEFAULT_ENCODER
 
-    for name, need in ((DEFAULT_ENCODER, "note"), ("ctxr-tiny", "problem")):
-        try:
-            encoder = load_encoder(name, "cpu")
-            yield Check(f"encoder {name}", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
-        except CtxrError as error:
-            yield Check(f"encoder {name}", need, error.message, error.hint)
+    arch, _, tag = DEFAULT_ENCODER.partition(":")
+    found = cached_weights(arch, tag)
+    name = f"encoder {DEFAULT_ENCODER}"
+    if found:
+        yield Check(name, "ok", str(found))
+    else:
+        yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
+    try:
+        encoder = load_encoder("ctxr-tiny", "cpu")
+        yield Check("encoder ctxr-tiny", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
+    except CtxrError as error:
+        yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "pip install --force-reinstall ctxr")
 
 
 def _disk(workdir: Path) -> Iterator[Check]:

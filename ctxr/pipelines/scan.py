@@ -35,7 +35,7 @@ class ScanOptions:
         keep_damaged: take what can be decoded of a damaged file instead of failing.
         stall_seconds: without any sign of life for so long the child is killed; 0 waits forever.
         time_limit: seconds spent waiting for one file, over which the child is killed; 0 is none.
-        memory_limit: GiB of address space that the child may take; 0 is none. A child takes about 1 GiB before it decodes.
+        memory_limit: GiB of address space that the child may take; 0 is none. A child takes 0.6 GiB at 1280 x 720.
     """
 
     detector: str = "adaptive"
