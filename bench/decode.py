@@ -4,6 +4,7 @@ The clip is made once, in `bench/out/`: real clips joined where they are at hand
 """
 
 import csv
+import itertools
 import os
 import shutil
 import statistics
@@ -29,11 +30,12 @@ FRAMES = 2700
 ROUNDS = 3
 THREADS = 2
 
-# Hard cuts of each real clip, as its README lists them; a join of two clips is a cut as well.
-REAL = {
-    "bikes.mp4": (30, 76, 137, 187, 242),
-    "big_buck_bunny_0_30.webm": (283, 376, 551),
-    "test_video_structuralize.mp4": (),
+# Of each real clip: how many frames are taken, its hard cuts and its soft ones. The joins are hard cuts as well; the last shot of bikes
+# is left out, because it is shorter than the shortest shot that a detector is asked for, and the next join would be lost in it.
+REAL: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
+    "bikes.mp4": (242, (30, 76, 137, 187), ()),
+    "big_buck_bunny_0_30.webm": (720, (283, 376, 551), (31, 139)),
+    "test_video_structuralize.mp4": (300, (), ()),
 }
 
 
@@ -65,8 +67,7 @@ def measure() -> list[Row]:
     floor = taken.get("floor")
     against = f"ffmpeg to null, {THREADS} threads" if floor else ""
     about = f"{FRAMES} frames 1280x720 H.264, {len(cuts)} known cuts"
-    recall = f"recall {_recall(found, cuts):.3f}, {len(set(found) - set(cuts))} other cuts"
-    their_recall = f"recall {_recall(theirs, cuts):.3f}, {len(set(theirs) - set(cuts))} other cuts"
+    recall, their_recall = _recall(found, cuts), _recall(theirs, cuts)
     return [
         Row("decode only (PyAV, frames untouched)", taken["decode"], against, floor, note=about),
         Row(
@@ -101,8 +102,10 @@ def _within(ours: float, floor: float | None) -> bool | None:
     return None if floor is None else ours <= 1.15 * floor
 
 
-def _recall(found: list[int], cuts: list[int]) -> float:
-    return len(set(found) & set(cuts)) / len(cuts)
+def _recall(found: list[int], cuts: list[int]) -> str:
+    hit, other = set(found) & set(cuts), sorted(set(found) - set(cuts))
+    soft = len([cut for cut in other if cut in _soft_cuts()])
+    return f"recall {len(hit) / len(cuts):.3f} of hard cuts, {soft} soft ones, {len(other) - soft} others"
 
 
 def _decode(clip: Path) -> None:
@@ -167,10 +170,20 @@ def _clip() -> tuple[Path, list[int]]:
 def _real(folder: Path) -> Iterator[tuple[bool, Pixels]]:
     """(opens a shot, picture) of the real clips over and over."""
     while True:
-        for name, cuts in REAL.items():
+        for name, (frames, cuts, _) in REAL.items():
             with open_video(folder / name, threads=THREADS) as video:
-                for frame in video:
+                for frame in itertools.islice(video, frames):
                     yield frame.index == 0 or frame.index in cuts, frame.rgb()
+
+
+def _soft_cuts() -> set[int]:
+    """Where the soft cuts of the real clips lie in the joined one."""
+    soft, start = set(), 0
+    while start < FRAMES:
+        for frames, _, cuts in REAL.values():
+            soft |= {start + cut for cut in cuts}
+            start += frames
+    return soft
 
 
 def _drawn() -> Iterator[tuple[bool, Pixels]]:
