@@ -1,47 +1,25 @@
-"""Decoding and shot detection against ffmpeg and PySceneDetect's own program, on one 1280 x 720 H.264 clip with known cuts.
-
-The clip is made once, in `bench/out/`: real clips joined where they are at hand (`CTXR_REAL_DATA` or `../shared/data`), else drawn ones.
-"""
+"""Decoding and shot detection against ffmpeg and PySceneDetect's own program, on the clip of `bench.footage`."""
 
 import csv
-import itertools
-import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from fractions import Fraction
+from collections.abc import Callable
 from pathlib import Path
 
-import av
-import cv2
-import numpy as np
-
+from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, median_seconds
-from ctxr.data.video import Pixels, open_video
+from ctxr.data.video import open_video
 from ctxr.pipelines.scan import Candidate, ScanEnd, Scanner, ScanOptions
 
-OUT = Path(__file__).parent / "out"
-SIZE = (1280, 720)
-RATE = 30
-FRAMES = 2700
 ROUNDS = 3
-THREADS = 2
-
-# Of each real clip: how many frames are taken, its hard cuts and its soft ones. The joins are hard cuts as well; the last shot of bikes
-# is left out, because it is shorter than the shortest shot that a detector is asked for, and the next join would be lost in it.
-REAL: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
-    "bikes.mp4": (242, (30, 76, 137, 187), ()),
-    "big_buck_bunny_0_30.webm": (720, (283, 376, 551), (31, 139)),
-    "test_video_structuralize.mp4": (300, (), ()),
-}
 
 
 def measure() -> list[Row]:
     """The rows: decode only, shots only, the default scan; floor and peer run in turns with them."""
-    clip, cuts = _clip()
+    clip, cuts = clip_with_cuts()
     found: list[int] = []
     events: list[int] = []
     with Scanner() as scanner, tempfile.TemporaryDirectory() as folder:
@@ -53,9 +31,7 @@ def measure() -> list[Row]:
             "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(threads=THREADS), [])),
         }
         if shutil.which("ffmpeg"):
-            runs["floor"] = lambda: _run(
-                ["ffmpeg", "-v", "error", "-threads", str(THREADS), "-i", str(clip), "-f", "null", "-"]
-            )
+            runs["floor"] = lambda: ffmpeg_null(clip)
         runs["peer"] = lambda: _pyscenedetect(clip, Path(folder))
         _decode(clip)
         seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -104,7 +80,7 @@ def _within(ours: float, floor: float | None) -> bool | None:
 
 def _recall(found: list[int], cuts: list[int]) -> str:
     hit, other = set(found) & set(cuts), sorted(set(found) - set(cuts))
-    soft = len([cut for cut in other if cut in _soft_cuts()])
+    soft = len([cut for cut in other if cut in soft_cuts()])
     return f"recall {len(hit) / len(cuts):.3f} of hard cuts, {soft} soft ones, {len(other) - soft} others"
 
 
@@ -138,59 +114,3 @@ def _pyscenedetect(clip: Path, folder: Path) -> None:
 def _pyscenedetect_cuts(folder: Path) -> list[int]:
     with (folder / "shots.csv").open(newline="") as file:
         return [int(row["Start Frame"]) - 1 for row in csv.DictReader(file)][1:]
-
-
-def _clip() -> tuple[Path, list[int]]:
-    """The clip and its hard cuts (first frames of new shots)."""
-    real = Path(os.environ.get("CTXR_REAL_DATA", "../shared/data")) / "videos"
-    is_real = all((real / name).exists() for name in REAL)
-    path = OUT / ("decode-real.mp4" if is_real else "decode-drawn.mp4")
-    cuts_file = path.with_suffix(".cuts")
-    if path.exists() and cuts_file.exists():
-        return path, [int(cut) for cut in cuts_file.read_text().split()]
-    OUT.mkdir(parents=True, exist_ok=True)
-    cuts: list[int] = []
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=RATE, options={"preset": "fast"})
-        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
-        stream.thread_count = THREADS
-        for index, (opens, pixels) in enumerate(_real(real) if is_real else _drawn()):
-            if opens and index:
-                cuts.append(index)
-            picture = av.VideoFrame.from_ndarray(np.asarray(cv2.resize(pixels, SIZE), np.uint8), "rgb24")
-            picture.pts, picture.time_base = index, Fraction(1, RATE)
-            container.mux(stream.encode(picture))
-            if index + 1 == FRAMES:
-                break
-        container.mux(stream.encode(None))
-    cuts_file.write_text(" ".join(map(str, cuts)))
-    return path, cuts
-
-
-def _real(folder: Path) -> Iterator[tuple[bool, Pixels]]:
-    """(opens a shot, picture) of the real clips over and over."""
-    while True:
-        for name, (frames, cuts, _) in REAL.items():
-            with open_video(folder / name, threads=THREADS) as video:
-                for frame in itertools.islice(video, frames):
-                    yield frame.index == 0 or frame.index in cuts, frame.rgb()
-
-
-def _soft_cuts() -> set[int]:
-    """Where the soft cuts of the real clips lie in the joined one."""
-    soft, start = set(), 0
-    while start < FRAMES:
-        for frames, _, cuts in REAL.values():
-            soft |= {start + cut for cut in cuts}
-            start += frames
-    return soft
-
-
-def _drawn() -> Iterator[tuple[bool, Pixels]]:
-    """(opens a shot, picture): a slow pan over another smooth noise every two seconds."""
-    random = np.random.default_rng(0)
-    while True:
-        small = random.integers(0, 256, (24, 40, 3), np.uint8)
-        scene = np.asarray(cv2.resize(small, (SIZE[0] + 128, SIZE[1]), interpolation=cv2.INTER_CUBIC), np.uint8)
-        for step in range(2 * RATE):
-            yield step == 0, np.ascontiguousarray(scene[:, 2 * step : 2 * step + SIZE[0]])

@@ -136,8 +136,12 @@ def measure() -> list[Row]:
         if videos:
             rows.append(sampling_cost(folder, videos))
         short, long = (peak_mib(video, folder / video.stem) for video in (clip, footage(repeat=3)))
-        note = f"peak of one process: {short:.0f} MiB, {long:.0f} MiB for three times the length; target < 1,536, constant"
-        rows.append(Row("memory of build-sets, ViT-B/32", 0.0, note=note, target="< 1.5 GiB", met=max(short, long) < 1536))
+        note = (
+            f"peak of one process: {short:.0f} MiB, {long:.0f} MiB for three times the length; target < 1,536, constant"
+        )
+        rows.append(
+            Row("memory of build-sets, ViT-B/32", 0.0, note=note, target="< 1.5 GiB", met=max(short, long) < 1536)
+        )
         return [_judged(row) for row in rows]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -63,4 +63,4 @@ def test_leaks_are_found_by_group_and_by_content() -> None:
     leak = find_leakage(sets, images, {"s1": "train", "s2": "test", "s3": "train"})
     assert leak.groups == {"g": ["test", "train"]}
     assert leak.images == {"2": ["s2", "s3"]}
-    assert not find_leakage(sets, images, dict.fromkeys(["s1", "s2", "s3"], "train"))  # type: ignore[arg-type]
+    assert not find_leakage(sets, images, {"s1": "train", "s2": "train", "s3": "train"})

@@ -11,7 +11,8 @@ from ctxr.models.neighbours import nearest
 
 
 def unit(rows: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> Vectors:
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    vectors: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return vectors
 
 
 def slow(vectors: Vectors, k: int, exclude_self: bool) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":

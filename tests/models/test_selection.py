@@ -98,7 +98,8 @@ def test_refining_near_the_threshold_gives_the_sets_of_full_precision(seed: int)
 
     def refine(indices: list[int]) -> Vectors:
         refined.extend(indices)
-        return exact[indices]
+        chosen: Vectors = exact[indices]
+        return chosen
 
     # each vector is off by 0.004 at most, so a distance by 0.008
     walk = Walk(0.35, 4, margin=0.0081, refine=lambda indices: refine(list(indices)))

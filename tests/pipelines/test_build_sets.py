@@ -147,7 +147,7 @@ def test_photos_go_with_their_nearest_and_never_with_a_duplicate(footage: Path, 
     assert report.counts["photo_sets"] == len(sets) == 14
     assert report.counts["reasons"] == {"duplicate": 1}
     unit = read_unit(tmp_path / "sets", "album")
-    rows = {f"album/{row.name}": row.row for row in unit.ledger}
+    rows = {f"album/{row.name}": row.row or 0 for row in unit.ledger}
     for image_set in sets:
         contents = [images[name].sha256 for name in image_set.images]
         assert len(set(contents)) == 10

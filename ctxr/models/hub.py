@@ -1,0 +1,133 @@
+"""Weights that open_clip knows by `arch:pretrained`: their names, whether they are here, how they are fetched."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from ctxr.errors import CtxrError, UsageError
+
+PATIENCE = 2.0
+"""Seconds that a host may take to answer before weights count as out of reach."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """(arch, pretrained) in open_clip's spelling.
+
+    Raises:
+        UsageError: open_clip does not know the pair; the hint has the nearest names.
+    """
+    import open_clip
+
+    arch, _, tag = name.partition(":")
+    arch, tag = arch.replace("/", "-"), tag.lower().replace("-", "_")
+    known = {f"{known_arch}:{known_tag}" for known_arch, known_tag in open_clip.list_pretrained()}
+    if f"{arch}:{tag}" in known:
+        return arch, tag
+    tags = sorted(pair for pair in known if pair.startswith(f"{arch}:"))
+    if not tag and tags:
+        raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
+    near = (
+        difflib.get_close_matches(f"{arch}:{tag}", sorted(known | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5) or tags[:3]
+    )
+    hint = f"did you mean {' or '.join(near)}?" if near else "names are arch:pretrained, e.g. ViT-B-32:openai"
+    raise UsageError(f"unknown encoder {name!r}", hint=hint)
+
+
+def cached_weights(arch: str, tag: str) -> Path | None:
+    """The weights' file if it is on this machine, else None; asks no host."""
+    import huggingface_hub
+    import open_clip
+
+    config = open_clip.get_pretrained_cfg(arch, tag)
+    repo, names = _hub_files(config)
+    for file in names:
+        found = huggingface_hub.try_to_load_from_cache(repo, file)
+        if isinstance(found, str):
+            return Path(found)
+    url = str(config.get("url") or "")
+    older = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
+    return older if url and older.is_file() else None
+
+
+def fetched_weights(arch: str, tag: str) -> Path:
+    """The weights' file, downloaded if it is not on this machine yet.
+
+    Raises:
+        CtxrError: the host does not answer within `PATIENCE` seconds, or the download failed.
+    """
+    import open_clip
+    from open_clip.pretrained import download_pretrained
+
+    cached = cached_weights(arch, tag)
+    if cached is not None:
+        return cached
+    config = open_clip.get_pretrained_cfg(arch, tag)
+    hint = "connect to the network once, or give local-dir:PATH with the weights, or --encoder ctxr-tiny"
+    if not answers(_address(config), PATIENCE):
+        raise CtxrError(
+            f"the weights of {arch}:{tag} are not on this machine and their host does not answer", hint=hint
+        )
+    try:
+        return Path(download_pretrained(config))
+    except Exception as error:  # whatever the network or the hub's client comes up with
+        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {_first_line(error)}", hint=hint) from error
+
+
+def answers(address: str, patience: float) -> bool:
+    """Whether the file at an address can be had, decided within `patience` seconds.
+
+    It is asked in a thread, because looking up a host's name can hang beyond any timeout that can be set.
+    """
+    if not address.startswith("https://"):
+        return False
+    found = threading.Event()
+
+    def ask() -> None:
+        request = urllib.request.Request(address, method="HEAD")  # noqa: S310 (https, checked above)
+        try:
+            with urllib.request.urlopen(request, timeout=patience):  # noqa: S310
+                found.set()
+        except urllib.error.HTTPError as refusal:
+            # 404 comes from the host itself: it may have the weights under their other name
+            if refusal.code == HTTPStatus.NOT_FOUND:
+                found.set()
+        except OSError:
+            return
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(patience)
+    return found.is_set()
+
+
+def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
+    """(repository, file names) in the order in which open_clip tries them: safetensors first."""
+    from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
+
+    repo, _, file = str(config.get("hf_hub") or "").rpartition("/")
+    if not repo:
+        return "", []
+    if not file:
+        return repo, [HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME]
+    return repo, [str(Path(file).with_suffix(".safetensors")), file]
+
+
+def _address(config: dict[str, Any]) -> str:
+    """Where the weights would come from; empty when the user has switched the hub off."""
+    import huggingface_hub
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    repo, files = _hub_files(config)
+    if not repo:
+        return str(config.get("url") or "")
+    return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repo, files[0])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,178 @@
+"""What every encoder keeps to, shown with a small untrained model."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ctxr.errors import CtxrError
+from ctxr.models.encode import Encoder, load_encoder
+from tests.models.encoder_folder import PREPROCESS, make_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("encoder") / "small")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return load_encoder(f"local-dir:{folder}", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def rounded(folder: Path) -> Encoder:
+    return load_encoder(f"local-dir:{folder}", device="cpu", precision="bf16")
+
+
+@pytest.fixture
+def pictures() -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    return [rng.integers(0, 256, (50 + 3 * (n % 4), 70 + n, 3), dtype=np.uint8) for n in range(21)]
+
+
+def test_vectors_are_float32_of_length_one_in_the_order_of_the_images(
+    encoder: Encoder, pictures: Sequence[np.ndarray]
+) -> None:
+    vectors = encoder.encode_images(pictures)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (21, encoder.dim)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(encoder.encode_images(pictures[::-1])[::-1], vectors)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_image_alone_has_bit_for_bit_the_vector_it_has_in_any_batch(
+    folder: Path, pictures: list[np.ndarray], precision: str
+) -> None:
+    encoder = load_encoder(f"local-dir:{folder}", device="cpu", precision=precision)
+    together = encoder.encode_images(pictures)
+    for position, picture in enumerate(pictures):
+        np.testing.assert_array_equal(encoder.encode_images([picture])[0], together[position])
+    np.testing.assert_array_equal(encoder.encode_images(pictures[3:8]), together[3:8])
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_image_alone_has_the_vector_it_has_in_a_batch_of_a_large_model(
+    pictures: list[np.ndarray], precision: str
+) -> None:
+    encoder = load_encoder("random:ViT-B-32", device="cpu", precision=precision)
+    together = encoder.encode_images(pictures)
+    for position in (0, 1, 7, 15, 16, 20):
+        np.testing.assert_array_equal(encoder.encode_images([pictures[position]])[0], together[position])
+
+
+def test_a_text_alone_has_the_vector_it_has_among_others(encoder: Encoder) -> None:
+    texts = [f"{n} red circles to the left of a house" for n in range(11)]
+    together = encoder.encode_texts(texts)
+    assert together.dtype == np.float32
+    assert together.shape == (11, encoder.dim)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
+    for position, text in enumerate(texts):
+        np.testing.assert_array_equal(encoder.encode_texts([text])[0], together[position])
+
+
+def test_a_text_beyond_the_context_is_cut(encoder: Encoder) -> None:
+    long = "one two three four five six seven eight nine ten"
+    np.testing.assert_array_equal(*encoder.encode_texts([long + " eleven twelve", long + " thirteen"]))
+
+
+def test_nothing_in_gives_an_empty_matrix(encoder: Encoder) -> None:
+    assert encoder.encode_images([]).shape == (0, encoder.dim)
+    assert encoder.encode_texts([]).shape == (0, encoder.dim)
+
+
+def test_exact_vectors_of_a_rounded_encoder_are_those_in_fp32(
+    encoder: Encoder, rounded: Encoder, pictures: list[np.ndarray]
+) -> None:
+    exact = encoder.encode_images(pictures)
+    np.testing.assert_allclose(rounded.encode_images(pictures, exact=True), exact, atol=1e-6)
+    assert np.abs(rounded.encode_images(pictures) - exact).max() > 1e-5
+    np.testing.assert_array_equal(encoder.encode_images(pictures, exact=True), exact)
+
+
+def test_the_margin_covers_the_error_of_every_distance(
+    encoder: Encoder, rounded: Encoder, pictures: list[np.ndarray]
+) -> None:
+    assert encoder.margin == 0
+    near = [*pictures, *(picture // 2 + 20 for picture in pictures)]
+    exact, rough = encoder.encode_images(near), rounded.encode_images(near)
+    error = 0.0
+    for one in range(len(near)):
+        for two in range(one):
+            distances = [float(np.linalg.norm(vectors[one] - vectors[two])) for vectors in (exact, rough)]
+            error = max(error, abs(distances[0] - distances[1]))
+    assert 0 < error < rounded.margin < 0.05
+
+
+def test_the_fingerprint_is_that_of_weights_and_preprocessing(
+    encoder: Encoder, rounded: Encoder, folder: Path, tmp_path: Path
+) -> None:
+    assert len(encoder.fingerprint) == 64
+    assert rounded.fingerprint == encoder.fingerprint
+    assert load_encoder(f"checkpoint:{folder}").fingerprint == encoder.fingerprint
+    assert load_encoder(f"local-dir:{make_folder(tmp_path / 'same')}").fingerprint == encoder.fingerprint
+    other_weights = make_folder(tmp_path / "weights", seed=1)
+    squashed = make_folder(tmp_path / "squash", preprocess={**PREPROCESS, "resize_mode": "squash"})
+    prints = {load_encoder(f"local-dir:{path}").fingerprint for path in (folder, other_weights, squashed)}
+    assert len(prints) == 3
+
+
+def test_a_manifest_gets_plain_values(rounded: Encoder) -> None:
+    described = rounded.describe()
+    assert described["precision"] == "bf16"
+    assert described["fingerprint"] == rounded.fingerprint
+    assert described["threshold"] == rounded.threshold == 0.35
+    assert described["float32_matmul"] in ("medium", "highest")
+    assert described["versions"] == {"torch": torch.__version__.partition("+")[0]} | {
+        package: described["versions"][package]  # type: ignore[index]
+        for package in ("torchvision", "open_clip_torch")
+    }
+
+
+def test_torch_is_left_as_it_was(folder: Path, pictures: list[np.ndarray]) -> None:
+    before = torch.get_rng_state(), torch.get_float32_matmul_precision()
+    load_encoder(f"local-dir:{folder}").encode_images(pictures)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.get_float32_matmul_precision() == before[1]
+
+
+def test_a_full_device_gets_half_the_batch_and_says_so(
+    folder: Path, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    encoder = load_encoder(f"local-dir:{folder}", device="cpu", warn=said.append)
+    expected = encoder.encode_images(pictures)
+    tower = encoder._model.visual.forward
+
+    def small(batch: torch.Tensor) -> torch.Tensor:
+        if len(batch) > limit:
+            raise torch.OutOfMemoryError("full")
+        result: torch.Tensor = tower(batch)
+        return result
+
+    monkeypatch.setattr(encoder._model.visual, "forward", small)
+    limit = 4
+    np.testing.assert_allclose(encoder.encode_images(pictures), expected, atol=1e-6)
+    assert said == [f"cpu ran out of memory: going on with batches of {rows}" for rows in (8, 4)]
+    limit = 0
+    with pytest.raises(CtxrError, match="no memory left on cpu for one image"):
+        encoder.encode_images(pictures)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((8, 8, 3), np.float32), np.zeros((8, 8), np.uint8), np.zeros((0, 8, 3), np.uint8)]
+)
+def test_only_rgb_bytes_are_images(encoder: Encoder, wrong: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"image 1 is .*, wanted uint8 \[H, W, 3\]"):
+        encoder.encode_images([np.zeros((8, 8, 3), np.uint8), wrong])
+
+
+def test_importing_the_encoders_leaves_torch_alone() -> None:
+    code = "import sys, ctxr.models.encode; sys.exit('torch' in sys.modules or 'open_clip' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
