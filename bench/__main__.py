@@ -13,11 +13,11 @@ BENCHES = ("startup", "decode", "embedding", "end_to_end", "quality", "replay", 
 """Modules of this package with a `measure()`, in the order in which they run."""
 
 
-def show(rows: list[Row]) -> None:
+def show(name: str, rows: list[Row]) -> None:
     """The figures as a table; a ratio below 1 is faster than what it is compared with."""
-    table = Table(title="ctxr bench")
-    for name in ("figure", "seconds", "against", "seconds ", "ratio", "target", "met", "note"):
-        table.add_column(name, justify="right" if name.strip() in {"seconds", "ratio"} else "left")
+    table = Table(title=f"bench {name}")
+    for column in ("figure", "seconds", "against", "seconds ", "ratio", "target", "met", "note"):
+        table.add_column(column, justify="right" if column.strip() in {"seconds", "ratio"} else "left")
     for row in rows:
         table.add_row(
             row.figure,
@@ -41,11 +41,9 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     print(f"{platform.machine()}, Python {platform.python_version()}")
-    rows: list[Row] = []
     for name in names:
         print(f"measuring {name} …", flush=True)
-        rows += import_module(f"bench.{name}").measure()
-    show(rows)
+        show(name, import_module(f"bench.{name}").measure())
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def show(report: SetsReport, as_json: bool) -> None:
         most = max(report.curve.values(), default=0)
         stdout().print("\n[bold]sets per threshold[/] (video, before quality)")
         for threshold, sets in report.curve.items():
-            mark = "◀" if abs(float(threshold) - report.threshold) < 1e-3 else ""
+            mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             stdout().print(f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}")
 
 

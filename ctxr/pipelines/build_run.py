@@ -3,29 +3,29 @@
 import os
 import shlex
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ctxr.data.artifacts import MANIFEST, Parent, finish
+from ctxr.data.artifacts import MANIFEST, Parent, package_versions
 from ctxr.data.hashing import sha256_of
-from ctxr.data.records import Failure, Split
+from ctxr.data.records import Failure
 from ctxr.data.sources import Found
-from ctxr.data.splits import assign_splits, find_leakage, read_published
+from ctxr.data.splits import read_published
 from ctxr.data.tables import write_table
-from ctxr.data.units import Stamp, Unit, merge_units, read_stamp, read_unit, tidy
-from ctxr.data.video import VideoHeader
+from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
+from ctxr.data.video import VideoError, VideoHeader
 from ctxr.errors import DataError
-from ctxr.pipelines.build_sets import KIND, BuildSets, limits_of
+from ctxr.pipelines.build_sets import BuildSets, limits_of
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.photo_pool import embed_albums
-from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
+from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Meter
 from ctxr.pipelines.scan import ScanFailed, Scanner, ScanOptions
+from ctxr.pipelines.sets_artifact import complete
 from ctxr.pipelines.talk import Talk, Task
 from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
 
@@ -48,13 +48,18 @@ class _Build:
     failures: list[Failure] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def duplicate(self) -> float:
+        """Distance below which two photos are one picture: the encoder's scale, whatever threshold was asked for."""
+        return self.encoder.threshold * DUPLICATE_SHARE
+
     def stamp(self, content: object) -> Stamp:
         """The stamp of a unit made from `content` with the settings in force."""
         options = {name: value for name, value in vars(self.scan_options).items() if name not in _NO_EFFECT}
-        scan = sha256_of([content, options, self.encoder.fingerprint, self.encoder.precision])
+        scan = sha256_of([content, options, self.encoder.fingerprint, self.encoder.precision, package_versions()])
         picking = self.picking
         limits = vars(picking.meter.limits)
-        select = [picking.threshold, picking.set_size, limits, self.config.sample, self.config.seed]
+        select = [picking.threshold, picking.set_size, self.duplicate, limits, self.config.sample, self.config.seed]
         return Stamp(scan, sha256_of(select), picking.meter.stamps())
 
     def fail(self, found: Found, reason: str, message: str) -> None:
@@ -69,19 +74,24 @@ class _Build:
         self.talk.warn(message)
 
     def retry(self) -> str:
-        """The command that tries failed sources again; without --out, so that artifacts do not depend on their place."""
-        return shlex.join(["ctxr", "build-sets", *self.config.sources, "--retry-failed"]) + "  # and the options used"
+        """The command that tries failed sources again: options that decide the result, not where things lie."""
+        default = BuildSets()
+        typed = ["ctxr", "build-sets", *self.config.sources]
+        for name in self.config.result_config():
+            value = getattr(self.config, name, None)
+            if hasattr(default, name) and value != getattr(default, name):
+                typed += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
+        return shlex.join([*typed, "--retry-failed"])
 
 
-_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit", "memory_limit"})
-"""Scan options that change how long a scan takes, not what it gives."""
+_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
+"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
 
 
 def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Sequence[Parent], talk: Talk) -> None:
     """Make or complete the artifact `out`. The caller holds its lock."""
     from ctxr.models.encode import load_encoder
 
-    (out / MANIFEST).unlink(missing_ok=True)
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
     meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
@@ -107,6 +117,23 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
             memory_limit=config.memory_limit,
         ),
     )
+    run.scan_options.check()
+    published = read_published(config.splits) if config.splits else {}
+    names = {source.name for source in sources}
+    if unknown := sorted(published.keys() - names):
+        talk.warn(f"{config.splits} names {len(unknown)} groups that are no source here: {', '.join(unknown[:3])} …")
+    models = {
+        "encoder": encoder.describe(),
+        "selection": {
+            "threshold": threshold,
+            "margin": encoder.margin,
+            "set_size": config.set_size,
+            "duplicate": run.duplicate,
+        },
+        "quality": meter.describe(),
+    }
+    # everything that can be refused has been: from here on the old result is no longer complete
+    (out / MANIFEST).unlink(missing_ok=True)
     _videos(run, [source for source in sources if source.kind == "video"])
     _photos(run, [source for source in sources if source.kind == "photos"])
     if not run.units:
@@ -114,77 +141,7 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
         worst = run.failures[0]
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
         raise DataError(f"no source could be used: {worst.message}{more}", hint=f"reasons: {out / 'failures.jsonl'}")
-    models = {
-        "encoder": encoder.describe(),
-        "selection": {"threshold": threshold, "margin": encoder.margin, "set_size": config.set_size},
-        "quality": meter.describe(),
-    }
-    complete(out, "build-sets", config.result_config(), parents, run.units, run.failures, models, config, talk)
-
-
-def complete(
-    out: Path,
-    verb: str,
-    result_config: dict[str, Any],
-    parents: Sequence[Parent],
-    units: dict[str, Unit],
-    failures: Sequence[Failure],
-    models: dict[str, Any],
-    config: Any,
-    talk: Talk,
-) -> None:
-    """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
-    files = merge_units(out, units.values())
-    write_table(out / "failures.jsonl", failures)
-    groups = {image.group for unit in units.values() for image in unit.images}
-    splits = assign_splits(groups, read_published(config.splits) if config.splits else {}, config.salt)
-    write_table(out / "splits.jsonl", splits)
-    tidy(out, units)
-    counts = count(units, failures, splits)
-    if counts["leaking_images"]:
-        shared = f"sets of different splits share {counts['leaking_images']} pictures"
-        talk.warn(f"{shared}: albums that belong together need one split, see --splits")
-    finish(
-        out,
-        kind=KIND,
-        verb=verb,
-        config=result_config,
-        parents=parents,
-        counts=counts,
-        models=models,
-        files=[*files, "failures.jsonl", "splits.jsonl"],
-    )
-
-
-def count(units: dict[str, Unit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
-    """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
-    all_units = units.values()
-    sets = [image_set for unit in all_units for image_set in unit.sets]
-    ledger = [row for unit in all_units for row in unit.ledger]
-    reasons = Counter(row.reason for row in ledger if row.reason)
-    side = {row.group: row.split for row in splits}
-    images = {image.id: image for unit in all_units for image in unit.images}
-    leakage = find_leakage(sets, images, {image_set.id: side[image_set.group] for image_set in sets})
-    kinds = Counter(unit.source.kind for unit in all_units)
-    return {
-        "videos": kinds["video"],
-        "albums": kinds["photos"],
-        "failed": len(failures),
-        "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
-        "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
-        "shots": sum(unit.source.shots or 0 for unit in all_units),
-        "considered": len(ledger),
-        "embedded": sum(row.row is not None for row in ledger),
-        "measured": sum(len(unit.facts) for unit in all_units),
-        "sets": len(sets),
-        "video_sets": sum(image_set.kind == "video" for image_set in sets),
-        "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
-        "images": len(images),
-        "reasons": dict(sorted(reasons.items())),
-        "splits": dict(sorted(Counter(side[image_set.group] for image_set in sets).items())),
-        "leaking_groups": len(leakage.groups),
-        "leaking_images": len(leakage.images),
-    }
+    complete(out, "build-sets", config.result_config(), parents, run.units, run.failures, models, published, config.salt, talk)
 
 
 def _videos(run: _Build, videos: Sequence[Found]) -> None:
@@ -213,6 +170,8 @@ def _videos(run: _Build, videos: Sequence[Found]) -> None:
             run.stopping.set()
             for job in jobs:
                 job.cancel()
+            for scanner in scanners:
+                scanner.cancel()
             raise
         finally:
             for scanner in scanners:
@@ -227,8 +186,8 @@ def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: 
     scanner = free.pop()
     watch = _Watch(task)
     try:
-        if again:
-            old = read_unit(run.out, found.name)
+        old = _readable(run.out, found.name) if again else None
+        if old is not None:
             unit = pick_again(run.out, old, run.out, found.path, stamp, run.picking, run.embedder, cache)
         else:
             unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
@@ -239,12 +198,20 @@ def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: 
                 f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
                 f"frames, fewer than a set of {needed}"
             )
-    except ScanFailed as failure:
+    except (ScanFailed, VideoError) as failure:
         if not run.stopping.is_set():
             run.fail(found, failure.reason, failure.message)
     finally:
         watch.finish()
         free.append(scanner)
+
+
+def _readable(out: Path, name: str) -> Unit | None:
+    """A unit to pick from again; None if it was damaged, then the video is scanned anew."""
+    try:
+        return read_unit(out, name)
+    except DataError:
+        return None
 
 
 class _Watch:
@@ -280,7 +247,7 @@ def _photos(run: _Build, albums: Sequence[Found]) -> None:
         pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
     for album, position, message in pool.unreadable:
         run.fail_photo(album, position, message)
-    picking = PhotoPicking(run.picking.set_size, run.config.sample, run.config.seed, run.picking.meter)
+    picking = PhotoPicking(run.picking.set_size, run.duplicate, run.config.sample, run.config.seed, run.picking.meter)
     with run.talk.progress("photo sets", len(pool.photos)) as task:
         made = pick_photos(run.out, pool, albums, stamp, picking, {}, task.advance)
     run.units.update({unit.source.name: unit for unit in made})

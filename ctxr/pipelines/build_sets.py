@@ -120,7 +120,7 @@ class BuildSets:
         choices = {
             "--detector": (self.detector, ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")),
             "--decoder": (self.decoder, ("auto", "pyav", "opencv")),
-            "--device": (self.device.split(":")[0], ("auto", "cpu", "cuda", "mps")),
+            "--device": (self.device, ("auto", "cpu", "cuda", "mps")),
             "--precision": (self.precision, ("auto", "fp32", "bf16")),
             "--brisque-weights": (self.brisque_weights, ("live", "piq")),
             "--ocr": (self.ocr, ("auto", "tesserocr", "pytesseract")),
@@ -176,9 +176,14 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     search = find_sources(config.sources)
     for path, why in search.left_out:
         talk.warn(f"{path} is left out: {why}")
+    for source in search.found:
+        if source.path.resolve().is_relative_to(out.resolve()):
+            raise UsageError(f"{source.path} lies inside the artifact folder {out}", hint="choose another --out")
     # content decides, not place
     parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
     ready = finished(out, KIND, "build-sets", config.result_config(), parents)
+    if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, talk):
+        ready = None
     if ready and not (config.retry_failed and ready.manifest.counts.get("failed")):
         return report_on(out, up_to_date=True, curve=config.yield_curve)
     from ctxr.pipelines.build_run import build
@@ -187,6 +192,14 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
         remember_places(out, {source.sha256: source.path for source in search.found})
         build(config, out, search.found, parents, talk)
     return report_on(out, up_to_date=False, curve=config.yield_curve)
+
+
+def _encoder_changed(config: BuildSets, ready: Any, talk: Talk) -> bool:
+    """Whether a folder of weights holds others than those the finished sets were made with: its name does not say."""
+    from ctxr.models.encode import load_encoder
+
+    encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
+    return bool(encoder.fingerprint != ready.manifest.models["encoder"]["fingerprint"])
 
 
 def limits_of(config: Any) -> "Any":
@@ -231,8 +244,8 @@ def yield_curve(path: Path, steps: int = 17) -> dict[str, int]:
     manifest = open_artifact(path, KIND).manifest
     used = float(manifest.models["selection"]["threshold"])
     set_size = int(manifest.models["selection"]["set_size"])
-    thresholds = [used * 2**exponent for exponent in np.linspace(-1, 1, steps).tolist()]
-    found: Counter[str] = Counter({f"{threshold:.4f}": 0 for threshold in thresholds})
+    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, steps).tolist()})
+    found: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
     for parent in manifest.parents:
         name = parent.name
         if not (path / "sources" / name).is_dir():
@@ -243,5 +256,5 @@ def yield_curve(path: Path, steps: int = 17) -> dict[str, int]:
         rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
         vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
         for threshold in thresholds:
-            found[f"{threshold:.4f}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
+            found[f"{threshold:.4g}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
     return dict(found)

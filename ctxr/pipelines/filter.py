@@ -37,10 +37,6 @@ class Filter:
     """Folder that the source videos or albums have moved to; they are recognised by content."""
     device: str = "auto"
     """Where the encoder runs, should a decision have to be taken again: auto, cpu, cuda, mps."""
-    splits: Path | None = None
-    """CSV file `group,split` with the publisher's splits of source videos; the rest goes by salted hash."""
-    salt: str = "ctxr"
-    """Salt of that hash; another salt deals the groups anew."""
     workers: int = 0
     """Videos worked on at the same time; 0 = half the cores."""
 
@@ -50,13 +46,8 @@ class Filter:
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result."""
-        left_out = {"input", "out", "workdir", "videos", "device", "splits", "workers"}
-        chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
-        if self.splits:
-            from ctxr.data.hashing import sha256_file
-
-            chosen["splits_sha256"] = sha256_file(self.splits)
-        return chosen
+        left_out = {"input", "out", "workdir", "videos", "device", "workers"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
 
 
 def run(config: Filter, talk: Talk | None = None) -> SetsReport:
@@ -76,8 +67,6 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
         raise UsageError(f"--brisque-weights {config.brisque_weights} is unknown", hint="choose live or piq")
     if config.ocr not in ("auto", "tesserocr", "pytesseract"):
         raise UsageError(f"--ocr {config.ocr} is unknown", hint="choose auto, tesserocr or pytesseract")
-    if config.splits and not config.splits.is_file():
-        raise UsageError(f"no such file: {config.splits}", hint="--splits names a CSV file: group,split")
     source = config.input or config.workdir / "sets"
     out = config.folder()
     if out.exists() and not out.is_dir():

@@ -149,6 +149,7 @@ class Scanner:
         # -P: a numpy.py in the user's folder is not ours.
         self._command = command or (sys.executable, "-P", "-m", "ctxr.pipelines.scan_child")
         self._child: ChildProcess | None = None
+        self._cancelled = False
 
     @property
     def frames_decoded(self) -> int:
@@ -174,13 +175,19 @@ class Scanner:
                 return
             except ScanFailed as failure:
                 failures.append((decoder, failure))
-                if failure.reason not in _SECOND_CHANCE:
+                # a child that was killed on purpose is no reason to try another decoder
+                if self._cancelled or failure.reason not in _SECOND_CHANCE:
                     break
         first = failures[0][1]
         if len(failures) == 1:
             raise first
         told = "; ".join(f"{decoder}: {failure.message.removeprefix(f'{path}: ')}" for decoder, failure in failures)
         raise ScanFailed(first.reason, f"{path}: {told}", first.hint)
+
+    def cancel(self) -> None:
+        """Stop the running scan, from any thread: it raises ScanFailed, and no scan starts again."""
+        self._cancelled = True
+        self.close()
 
     def close(self) -> None:
         """End the child process."""
@@ -196,6 +203,8 @@ class Scanner:
 
     def _attempt(self, path: Path, options: ScanOptions) -> Iterator[Event]:
         """The events of one decoder. The child is fit for another scan only if this one came to its end."""
+        if self._cancelled:
+            raise ScanFailed("cancelled", f"{path}: the scan was cancelled")
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess(self._command)

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ctxr.data.records import Failure
 from ctxr.data.tables import read_table
 from tests.footage import two_shot_clip, write_audio, write_clip
 from tests.pipelines.conftest import THRESHOLD
+from tests.pipelines.test_build_sets import same_tree
 
 runner = CliRunner()
 
@@ -129,6 +131,17 @@ def test_bad_files_cost_only_themselves(footage: Path, tmp_path: Path) -> None:
     assert "4 failed" in result.stdout
 
 
+def test_sources_are_never_written_over(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("images/album").mkdir(parents=True)
+    for photo in (footage / "photos" / "album").iterdir():
+        os.link(photo, Path("images/album") / photo.name)
+    result = build("images", "--out", ".")
+    assert "lies inside the artifact folder" in only_sentence(result)
+    assert result.exit_code == 2
+    assert len(list(Path("images/album").iterdir())) == 15
+
+
 def test_a_failed_source_is_tried_again_when_asked(footage: Path, tmp_path: Path) -> None:
     videos = tmp_path / "videos"
     videos.mkdir()
@@ -209,18 +222,30 @@ def test_a_broken_photo_costs_only_itself(footage: Path, tmp_path: Path) -> None
     assert "14 from photos" in result.stdout
 
 
-def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(footage: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ctxr", "build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny"]
-    command += ["--out", str(tmp_path / "sets"), "--threshold", THRESHOLD, "--every-frame"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            process.wait(3.5)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
-    assert process.returncode in {0, 130}
+def test_ctrl_c_stops_at_once_and_the_same_command_goes_on_to_the_same_bytes(footage: Path, tmp_path: Path) -> None:
+    long = two_shot_clip(tmp_path / "videos" / "long.mp4", 9, frames=1200)
+    os.link(footage / "videos" / "clip0.mp4", long.with_name("clip0.mp4"))
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(long.parent), "--encoder", "ctxr-tiny"]
+    command += ["--threshold", THRESHOLD, "--every-frame", "--out"]
+    stopped = tmp_path / "stopped" / "sets"
+    with subprocess.Popen(
+        [*command, str(stopped)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(stopped.glob("sources/.long.vectors")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - start < 10
+    assert "interrupted" in told
     assert "Traceback" not in told
-    subprocess.run(command, capture_output=True, check=True)
+    assert not (stopped / "sources" / "long").exists()
+    subprocess.run([*command, str(stopped)], capture_output=True, check=True)
+    whole = tmp_path / "whole" / "sets"
+    subprocess.run([*command, str(whole)], capture_output=True, check=True)
+    assert same_tree(stopped, whole)
 
 
 def test_frames_of_odd_size_are_taken(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, tmp_path: Pa
 def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -> None:
     report = run(BuildSets(out=built, yield_curve=True))
     assert report.curve is not None
-    assert report.curve[f"{float(THRESHOLD):.4f}"] == report.counts["video_sets"]
+    assert report.curve[f"{float(THRESHOLD):.4g}"] == report.counts["video_sets"]
     counts = list(report.curve.values())
     assert counts == sorted(counts, reverse=True)
 

@@ -137,3 +137,13 @@ def test_the_sets_that_are_filtered_are_left_as_they_were(footage: Path, tmp_pat
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=limit)
     assert same_tree(tmp_path / "sets", tmp_path / "copy" / "sets")
     assert read_table(tmp_path / "filtered" / "sets.jsonl", ImageSet)
+
+
+def test_a_set_keeps_its_split_when_it_is_filtered(footage: Path, tmp_path: Path, limit: float) -> None:
+    (tmp_path / "s.csv").write_text("clip0,test\nclip1,valid\nclip2,test\n")
+    build(footage, tmp_path / "plain", splits=tmp_path / "s.csv")
+    refilter(tmp_path / "plain", tmp_path / "two", brisque=limit)
+    build(footage, tmp_path / "one", splits=tmp_path / "s.csv", brisque=limit)
+    rows = (tmp_path / "two" / "splits.jsonl").read_text()
+    assert '"group":"clip1","split":"valid"' in rows
+    assert rows == (tmp_path / "one" / "splits.jsonl").read_text()

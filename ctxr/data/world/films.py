@@ -12,8 +12,10 @@ from ctxr.data.world.shots import Shot, sample_shot
 from ctxr.errors import UsageError
 
 BLUR = 0.055
-"""Standard deviation of blurred stretches, as a share of the shorter side. Decoded, BRISQUE (LIVE weights, 0..100) is 66
-or more on every backdrop and format at this blur, and 62 or less without."""
+"""Standard deviation of blurred stretches, as a share of the shorter side: above what BRISQUE 0.65 lets pass."""
+
+GRAINED = "wood"
+"""A backdrop that films leave out: BRISQUE with the shipped weights takes its streaks, perfectly sharp, for blur."""
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -204,8 +206,9 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
         length = float(times[stop - 1] - times[first])
         feature = features[index % 4] if index % 4 < 3 else ""
         shot = sample_shot(rng, length, film.aspect, still=feature != "hold" and rng.random() < 0.1)
-        if takes and shot.backdrop.name == takes[-1].shot.backdrop.name:
-            others = [backdrop for backdrop in BACKDROPS if backdrop != shot.backdrop.name]
+        unwanted = {GRAINED, takes[-1].shot.backdrop.name} if takes else {GRAINED}
+        if shot.backdrop.name in unwanted:
+            others = [backdrop for backdrop in BACKDROPS if backdrop not in unwanted]
             shot = msgspec.structs.replace(
                 shot, backdrop=msgspec.structs.replace(shot.backdrop, name=choose(rng, others))
             )

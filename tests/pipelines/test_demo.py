@@ -1,0 +1,56 @@
+"""The demo at its smallest: what it finds agrees with what was drawn."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.pipelines.demo import Demo, DemoReport, run
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
+    return run(Demo(out=tmp_path_factory.mktemp("demo"), videos=2, seconds=6, photos=16))
+
+
+def test_the_hard_cuts_of_the_world_are_found(shown: DemoReport) -> None:
+    assert shown.cuts.missed == ()
+    assert shown.cuts.precision >= 0.8
+
+
+def test_blurred_frames_fall_out_and_sharp_ones_stay(shown: DemoReport) -> None:
+    assert shown.blurred.recall >= 0.9
+    assert shown.blurred.precision >= 0.9
+
+
+def test_drawn_copies_are_passed_over(shown: DemoReport) -> None:
+    assert shown.duplicates.missed == 0
+    assert shown.duplicates.false == 0
+
+
+def test_sets_are_found_before_and_after_filtering(shown: DemoReport) -> None:
+    assert shown.built.counts["sets"] >= shown.filtered.counts["sets"] > 0
+
+
+def test_the_picture_of_the_sets_can_be_opened(shown: DemoReport) -> None:
+    with Image.open(shown.picture) as picture:
+        assert picture.width > 1000
+
+
+def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
+    options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16"]
+    result = runner.invoke(app, ["demo", *options])
+    assert result.exit_code == 0
+    assert result.stdout.count("nothing to do") == 2
+    assert "ctxr build-sets FOLDER" in result.stdout
+
+
+def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("")
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 2
+    assert "is a file, not a folder" in result.stderr
