@@ -72,7 +72,8 @@ def image_size(path: Path) -> tuple[int, int]:
     try:
         with Pillow.open(path) as opened:
             width, height = opened.size
-            turned = opened.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS
+            # Pillow turns TIFFs by itself
+            turned = opened.format != "TIFF" and opened.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS
     except (OSError, ValueError, SyntaxError) as error:
         raise DataError(f"{path} is not a readable picture ({error})") from error
     return (height, width) if turned else (width, height)

@@ -20,7 +20,7 @@ from ctxr.data.video import VideoError, VideoHeader
 from ctxr.errors import DataError
 from ctxr.pipelines.build_sets import BuildSets, limits_of
 from ctxr.pipelines.fact_cache import FactCache
-from ctxr.pipelines.photo_pool import embed_albums
+from ctxr.pipelines.photo_pool import embed_albums, reopen_pool, unreadable_photos
 from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Meter
@@ -141,7 +141,18 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
         worst = run.failures[0]
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
         raise DataError(f"no source could be used: {worst.message}{more}", hint=f"reasons: {out / 'failures.jsonl'}")
-    complete(out, "build-sets", config.result_config(), parents, run.units, run.failures, models, published, config.salt, talk)
+    complete(
+        out,
+        "build-sets",
+        config.result_config(),
+        parents,
+        run.units,
+        run.failures,
+        models,
+        published,
+        config.salt,
+        talk,
+    )
 
 
 def _videos(run: _Build, videos: Sequence[Found]) -> None:
@@ -239,12 +250,19 @@ def _photos(run: _Build, albums: Sequence[Found]) -> None:
     if not albums:
         return
     stamp = run.stamp([[album.name, album.sha256] for album in albums])
-    if all(read_stamp(run.out, album.name) == stamp for album in albums):
-        run.units.update({album.name: read_unit(run.out, album.name) for album in albums})
+    stamps = [read_stamp(run.out, album.name) for album in albums]
+    embedded = all(there is not None and there.scan == stamp.scan for there in stamps)
+    units = [read_unit(run.out, album.name) for album in albums] if embedded else []
+    if all(there == stamp for there in stamps):
+        for album, position, message in unreadable_photos(albums, units):
+            run.fail_photo(album, position, message)
+        run.units.update({unit.source.name: unit for unit in units})
         return
-    total = sum(len(album.photos) for album in albums)
-    with run.talk.progress("photos", total) as task:
-        pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
+    if embedded:
+        pool = reopen_pool(albums, units)
+    else:
+        with run.talk.progress("photos", sum(len(album.photos) for album in albums)) as task:
+            pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
     for album, position, message in pool.unreadable:
         run.fail_photo(album, position, message)
     picking = PhotoPicking(run.picking.set_size, run.duplicate, run.config.sample, run.config.seed, run.picking.meter)

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.data.atomic import write_bytes
+import numpy as np
+
+from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.embeddings import Vectors, load_vectors, save_vectors, stack_vectors
-from ctxr.data.hashing import sha256_of
+from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.data.images import Pixels, image_size, read_image
 from ctxr.data.sources import Found, safe_name
 from ctxr.data.units import IMAGES, SOURCES, Unit
@@ -91,14 +93,15 @@ def embed_albums(
 def _shard(
     artifact: Path, album: Found, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int]], dict[str, str], Vectors]:
-    """Sizes and problems by position, and vectors of the readable ones."""
-    stem = artifact / SOURCES / f".{album.name}.shard{chosen.start}"
-    head, matrix = stem.with_suffix(".json"), stem.with_suffix(".npy")
+    """Sizes and problems by position, and vectors of the readable ones, in memory."""
+    folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
+    head, matrix = folder / f"{stem}.json", folder / f"{stem}.npy"
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
     try:
         known = json.loads(head.read_bytes())
-        if known["key"] == key:
-            return known["sizes"], known["problems"], load_vectors(matrix)
+        vectors: Vectors = np.array(load_vectors(matrix))
+        if known["key"] == key and known["vectors"] == sha256_bytes(vectors.tobytes()):
+            return known["sizes"], known["problems"], vectors
     except (OSError, ValueError, KeyError, DataError):
         pass  # no finished shard: it is made now
     sizes: dict[str, tuple[int, int]] = {}
@@ -119,10 +122,14 @@ def _shard(
     if pending:
         blocks.append(embedder.embed(pending))
     vectors = stack_vectors(blocks, 0)
-    matrix.parent.mkdir(parents=True, exist_ok=True)
-    save_vectors(matrix, vectors)
-    # the head is written last: it says that the matrix is whole
-    write_bytes(head, json.dumps({"key": key, "sizes": sizes, "problems": problems}).encode())
+    passing = folder / f"{stem}.npy.part"
+    with disk_errors(passing):
+        folder.mkdir(parents=True, exist_ok=True)
+        save_vectors(passing, vectors)
+        passing.replace(matrix)
+    # the head is written last, and knows its matrix: a kill in between leaves two that do not belong together
+    content = {"key": key, "sizes": sizes, "problems": problems, "vectors": sha256_bytes(vectors.tobytes())}
+    write_bytes(head, json.dumps(content).encode())
     return sizes, problems, vectors
 
 
@@ -131,9 +138,10 @@ def _file_names(album: Found) -> list[str]:
     taken: set[str] = set()
     names = []
     for position, file in enumerate(album.photos):
-        name = f"{safe_name(file.stem)}{file.suffix.lower()}"
-        if name.lower() in taken:
-            name = f"{safe_name(file.stem)}-{position}{file.suffix.lower()}"
+        stem, suffix = safe_name(file.stem), file.suffix.lower()
+        while f"{stem}{suffix}".lower() in taken:
+            stem = f"{stem}-{position}"
+        name = f"{stem}{suffix}"
         taken.add(name.lower())
         names.append(name)
     return names
@@ -142,18 +150,36 @@ def _file_names(album: Found) -> list[str]:
 def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
     """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
     photos: list[Photo] = []
-    unreadable: list[tuple[Found, int, str]] = []
     blocks: list[Vectors] = []
     for album, unit in zip(albums, units, strict=True):
         names = _file_names(album)
         for row in unit.ledger:
             file = album.photos[row.index]
             if row.row is None:
-                unreadable.append((album, row.index, f"{file} could not be read"))
                 continue
             width, height = image_size(file)
             digest = album.photo_sha256[row.index]
             photos.append(Photo(album, row.index, file, digest, names[row.index], width, height, row.row))
         blocks.append(unit.vectors)
     width = max((block.shape[1] for block in blocks), default=0)
-    return Pool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
+    # stacking copies into memory, so the units' files may be replaced
+    vectors = stack_vectors([block for block in blocks if len(block)], width)
+    return Pool(photos, vectors, unreadable_photos(albums, units))
+
+
+def unreadable_photos(albums: Sequence[Found], units: Sequence[Unit]) -> list[tuple[Found, int, str]]:
+    """The photos that could not be read when `units` were made, as in `Pool`; why is found by failing again."""
+    return [
+        (album, row.index, _problem(album.photos[row.index]))
+        for album, unit in zip(albums, units, strict=True)
+        for row in unit.ledger
+        if row.reason == "unreadable"
+    ]
+
+
+def _problem(file: Path) -> str:
+    try:
+        read_image(file)
+    except DataError as error:
+        return error.message
+    return f"{file} is not a readable picture"

@@ -1,7 +1,8 @@
 """Sets out of a pool of photos: each anchor with its nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.atomic import link_or_copy
-from ctxr.data.embeddings import pairwise_distances
+from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.data.sources import Found
@@ -21,11 +22,15 @@ from ctxr.pipelines.quality import Meter
 
 Positions = npt.NDArray[np.int64]
 
-DUPLICATE_DISTANCE = 0.01
-"""Below this two photos are one picture: bf16 moves distances by up to 0.005, equal pixels are at 0 in fp32."""
+DUPLICATE_SHARE = 0.3
+"""Two photos below this share of the encoder's own threshold are one picture: the same pixels saved again lie there,
+photos that differ in anything one could describe do not."""
 
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, all are looked at."""
+"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `Ranking` goes on."""
+
+BLOCK = 256
+"""Exact distances taken at a time beyond those neighbours."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,12 @@ class PhotoPicking:
     """How photo sets are picked.
 
     Attributes:
+        duplicate: distance below which two photos are one picture.
         sample: how many sets are wanted, drawn with `seed`; None = one per photo.
     """
 
     set_size: int
+    duplicate: float
     sample: int | None
     seed: int
     meter: Meter
@@ -70,8 +77,9 @@ def pick_photos(
     around, distances = (
         nearest(pool.vectors, k) if k else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
     )
-    same = _duplicates(pool, around, distances)
+    same = _duplicates(pool, around, distances, picking.duplicate)
     rows = {position: _photo_row(pool.photos[position]) for position in range(count)}
+    ranking = Ranking(pool.vectors)
     sets: dict[int, list[int]] = {}
     for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
         watch(1)
@@ -87,7 +95,7 @@ def pick_photos(
         if rejection:
             rows[anchor] = msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
             continue
-        members = _members(pool, anchor, around, same, picking.set_size, judge)
+        members = _members(ranking, anchor, around, same, picking.set_size, judge)
         if len(members) < picking.set_size:
             rows[anchor] = msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
             continue
@@ -117,11 +125,45 @@ class _Judge:
         return self._meter.limits.judge(self.facts[position])
 
 
-def _members(pool: Pool, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge") -> list[int]:
+class Ranking:
+    """The photos of a pool by distance from one of them, as far as somebody asks.
+
+    Products in float32 give the order up to `slack`, a bound on what they can be wrong by; exact distances (float64, from the
+    differences) are taken of a block of photos at a time, and a photo is given out once no later one can be nearer.
+    """
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
+        self._squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        self.slack = vectors.shape[1] * 2.0**-22 * float(self._squares.max(initial=0.0)) + 1e-9
+
+    def around(self, anchor: int) -> Iterator[int]:
+        """All photos by distance from `anchor`, itself included; equal distances by position."""
+        rough = self._squares + self._squares[anchor] - 2 * (self.vectors @ self.vectors[anchor])
+        order = np.argsort(rough)
+        waiting: list[tuple[float, int]] = []
+        for stop in range(BLOCK, len(order) + BLOCK, BLOCK):
+            block = order[stop - BLOCK : stop]
+            for pair in zip(self.squared(anchor, block).tolist(), block.tolist(), strict=True):
+                heappush(waiting, pair)
+            sure = float(rough[order[stop]]) - self.slack if stop < len(order) else np.inf
+            while waiting and waiting[0][0] < sure:
+                yield heappop(waiting)[1]
+
+    def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
+        """Exact squared distances of the photos `rows` from `anchor`."""
+        difference = np.asarray(self.vectors[rows], np.float64) - np.asarray(self.vectors[anchor], np.float64)
+        squares: npt.NDArray[np.float64] = np.einsum("nd,nd->n", difference, difference)
+        return squares
+
+
+def _members(
+    ranking: Ranking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
+) -> list[int]:
     """The anchor and its nearest neighbours that are neither equal to one another nor ruled out, by distance."""
     members, taken = [anchor], {int(same[anchor])}
 
-    def extend(order: Sequence[int]) -> None:
+    def extend(order: Iterable[int]) -> None:
         for candidate in order:
             if len(members) == size:
                 return
@@ -130,20 +172,18 @@ def _members(pool: Pool, anchor: int, around: Positions, same: Positions, size: 
                 taken.add(int(same[candidate]))
 
     extend(around[anchor].tolist())
-    if len(members) < size and around.shape[1] < len(pool.photos) - 1:
-        difference = np.asarray(pool.vectors, np.float64) - np.asarray(pool.vectors[anchor], np.float64)
-        order = np.argsort(np.einsum("nd,nd->n", difference, difference), kind="stable").tolist()
+    if len(members) < size and around.shape[1] < len(around) - 1:
         looked_at = {anchor, *around[anchor].tolist()}
-        extend([candidate for candidate in order if candidate not in looked_at])
+        extend(candidate for candidate in ranking.around(anchor) if candidate not in looked_at)
     return members
 
 
-def _duplicates(pool: Pool, around: Positions, distances: npt.NDArray[np.float32]) -> Positions:
+def _duplicates(pool: Pool, around: Positions, distances: npt.NDArray[np.float32], duplicate: float) -> Positions:
     """For each photo the first photo of the pool that shows the same: equal content, or a distance of about 0."""
     first: dict[str, int] = {}
     same = np.array([first.setdefault(photo.sha256, at) for at, photo in enumerate(pool.photos)], np.int64)
     for at in range(len(same)):
-        equal = around[at][distances[at] < DUPLICATE_DISTANCE]
+        equal = around[at][distances[at] < duplicate]
         if len(equal):
             same[at] = min(same[at], same[equal].min())
     return same

@@ -21,14 +21,15 @@ def test_a_saved_frame_reads_back_close_and_equal_pixels_give_equal_bytes() -> N
     assert np.abs(decode_jpeg(encode_jpeg(rgb)).astype(int) - rgb).mean() < 3
 
 
-def test_a_photo_lying_on_its_side_comes_out_upright(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["p.png", "p.tiff", "p.webp"])
+def test_a_photo_lying_on_its_side_comes_out_upright(tmp_path: Path, name: str) -> None:
     picture = Image.fromarray(gradient())
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright
-    picture.save(tmp_path / "p.png", exif=exif)
-    assert read_image(tmp_path / "p.png").shape == (40, 24, 3)
-    assert image_size(tmp_path / "p.png") == (24, 40)
-    assert np.array_equal(read_image(tmp_path / "p.png"), np.rot90(gradient(), -1))
+    picture.save(tmp_path / name, exif=exif, lossless=True)
+    assert read_image(tmp_path / name).shape == (40, 24, 3)
+    assert image_size(tmp_path / name) == (24, 40)
+    assert np.array_equal(read_image(tmp_path / name), np.rot90(gradient(), -1))
 
 
 def test_transparency_is_shown_on_white(tmp_path: Path) -> None:
