@@ -1,12 +1,13 @@
 """What ctxr-tiny is worth on scenes it has not seen, and the distance at which two frames count as different."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import cv2
 import msgspec
 import numpy as np
 
-from ctxr.data.world import Scene, captions, render, sample_scene
+from ctxr.data.world import Scene, captions, contextual_description, render, sample_scene, sample_sets
 from ctxr.models.encode import Encoder
 from scripts.tiny_pool import reaches, vary
 
@@ -37,6 +38,31 @@ def retrieval(encoder: Encoder, seed: int, scenes: int = 1000, texts: int = 5) -
     figures[f"image to text R@1 of {len(said)}"] = float((own[backwards[:, 0]] == np.arange(scenes)).mean())
     against = np.einsum("td,td->t", vectors, neighbours[own])
     figures["above its near neighbour"] = float((rightly > against).mean())
+    return figures
+
+
+def accuracy_in_sets(encoder: Encoder, seed: int, sets: int = 150) -> dict[str, float]:
+    """Share of contextual descriptions whose target scores highest among the ten scenes of its set; by chance 10 %.
+
+    Args:
+        encoder: what is judged.
+        seed: of training; the sets are others.
+        sets: of each kind, with up to three described targets each (ImageCoDe, section 3.2).
+    """
+    figures = {}
+    kinds: tuple[Literal["video", "photos"], ...] = ("video", "photos")
+    for kind in kinds:
+        rng = np.random.default_rng((seed + HELD_OUT, len(kind)))
+        right = []
+        for image_set in sample_sets(rng, sets, kind, 4 / 3):
+            vectors = encoder.encode_images([render(scene, 320, 240) for scene in image_set.scenes])
+            targets = rng.choice(10, 3, replace=False)
+            told = [contextual_description(image_set.scenes, int(t), rng, image_set.ordered) for t in targets]
+            pairs = [(int(target), one.text) for target, one in zip(targets, told, strict=True) if one is not None]
+            if pairs:
+                best = (encoder.encode_texts([text for _, text in pairs]) @ vectors.T).argmax(1)
+                right += [int(pick) == target for pick, (target, _) in zip(best, pairs, strict=True)]
+        figures[f"right of ten, {kind} sets ({len(right)} descriptions)"] = float(np.mean(right))
     return figures
 
 

@@ -17,7 +17,7 @@ import torch
 from open_clip.tokenizer import SimpleTokenizer
 from safetensors.torch import save_file
 
-from scripts.tiny_judge import calibrate, retrieval
+from scripts.tiny_judge import accuracy_in_sets, calibrate, retrieval
 from scripts.tiny_learner import MODEL, PREPROCESS, SIZE, Batches, Learner, tokenized
 from scripts.tiny_pool import make_pool
 
@@ -80,7 +80,7 @@ def judge(out: Path, seed: int) -> None:
 
     (out / "ctxr.json").unlink(missing_ok=True)
     encoder = load_encoder(f"local-dir:{out}", device="cpu")
-    for figure, value in retrieval(encoder, seed).items():
+    for figure, value in (retrieval(encoder, seed) | accuracy_in_sets(encoder, seed)).items():
         print(f"{figure}: {value:.1%}")
     notes = calibrate(encoder, seed)
     (out / "ctxr.json").write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
@@ -99,11 +99,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=224, help="captioned pictures in a batch")
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
+    parser.add_argument("--judge", action="store_true", help="train nothing: judge and calibrate what is in --out")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.ERROR)
     torch.set_num_threads(1)  # a second thread reads the captions
     torch.set_float32_matmul_precision("medium")
-    write(train(given.steps, given.minutes, given.pictures, given.seed, given.batch, given.rate), given.out)
+    if not given.judge:
+        write(train(given.steps, given.minutes, given.pictures, given.seed, given.batch, given.rate), given.out)
     judge(given.out, given.seed)
 
 

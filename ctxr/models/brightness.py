@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxr.errors import DataError
 from ctxr.models.scratch import Scratch
 
 # a plane of whole numbers (uint8) or of float32, [H, W], 0..255
@@ -21,6 +22,18 @@ CUBIC_SUPPORT = 4
 BLOCK = 64  # rows done at a time, so that they stay in the cache
 NEARLY_HALF = 0.4998  # float32 errs by 3e-5; the nearest that is not a tie is 0.499 away
 LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the rest go in four lanes
+
+
+def check_picture(rgb: NDArray[np.uint8]) -> None:
+    """DataError, saying what to do, unless `rgb` is uint8 and [H, W, 3] or grey [H, W]."""
+    if rgb.dtype != np.uint8:
+        raise DataError(
+            f"pixels are {rgb.dtype}, not uint8", hint="scale to 0..255 and round: (x * 255).round().astype('uint8')"
+        )
+    if rgb.ndim == 3 and rgb.shape[2] == 4:
+        raise DataError(f"a picture of shape {rgb.shape} has an alpha channel", hint="drop it: image.convert('RGB')")
+    if not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
+        raise DataError(f"a picture of shape {rgb.shape} is neither [H, W] nor [H, W, 3]", hint="image.convert('RGB')")
 
 
 def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:

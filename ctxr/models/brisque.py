@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ctxr.data.hashing import sha256_file
 from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.brightness import check_picture
 from ctxr.models.scene_statistics import features
 from ctxr.models.scratch import Scratch
 
@@ -87,7 +88,7 @@ class Brisque:
         Raises:
             DataError: not uint8, or neither grey nor RGB.
         """
-        _check(rgb)
+        check_picture(rgb)
         if not rgb.size or _is_flat(rgb):
             return UNMEASURABLE
         found = features(np.ascontiguousarray(rgb), self._scratch)
@@ -101,17 +102,6 @@ class Brisque:
             "weights": self.name,
             "weights_sha256": self.weights_sha256,
         }
-
-
-def _check(rgb: NDArray[np.uint8]) -> None:
-    if rgb.dtype != np.uint8:
-        raise DataError(
-            f"pixels are {rgb.dtype}, not uint8", hint="scale to 0..255 and round: (x * 255).round().astype('uint8')"
-        )
-    if rgb.ndim == 3 and rgb.shape[2] == 4:
-        raise DataError(f"a picture of shape {rgb.shape} has an alpha channel", hint="drop it: image.convert('RGB')")
-    if not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
-        raise DataError(f"a picture of shape {rgb.shape} is neither [H, W] nor [H, W, 3]", hint="image.convert('RGB')")
 
 
 def _is_flat(rgb: NDArray[np.uint8]) -> bool:

@@ -93,12 +93,14 @@ def cpu_matmul_precision() -> Literal["highest", "medium"]:
 
 @contextmanager
 def float32_matmul(setting: str) -> Iterator[None]:
-    """Set torch's fp32 matrix precision within the block only."""
+    """Within the block only: torch's fp32 matrix precision is `setting`, and convolutions on a GPU do not round to TF32."""
     import torch
 
-    before = torch.get_float32_matmul_precision()
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(setting)
+    torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]

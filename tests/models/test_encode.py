@@ -136,10 +136,10 @@ def test_a_manifest_gets_plain_values(rounded: Encoder) -> None:
 
 
 def test_torch_is_left_as_it_was(folder: Path, pictures: list[np.ndarray]) -> None:
-    before = torch.get_rng_state(), torch.get_float32_matmul_precision()
+    before = torch.get_rng_state(), torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     load_encoder(f"local-dir:{folder}").encode_images(pictures)
     assert torch.equal(torch.get_rng_state(), before[0])
-    assert torch.get_float32_matmul_precision() == before[1]
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before[1:]
 
 
 def test_a_full_device_gets_half_the_batch_and_says_so(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -100,10 +101,17 @@ def test_auto_takes_the_default_where_its_weights_are_here(folder: Path, monkeyp
 
 
 def test_a_host_that_hangs_counts_as_out_of_reach_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: time.sleep(20))
+    over = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        over.wait(20)
+        raise OSError("gone")
+
+    monkeypatch.setattr(urllib.request, "urlopen", hang)
     start = time.monotonic()
     assert not hub.answers("https://weights.invalid/file", 0.2)
     assert time.monotonic() - start < 2
+    over.set()
 
 
 @pytest.mark.parametrize(("code", "there"), [(404, True), (403, False), (502, False)])

@@ -1,0 +1,241 @@
+"""How much of a picture is text. ImageCoDe drops frames with much of it (section 3.1): workers would describe the overlay.
+
+Tesseract reads the picture. Kept is where words stand and how sure it is of them, never what they say.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.brightness import check_picture
+
+Picture = NDArray[np.uint8]
+
+ENGINES = ("auto", "tesserocr", "pytesseract")
+LANGUAGE = "eng"
+SPARSE_TEXT, LAYOUT = 11, 3
+"""Page segmentation: words anywhere, as overlays lie on photographs; and, only where that finds nothing, layout analysis, which
+reads panels of text that sparse text misses (docs/log.md)."""
+SIDE = 640
+"""Pixels of the longer side that Tesseract sees; longer ones take 2 to 3.5 times as long for as many words."""
+# sparse text reads leaves and tiles as one or two signs: two of three textless pictures would hold a "word"; with three, 1 of 17
+CHARACTERS = 3
+LEAST_SIDE = 8  # Tesseract reads nothing lower
+TIMEOUT = 30.0  # seconds; a picture takes 0.05 to 0.5
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """Text in a picture.
+
+    Attributes:
+        area_share: share of the area inside the boxes of words, 0..1, overlaps counted once.
+        words: number of words with at least 3 letters or digits and sufficient confidence.
+        confidence: Tesseract's mean confidence in them, 0..100; 0.0 without words.
+    """
+
+    area_share: float
+    words: int
+    confidence: float
+
+
+NO_TEXT = TextFacts(0.0, 0, 0.0)
+
+
+class Engine(Protocol):
+    """Tesseract, reached one way or another."""
+
+    name: str
+    version: str
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        """Tesseract's table of words for `grey` [H, W]: lines of 12 fields parted by tabs."""
+
+
+class TextReader:
+    """Reads how much text pictures hold. One object per thread.
+
+    Args:
+        engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
+            is installed and finds its language files.
+        min_confidence: words below it are not counted, 0..100.
+
+    Raises:
+        UsageError: unknown engine, or confidence out of range.
+        CtxrError: the engine, Tesseract or its English language file is missing; the hint says how to install it.
+    """
+
+    def __init__(self, engine: str = "auto", min_confidence: float = 60.0) -> None:
+        if engine not in ENGINES:
+            raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
+        if not 0 <= min_confidence <= 100:
+            raise UsageError(f"confidence {min_confidence} is out of range", hint="Tesseract's confidence is 0 to 100")
+        self._engine = _start(engine)
+        self.name = self._engine.name
+        self._min_confidence = min_confidence
+
+    def measure(self, rgb: Picture) -> TextFacts:
+        """Text in a picture, uint8 [H, W, 3] or grey [H, W]; larger or smaller ones are read at 640 pixels of the longer side.
+
+        Raises:
+            DataError: not such a picture, or Tesseract failed or gave no answer within 30 s (its process is then killed).
+        """
+        check_picture(rgb)
+        grey = _working_size(rgb)
+        if min(grey.shape) < LEAST_SIDE:
+            return NO_TEXT
+        return self._facts(grey, SPARSE_TEXT) or self._facts(grey, LAYOUT) or NO_TEXT
+
+    def _facts(self, grey: Picture, segmentation: int) -> TextFacts | None:
+        covered = np.zeros(grey.shape, np.bool_)
+        confidences = []
+        for left, top, width, height, confidence in _words(self._engine.read(grey, segmentation)):
+            if confidence >= self._min_confidence:
+                covered[top : top + height, left : left + width] = True
+                confidences.append(confidence)
+        if not confidences:
+            return None
+        return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
+
+    def describe(self) -> dict[str, object]:
+        """What measured, for manifests: engine, Tesseract's version and every setting that can change a fact."""
+        return {
+            "engine": self.name,
+            "tesseract": self._engine.version,
+            "language": LANGUAGE,
+            "page_segmentation": [SPARSE_TEXT, LAYOUT],
+            "side": SIDE,
+            "min_confidence": self._min_confidence,
+            "min_characters": CHARACTERS,
+        }
+
+
+def _working_size(rgb: Picture) -> Picture:
+    if not rgb.size:
+        return np.empty((0, 0), np.uint8)
+    grey = rgb if rgb.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2GRAY)
+    scale = SIDE / max(grey.shape)
+    if scale == 1:
+        return np.ascontiguousarray(grey)
+    size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
+    return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC), np.uint8)
+
+
+def _words(table: str) -> Iterator[tuple[int, int, int, int, float]]:
+    """Left, top, width, height and confidence of what looks like a word in Tesseract's table."""
+    for line in table.split("\n"):
+        fields = line.split("\t")
+        # level 5 is a word
+        if len(fields) == 12 and fields[0] == "5" and sum(sign.isalnum() for sign in fields[11]) >= CHARACTERS:
+            left, top, width, height = (int(field) for field in fields[6:10])
+            yield max(0, left), max(0, top), width, height, float(fields[10])
+
+
+def _start(engine: str) -> Engine:
+    if engine == "pytesseract":
+        return _Pytesseract()
+    try:
+        return _Tesserocr()
+    except CtxrError:
+        if engine == "tesserocr":
+            raise
+        return _Pytesseract()
+
+
+class _Pytesseract:
+    """A `tesseract` process per picture."""
+
+    name = "pytesseract"
+
+    def __init__(self) -> None:
+        import pytesseract
+
+        # one thread: on pictures of this size more of them cost 1.7 times the time. Only pytesseract's children see this.
+        pytesseract.pytesseract.environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+        try:
+            self.version = str(pytesseract.get_tesseract_version())
+            languages = pytesseract.get_languages()
+        except (OSError, RuntimeError, SystemExit) as error:
+            raise CtxrError(
+                "Tesseract is not installed: the program `tesseract` is not to be found or does not start",
+                hint="apt install tesseract-ocr, or brew install tesseract; or leave out --max-text",
+            ) from error
+        if LANGUAGE not in languages:
+            raise CtxrError(
+                f"Tesseract has no language file {LANGUAGE!r}",
+                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
+            )
+        self._pytesseract: Any = pytesseract
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        from PIL import Image
+
+        image = Image.fromarray(grey)
+        image.format = "PPM"  # else it is packed as PNG, which takes longer than the rest of the way
+        try:
+            table = self._pytesseract.image_to_data(
+                image, lang=LANGUAGE, config=f"--psm {segmentation}", timeout=TIMEOUT
+            )
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # pytesseract kills a process that is late and says so in a RuntimeError
+            raise DataError(
+                f"Tesseract could not read a picture of {grey.shape[1]}x{grey.shape[0]}: {error}"
+            ) from error
+        return str(table)
+
+
+class _Tesserocr:
+    """Tesseract inside this process: no start, no file, no second load of the language."""
+
+    name = "tesserocr"
+
+    def __init__(self) -> None:
+        try:
+            import tesserocr
+        except ImportError as error:
+            raise CtxrError(
+                "tesserocr is not installed", hint="pip install 'ctxr[ocr]', or use engine pytesseract"
+            ) from error
+        tesserocr.set_leptonica_log_level(tesserocr.LeptLogLevel.NONE)
+        try:
+            self._api = tesserocr.PyTessBaseAPI(path=_language_folder(), lang=LANGUAGE, psm=tesserocr.PSM.SPARSE_TEXT)
+        except RuntimeError as error:
+            raise CtxrError(
+                f"tesserocr finds no language file {LANGUAGE!r}",
+                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
+            ) from error
+        self._api.SetVariable("debug_file", os.devnull)
+        self.version = tesserocr.tesseract_version().split()[1]
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        height, width = grey.shape
+        self._api.SetPageSegMode(segmentation)
+        self._api.SetImageBytes(grey.tobytes(), width, height, 1, width)
+        if not self._api.Recognize(int(TIMEOUT * 1000)):
+            raise DataError(f"Tesseract could not read a picture of {width}x{height} within {TIMEOUT:.0f} s")
+        return str(self._api.GetTSVText(0))
+
+
+def _language_folder() -> str:
+    """Where language files are: TESSDATA_PREFIX, or what an installed `tesseract` says, or "" for the library's own choice."""
+    if os.environ.get("TESSDATA_PREFIX"):
+        return os.environ["TESSDATA_PREFIX"]
+    program = shutil.which("tesseract")
+    if program is None:
+        return ""
+    told = subprocess.run(
+        [program, "--list-langs"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    ).stdout
+    folder = re.search(r'"(.+)"', told)
+    return folder[1] if folder else ""
