@@ -17,12 +17,15 @@ from ctxr import __version__
 from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.hashing import sha256_file
 from ctxr.data.tables import decode_other, encode_other
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 
 FORMAT = 1
 """Version of the artifact format; a reader refuses a newer one."""
 
 MANIFEST = "manifest.json"
+
+MARKER = ".ctxr"
+"""Empty file by which a folder that has no manifest yet is known as ours. It is the lock as well, and stays."""
 
 _PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
 
@@ -123,27 +126,37 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return decoded
 
 
+def refuse_strangers(path: Path) -> None:
+    """Make the folder `path` ours, or leave it alone: raises UsageError when it holds something and is no artifact."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, not a folder", hint="choose another folder with --out")
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        names = sorted(file.name for file in path.iterdir())
+        if names and MANIFEST not in names and MARKER not in names:
+            raise UsageError(
+                f"{path} holds {names[0]!r}, which is no part of an artifact",
+                hint="choose an empty or new folder with --out",
+            )
+        (path / MARKER).touch()
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.
 
+    The lock is on the marker file, which is never removed: a lock on a file that is removed holds nobody who made it anew.
     Raises UnfinishedError when another process holds it.
     """
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        lock = path / ".lock"
-        stream = lock.open("w")
-    try:
+        stream = (path / MARKER).open("a")
+    with stream:
         if not _take(stream):
             raise UnfinishedError(
                 f"{path} is being written by another ctxr process", hint="wait for it, or choose another --out"
             )
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-    finally:
-        stream.close()
+        yield
 
 
 def _take(stream: IO[str]) -> bool:

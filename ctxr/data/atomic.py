@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,9 +38,9 @@ def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        passing = path.with_name(f".{path.name}.part")
+        passing = _passing(path)
         try:
-            with passing.open("wb") as stream:
+            with passing.open("xb") as stream:
                 stream.write(content)
                 if durable:
                     stream.flush()
@@ -65,11 +66,25 @@ def replace_folder(made: Path, final: Path) -> None:
 
 
 def link_or_copy(original: Path, copy: Path) -> None:
-    """Make `copy` the same file as `original`: a hard link where the file system can, else a copy."""
+    """Make `copy` the same file as `original`: a hard link where the file system can, else a copy.
+
+    A symlink is followed first, so that `copy` does not depend on it. Whatever was at `copy` is there until the new one is whole.
+    """
     with disk_errors(copy):
+        if copy.exists() and copy.samefile(original):
+            return
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.unlink(missing_ok=True)
+        passing, whole = _passing(copy), original.resolve()
         try:
-            os.link(original, copy)
-        except OSError:
-            shutil.copyfile(original, copy)
+            try:
+                os.link(whole, passing)
+            except OSError:
+                shutil.copyfile(whole, passing)
+            passing.replace(copy)
+        finally:
+            passing.unlink(missing_ok=True)
+
+
+def _passing(path: Path) -> Path:
+    """A name beside `path` that no other writer has, hidden and ending in `.part`, by which `units.tidy` knows it."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")

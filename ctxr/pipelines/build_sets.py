@@ -157,7 +157,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
-    from ctxr.data.artifacts import Parent, finished, locked, open_artifact
+    from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
     from ctxr.data.sources import find_sources
     from ctxr.data.whereabouts import remember_places
 
@@ -188,6 +188,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
         return report_on(out, up_to_date=True, curve=config.yield_curve)
     from ctxr.pipelines.build_run import build
 
+    refuse_strangers(out)
     with locked(out):
         remember_places(out, {source.sha256: source.path for source in search.found})
         build(config, out, search.found, parents, talk)

@@ -1,5 +1,6 @@
 """`ctxr doctor`: what this machine can do, and whether an artifact is whole, up to its sources."""
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 5
 """Broken files of one kind that are named; the rest is counted."""
+
+REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
+"""What mends packages that were not built for one another."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,8 @@ def _torch_family() -> Iterator[Check]:
         from ctxr.models.devices import devices
 
         yield Check("devices", "ok", ", ".join(devices()))
-    except (ImportError, RuntimeError, OSError) as error:
-        yield Check(
-            "torch",
-            "problem",
-            f"torch and torchvision do not fit together: {error}",
-            "pip install --force-reinstall -c constraints.txt torch torchvision",
-        )
+    except Exception as error:
+        yield Check("torch", "problem", f"torch and torchvision do not fit together: {_said(error)}", REINSTALL)
 
 
 def _programs() -> Iterator[Check]:
@@ -86,121 +85,211 @@ def _programs() -> Iterator[Check]:
     if tesseract is None:
         yield Check("tesseract", "problem", "not found: --max-text cannot work", "apt-get install tesseract-ocr")
     else:
-        yield Check("tesseract", "ok", _first_line([tesseract, "--version"]))
+        yield _answer("tesseract", [tesseract, "--version"], "problem", "apt-get install --reinstall tesseract-ocr")
     ffmpeg = shutil.which("ffmpeg")
     if ffmpeg is None:
         yield Check("ffmpeg", "note", "not found: only --detector ffmpeg needs it", "apt-get install ffmpeg")
     else:
-        yield Check("ffmpeg", "ok", _first_line([ffmpeg, "-version"]))
+        yield _answer("ffmpeg", [ffmpeg, "-version"], "note", "apt-get install --reinstall ffmpeg")
 
 
-def _first_line(command: list[str]) -> str:
+def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not answer: {error}"
-    return (done.stdout or done.stderr).strip().splitlines()[0]
+        return Check(name, otherwise, f"does not answer: {error}", cure)
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines() or [""]
+    if done.returncode or not lines[0]:
+        return Check(name, otherwise, f"does not work: exit code {done.returncode}, {lines[0] or 'no answer'}", cure)
+    return Check(name, "ok", lines[0])
 
 
 def _encoders() -> Iterator[Check]:
-    from ctxr.models.encode import load_encoder
-    from ctxr.models.hub import cached_weights
-    from ctxr.models.loading import DEFAULT_ENCODER
+    try:
+        from ctxr.models.encode import load_encoder
+        from ctxr.models.hub import cached_weights
+        from ctxr.models.loading import DEFAULT_ENCODER
 
-    arch, _, tag = DEFAULT_ENCODER.partition(":")
-    found = cached_weights(arch, tag)
-    name = f"encoder {DEFAULT_ENCODER}"
-    if found:
-        yield Check(name, "ok", str(found))
-    else:
-        yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
+        arch, _, tag = DEFAULT_ENCODER.partition(":")
+        found = cached_weights(arch, tag)
+        name = f"encoder {DEFAULT_ENCODER}"
+        if found:
+            yield Check(name, "ok", str(found))
+        else:
+            yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
+    except Exception as error:
+        yield Check("encoders", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
+        return
     try:
         encoder = load_encoder("ctxr-tiny", "cpu")
         yield Check("encoder ctxr-tiny", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
     except CtxrError as error:
         yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "pip install --force-reinstall ctxr")
+    except Exception as error:
+        yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
+
+
+def _said(error: Exception) -> str:
+    """The first line of what an error says, or its name."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 
 
 def _disk(workdir: Path) -> Iterator[Check]:
-    place = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
+    try:
+        place = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
+        free = shutil.disk_usage(place).free / 2**30
+    except OSError as error:
+        yield Check(
+            "workdir", "problem", f"{workdir} cannot be looked at: {error.strerror}", "choose another --workdir"
+        )
+        return
     if not place.is_dir():
         yield Check("workdir", "problem", f"{place} is a file, not a folder", "choose another --workdir")
         return
-    free = shutil.disk_usage(place).free / 2**30
     if free < 1:
         yield Check("disk", "problem", f"{free:.2f} GiB free at {place}", "free some space")
     else:
         yield Check("disk", "ok", f"{free:.1f} GiB free at {place}")
 
 
-def check_artifact(path: Path, talk: Talk) -> Iterator[Check]:
-    """Manifest, tables, arrays, pictures, references between tables, and the sources."""
-    from ctxr.data.artifacts import open_artifact
-    from ctxr.data.hashing import sha256_file
+def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[Check]:
+    """Manifest, tables, arrays, pictures, references between tables, what it was made from, and the sources.
 
+    With `is_parent` it is looked at for the sake of what was made from it: its sources are the same and left out.
+    """
+    from ctxr.data.artifacts import open_artifact
+
+    told = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)
     except CtxrError as error:
-        yield Check("manifest", "problem", error.message, error.hint)
+        yield Check(f"{told}manifest", "problem", error.message, error.hint)
+        return
+    except OSError as error:
+        yield _unreadable(f"{told}manifest", error)
         return
     manifest = artifact.manifest
-    yield Check("manifest", "ok", f"{manifest.kind}, format {manifest.format}, by ctxr {manifest.ctxr} {manifest.verb}")
-    again = f"run ctxr {manifest.verb} again after deleting {path / 'manifest.json'}"
-    broken = []
-    with talk.progress("files", len(manifest.files)) as task:
-        for name, entry in manifest.files.items():
-            file = path / name
-            if not file.is_file():
-                broken.append(f"{name} is missing")
-            elif sha256_file(file) != entry.sha256:
-                broken.append(f"{name} was changed after the manifest was written")
-            task.advance()
-    yield _summary("tables", broken, f"{len(manifest.files)} files as they were written", again)
-    if manifest.kind == "image_sets" and not broken:
-        yield from _check_sets(path, talk, again)
+    by = f"by ctxr {manifest.ctxr} {manifest.verb}"
+    yield Check(f"{told}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
+    if manifest.verb == "filter":
+        made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
+        yield from _check_parent(path, made_from, talk)
+    try:
+        broken: dict[str, str] = {}
+        with talk.progress("files", len(manifest.files)) as task:
+            for name, entry in manifest.files.items():
+                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
+                    broken[name] = trouble
+                task.advance()
+        units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
+        fine = f"{len(manifest.files)} files as they were written"
+        yield _summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        if manifest.kind == "image_sets" and not broken:
+            yield from _check_sets(path, talk, manifest.verb, told)
+    except CtxrError as error:
+        yield Check(f"{told}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
+    except OSError as error:
+        yield _unreadable(f"{told}tables", error)
 
 
-def _check_sets(path: Path, talk: Talk, again: str) -> Iterator[Check]:
+def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[Check]:
+    """The sets that a filter read, if they stand beside what it wrote: pictures of both are the same files."""
+    from ctxr.data.artifacts import MANIFEST
     from ctxr.data.hashing import sha256_file
-    from ctxr.data.records import Image, ImageSet, Source
+
+    try:
+        for beside in sorted(path.resolve().parent.iterdir()):
+            if (beside / MANIFEST).is_file() and sha256_file(beside / MANIFEST) in fingerprints:
+                yield from check_artifact(beside, talk, is_parent=True)
+                return
+    except OSError as error:
+        yield _unreadable("parent", error)
+        return
+    cure = "only needed to filter again: run ctxr filter again if the sets were made anew"
+    yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
+
+
+def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]:
+    from ctxr.data.records import Facts, Image, ImageSet, Source
     from ctxr.data.tables import read_table
 
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
+    facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
     sources = read_table(path / "sources.jsonl", Source)
-    dangling = [f"{image_set.id} names {name}" for image_set in sets for name in image_set.images if name not in images]
-    yield _summary("sets", dangling, f"{len(sets)} sets name {len(images)} images", again)
-    broken = []
-    with talk.progress("pictures", len(images)) as task:
-        for image in images.values():
-            file = path / image.path
-            if not file.resolve().is_relative_to(path.resolve()):
-                broken.append(f"{image.id} lies outside the artifact: {image.path}")
-            elif not file.is_file():
-                broken.append(f"{image.path} is missing")
-            elif sha256_file(file) != image.sha256:
-                broken.append(f"{image.path} was changed")
+    dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
+    named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
+    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
+    yield _summary(f"{told}sets", named, fine, cure)
+    pictures = {row.path: (row.source, row.sha256) for row in facts}
+    pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
+    broken: dict[str, str] = {}
+    with talk.progress("pictures", len(pictures)) as task:
+        for name, (_, sha256) in pictures.items():
+            if trouble := _trouble(path, name, sha256, "was changed"):
+                broken[name] = trouble
             task.advance()
-    yield _summary("pictures", broken, f"{len(images)} as they were saved", again)
-    for source in sources:
-        yield _check_source(path, source)
+    cure = _cure(path, {pictures[name][0] for name in broken}, verb)
+    yield _summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    if not told:
+        for source in sources:
+            yield _check_source(path, source)
+
+
+def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
+    """What is wrong with a file of the artifact, in words; empty if nothing is."""
+    from ctxr.data.hashing import sha256_file
+
+    try:
+        if not (path / name).resolve().is_relative_to(path.resolve()):
+            return f"{name} lies outside the artifact"
+        return "" if sha256_file(path / name) == sha256 else f"{name} {changed}"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def _check_source(path: Path, source: "Source") -> Check:
     from ctxr.data.hashing import sha256_file
+    from ctxr.data.units import album_files, read_unit
     from ctxr.data.whereabouts import place_of
 
-    place = place_of(path, source.sha256)
     name = f"source {source.name}"
-    if place is None or not place.exists():
-        cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
-        detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
-        return Check(name, "note", f"{source.file}: {detail}", cure)
-    if source.kind == "video" and sha256_file(place) != source.sha256:
-        return Check(name, "problem", f"{place} has changed since", "run ctxr build-sets again")
+    place = place_of(path, source.sha256)
+    try:
+        if place is None or not place.exists():
+            cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
+            detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
+            return Check(name, "note", f"{source.file}: {detail}", cure)
+        if source.kind == "video" and sha256_file(place) != source.sha256:
+            cure = "restore the file, or run ctxr build-sets again"
+            return Check(name, "problem", f"{place} has changed since", cure)
+        if source.kind == "photos":
+            wrong = album_files(read_unit(path, source.name), place)[2]
+            if wrong:
+                return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+    except CtxrError as error:
+        return Check(name, "problem", error.message, error.hint)
+    except OSError as error:
+        return _unreadable(name, error)
     if source.damage:
-        return Check(name, "note", f"damaged: {source.damage}")
+        cure = f"if a whole copy can be had, put it at {place} and run ctxr build-sets again"
+        return Check(name, "note", f"damaged: {source.damage}", cure)
     return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
+
+
+def _unreadable(name: str, error: OSError) -> Check:
+    file = error.filename or "a file"
+    return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
+
+
+def _cure(path: Path, units: set[str], verb: str) -> str:
+    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken."""
+    # only folders that are there: a name in a table may be anyone's, and this is a command to remove
+    gone = sorted(folder for folder in path.glob("sources/*") if folder.name in units)
+    typed = shlex.join([str(file) for file in (*gone, path / "manifest.json")])
+    return f"rm -r {typed}   then run ctxr {verb} again as before"
 
 
 def _summary(name: str, broken: list[str], fine: str, cure: str) -> Check:

@@ -1,20 +1,25 @@
 """What was ever measured on a source, kept beside the artifacts: a changed threshold then needs no decode and no model.
 
 An artifact holds only what its own configuration asked about, so that equal runs are byte-equal; this folder remembers the
-rest. It may be deleted at any time.
+rest: a table per instrument, one picture per frame. It may be deleted at any time.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ctxr.data.atomic import link_or_copy
+from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts
 from ctxr.data.tables import read_table, write_table
 from ctxr.data.units import Unit
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
+
+_COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
+"""Columns of `Facts` that an instrument fills, the first of which is never None once it was used."""
 
 
 @dataclass(frozen=True)
@@ -35,31 +40,58 @@ class FactCache:
     def load(self, measures: dict[str, str]) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
 
-        A damaged memory is forgotten.
+        A row may know only some of the measures. What is damaged, or was measured on another picture than lies here, is forgotten.
         """
         found: dict[int, tuple[Facts, Path]] = {}
-        try:
-            for row in read_table(self._table(measures), Facts):
-                file = self.folder / row.path
-                if file.is_file():
-                    found[row.index] = (row, file)
-        except DataError:
-            return {}
+        hashes: dict[Path, str | None] = {}
+        for name, key in measures.items():
+            for row in self._read(name, key):
+                file = self.folder / _picture(row)
+                if file not in hashes:
+                    hashes[file] = _hash(file)
+                if hashes[file] == row.sha256:
+                    merged = found[row.index][0] if row.index in found else row
+                    found[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
         return found
 
     def store(self, unit: Unit, artifact: Path) -> None:
         """Remember the facts of a unit of `artifact`, and their files."""
-        measured = [row for row in unit.facts if row.brisque is not None or row.text_share is not None]
-        if not measured:
-            return
-        rows = {index: row for index, (row, _) in self.load(unit.stamp.measures).items()}
-        for row in measured:
-            name = f"img{row.index}{Path(row.path).suffix}"
-            if row.index not in rows:
-                link_or_copy(artifact / row.path, self.folder / name)
-            rows[row.index] = msgspec.structs.replace(row, path=name)
-        write_table(self._table(unit.stamp.measures), rows.values())
+        linked: set[int] = set()
+        for name, key in unit.stamp.measures.items():
+            own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
+            if not own:
+                continue
+            rows = {row.index: row for row in self._read(name, key)}
+            for row in own:
+                file = self.folder / _picture(row)
+                if row.index not in linked and _hash(file) != row.sha256:
+                    link_or_copy(artifact / row.path, file)
+                linked.add(row.index)
+                bare = Facts(row.source, row.index, file.name, row.sha256, row.width, row.height)
+                rows[row.index] = msgspec.structs.replace(bare, **_measured(row, name))
+            write_table(self._table(name, key), rows.values())
 
-    def _table(self, measures: dict[str, str]) -> Path:
-        key = "-".join(f"{name}={key[:12]}" for name, key in sorted(measures.items()))
-        return self.folder / f"facts-{key}.jsonl"
+    def _read(self, name: str, key: str) -> list[Facts]:
+        try:
+            return read_table(self._table(name, key), Facts)
+        except (DataError, OSError):  # not there, or damaged: it is only a memory
+            return []
+
+    def _table(self, name: str, key: str) -> Path:
+        return self.folder / f"{name}-{key[:16]}.jsonl"
+
+
+def _picture(row: Facts) -> str:
+    """Name of a frame's picture in the memory."""
+    return f"img{row.index}{Path(row.path).suffix}"
+
+
+def _hash(file: Path) -> str | None:
+    try:
+        return sha256_file(file)
+    except OSError:
+        return None
+
+
+def _measured(row: Facts, name: str) -> dict[str, Any]:
+    return {column: getattr(row, column) for column in _COLUMNS[name]}

@@ -56,7 +56,7 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
     cannot be found.
     """
-    from ctxr.data.artifacts import Parent, finished, locked, open_artifact
+    from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
 
     talk = talk or Silent()
     limits = limits_of(config)
@@ -80,6 +80,7 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
         return report_on(out, up_to_date=True, read=source)
     from ctxr.pipelines.filter_run import refilter
 
+    refuse_strangers(out)
     with locked(out):
         refilter(config, artifact, out, parents, talk)
     return report_on(out, up_to_date=False, read=source)

@@ -1,22 +1,26 @@
 """The work behind `ctxr filter`: every unit picked again with quality in force."""
 
 import os
+import shlex
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent
 from ctxr.data.hashing import sha256_file, sha256_of
-from ctxr.data.records import Failure
+from ctxr.data.records import Failure, Split
 from ctxr.data.sources import Found, find_sources
-from ctxr.data.tables import read_table
-from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
+from ctxr.data.tables import read_table, write_table
+from ctxr.data.units import Stamp, Unit, album_files, read_stamp, read_unit, unit_folder
+from ctxr.data.video import VideoError
 from ctxr.data.whereabouts import place_of
-from ctxr.errors import DataError
-from ctxr.pipelines.build_run import complete
+from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.filter import Filter
@@ -24,78 +28,163 @@ from ctxr.pipelines.photo_pool import reopen_pool
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Meter, forget_other_measures
+from ctxr.pipelines.sets_artifact import complete
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.video_unit import Embedder, pick_again
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
 
+MOST_WORKERS = 256
+
+MOVED = "restore the files, or name the folder that they moved to: --videos DIR"
+"""What to do when a source is not there any more."""
+
 
 def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
-    """Make or complete the artifact `out` from the finished sets in `artifact`. The caller holds the lock of `out`."""
-    (out / MANIFEST).unlink(missing_ok=True)
+    """Make or complete the artifact `out` from the finished sets in `artifact`. The caller holds the lock of `out`.
+
+    A video that cannot be used any more costs only itself. It is then no parent of the result, so that the same command tries
+    it again. Raises DataError when none can be used, and for an album of which a photo is gone or was changed.
+    """
+    if not 0 <= config.workers <= MOST_WORKERS:
+        raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
+    _check_built(artifact)
     models, built = artifact.manifest.models, artifact.manifest.config
     meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
+    described_quality = meter.describe()
     selection = models["selection"]
     picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], meter)
-    embedder = _embedder(models["encoder"], built, config, talk)
     units = {parent.name: read_unit(artifact.path, parent.name) for parent in _present(artifact)}
-    done: dict[str, Unit] = {}
-    videos = [unit for unit in units.values() if unit.source.kind == "video"]
     albums = [unit for unit in units.values() if unit.source.kind == "photos"]
+    whereabouts = _Whereabouts(artifact.path, config.videos)
+    run = _Refilter(
+        config, artifact, out, picking, _embedder(models["encoder"], built, config, talk), whereabouts, talk
+    )
+    # everything that can be refused has been: from here on the old result is no longer complete
+    (out / MANIFEST).unlink(missing_ok=True)
+    _videos(run, [unit for unit in units.values() if unit.source.kind == "video"])
+    if albums:
+        stamp = run.stamp(albums[0])
+        if all(read_stamp(out, unit.source.name) == stamp for unit in albums):
+            run.done |= {unit.source.name: read_unit(out, unit.source.name) for unit in albums}
+        else:
+            run.done |= _photos(run, albums, stamp)
+    failures = [*read_table(artifact.path / "failures.jsonl", Failure), *run.failures]
+    if not run.done and run.failures:
+        write_table(out / "failures.jsonl", failures)
+        first = min(run.failures, key=lambda failure: failure.key())
+        more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
+        raise DataError(f"no source could be used: {first.message}{more}", hint=MOVED)
+    failed = {failure.source for failure in run.failures}
+    used = [parent for parent in parents if parent.name not in failed]
+    described = {"encoder": models["encoder"], "selection": selection, "quality": described_quality}
+    # the sides were dealt when the sets were built, and filtering moves nobody
+    sides = {row.group: row.split for row in read_table(artifact.path / "splits.jsonl", Split)}
+    complete(
+        out,
+        "filter",
+        config.result_config(),
+        used,
+        run.done,
+        failures,
+        described,
+        sides,
+        built.get("salt", "ctxr"),
+        talk,
+    )
 
-    def stamp_of(unit: Unit) -> Stamp:
+
+def _check_built(artifact: Artifact) -> None:
+    """Whether the sets come from `build-sets`, whose settings are needed to pick again."""
+    if artifact.manifest.verb == "filter":
+        raise UsageError(
+            f"{artifact.path} was made by ctxr filter, which filters only what build-sets made",
+            hint="filter the sets themselves again, with all limits in one command",
+        )
+    models, built = artifact.manifest.models, artifact.manifest.config
+    wanted = {"selection": ("threshold", "set_size", "margin", "duplicate"), "encoder": ("name", "fingerprint")}
+    missing = [
+        f"models.{part}.{name}" for part, names in wanted.items() for name in names if name not in models.get(part, {})
+    ]
+    missing += [f"config.{name}" for name in ("precision", "sample", "seed") if name not in built]
+    if missing:
+        raise DataError(f"{artifact.path / MANIFEST} does not say {missing[0]}", hint="run ctxr build-sets again")
+
+
+@dataclass
+class _Refilter:
+    """What the workers of one run share."""
+
+    config: Filter
+    artifact: Artifact
+    out: Path
+    picking: Picking
+    embedder: Embedder
+    whereabouts: "_Whereabouts"
+    talk: Talk
+    done: dict[str, Unit] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def stamp(self, unit: Unit) -> Stamp:
+        """The stamp of `unit` filtered with the limits in force."""
+        meter = self.picking.meter
         select = [unit.stamp.scan, unit.stamp.select, vars(meter.limits)]
         return Stamp(unit.stamp.scan, sha256_of(select), meter.stamps())
 
-    def pick(unit: Unit) -> Unit:
-        name = unit.source.name
-        if read_stamp(out, name) == stamp_of(unit):
-            return read_unit(out, name)
-        return pick_again(
-            out,
-            unit,
-            artifact.path,
-            _Whereabouts(artifact.path, config.videos).of(unit),
-            stamp_of(unit),
-            picking,
-            embedder,
-            FactCache.beside(out, name, unit.source.sha256),
-        )
+    def pick(self, unit: Unit) -> None:
+        """Pick the sets of a video again, or take them as an earlier run left them."""
+        name, stamp = unit.source.name, self.stamp(unit)
+        if read_stamp(self.out, name) == stamp:
+            with suppress(DataError):  # damaged since: it is picked again
+                self.done[name] = read_unit(self.out, name)
+                return
+        place = Path(unit.source.file)
+        try:
+            place = self.whereabouts.of(unit)
+            cache = FactCache.beside(self.out, name, unit.source.sha256)
+            self.done[name] = pick_again(
+                self.out, unit, self.artifact.path, place, stamp, self.picking, self.embedder, cache
+            )
+        except _OtherEncoder:
+            raise
+        except DataError as error:
+            reason = getattr(error, "reason", "unreadable")
+            self.failures.append(Failure(name, str(place), reason, error.message, self._retry()))
+            self.talk.warn(error.message)
 
-    workers = config.workers or max(1, os.cpu_count() or 2)
-    with talk.progress("filter videos", len(videos)) as task, ThreadPoolExecutor(workers) as pool:
-        jobs = [pool.submit(pick, unit) for unit in videos]
+    def _retry(self) -> str:
+        default, config = Filter(), self.config
+        typed = ["ctxr", "filter"]
+        for name in config.result_config():
+            value = getattr(config, name, None)
+            if hasattr(default, name) and value != getattr(default, name):
+                typed += [f"--{name.replace('_', '-')}", str(value)]
+        return shlex.join(typed)
+
+
+def _videos(run: _Refilter, videos: Sequence[Unit]) -> None:
+    workers = run.config.workers or max(1, (os.cpu_count() or 2) // 2)
+    with run.talk.progress("filter videos", len(videos)) as task, ThreadPoolExecutor(workers) as pool:
+        jobs = [pool.submit(run.pick, unit) for unit in videos]
         try:
             for job in as_completed(jobs):
-                unit = job.result()
-                done[unit.source.name] = unit
+                job.result()
                 task.advance()
         except BaseException:
             for job in jobs:
                 job.cancel()
             raise
-    if albums:
-        stamp = stamp_of(albums[0])
-        if all(read_stamp(out, unit.source.name) == stamp for unit in albums):
-            done |= {unit.source.name: read_unit(out, unit.source.name) for unit in albums}
-        else:
-            done |= _photos(artifact, albums, config, out, stamp, picking, talk)
-    failures = read_table(artifact.path / "failures.jsonl", Failure)
-    described = {"encoder": models["encoder"], "selection": selection, "quality": meter.describe()}
-    complete(out, "filter", config.result_config(), parents, done, failures, described, config, talk)
 
 
 def _present(artifact: Artifact) -> list[Parent]:
     """Sources of the artifact that gave a unit."""
-    return [parent for parent in artifact.manifest.parents if (artifact.path / "sources" / parent.name).is_dir()]
+    return [parent for parent in artifact.manifest.parents if unit_folder(artifact.path, parent.name).is_dir()]
 
 
-def _photos(
-    artifact: Artifact, albums: Sequence[Unit], config: Filter, out: Path, stamp: Stamp, picking: Picking, talk: Talk
-) -> dict[str, Unit]:
-    whereabouts = _Whereabouts(artifact.path, config.videos)
-    found = [whereabouts.album(unit) for unit in albums]
+def _photos(run: _Refilter, albums: Sequence[Unit], stamp: Stamp) -> dict[str, Unit]:
+    artifact, picking = run.artifact, run.picking
+    found = [run.whereabouts.album(unit) for unit in albums]
     pool = reopen_pool(found, albums)
     known = {
         f"{unit.source.name}/{row.index}": row
@@ -104,10 +193,47 @@ def _photos(
     }
     by_id = {photo.id: known[key] for photo in pool.photos if (key := f"{photo.album.name}/{photo.position}") in known}
     built = artifact.manifest.config
-    photo_picking = PhotoPicking(picking.set_size, built["sample"], built["seed"], picking.meter)
-    with talk.progress("filter photos", len(pool.photos)) as task:
-        made = pick_photos(out, pool, found, stamp, photo_picking, by_id, task.advance)
+    photo_picking = PhotoPicking(
+        picking.set_size,
+        artifact.manifest.models["selection"]["duplicate"],
+        built["sample"],
+        built["seed"],
+        picking.meter,
+    )
+    with run.talk.progress("filter photos", len(pool.photos)) as task:
+        made = pick_photos(run.out, pool, found, stamp, photo_picking, by_id, task.advance)
     return {unit.source.name: unit for unit in made}
+
+
+class _OtherEncoder(DataError):
+    """The encoder is not the one of the sets: that is no fault of a single video."""
+
+
+if TYPE_CHECKING:
+    _PlainPath = Path
+else:  # before Python 3.12 a Path can be extended only as the class that it makes of itself
+    _PlainPath = type(Path())
+
+
+class _Recorded(_PlainPath):
+    """The place of a video that is believed only after its content was compared, when it is first looked at.
+
+    Attributes:
+        sha256: of the content that was recorded.
+    """
+
+    sha256 = ""
+    _compared = False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """As of any path. Raises VideoError "changed" if the file is not the one that was recorded."""
+        status = super().stat(follow_symlinks=follow_symlinks)
+        if self.sha256 and not self._compared and S_ISREG(status.st_mode) and os.access(self, os.R_OK):
+            if sha256_file(Path(self)) != self.sha256:
+                hint = "restore the file, or run ctxr build-sets again"
+                raise VideoError("changed", f"{self} has changed since the sets were built", hint)
+            self._compared = True
+        return status
 
 
 class _Whereabouts:
@@ -115,42 +241,39 @@ class _Whereabouts:
 
     def __init__(self, artifact: Path, moved_to: Path | None) -> None:
         self._artifact, self._moved_to = artifact, moved_to
+        self._lock = threading.Lock()
+        self._moved: tuple[Found, ...] | None = None
 
     def of(self, unit: Unit) -> Path:
-        """The video of a unit. It need not exist until a frame has to be decoded."""
+        """The video of a unit. It need not exist, or be the right one, until a frame has to be decoded."""
         if self._moved_to is not None:
             return self._by_content(unit).path
         # a place nobody knows is an error only if a frame has to be decoded
-        return place_of(self._artifact, unit.source.sha256) or Path(unit.source.file)
+        place = _Recorded(place_of(self._artifact, unit.source.sha256) or Path(unit.source.file))
+        place.sha256 = unit.source.sha256
+        return place
 
     def album(self, unit: Unit) -> Found:
         """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
+        source = unit.source
         if self._moved_to is not None:
-            return self._named(unit, self._by_content(unit).path)
-        return self._named(unit, place_of(self._artifact, unit.source.sha256) or Path(unit.source.file))
-
-    def _named(self, unit: Unit, folder: Path) -> Found:
-        files = tuple(folder / (row.name or "") for row in unit.ledger)
-        try:
-            hashes = tuple(sha256_file(file) for file in files)
-        except OSError as error:
-            raise DataError(
-                f"{error.filename or folder} is needed to filter the album {unit.source.name} and cannot be read",
-                hint="name the folder that the photos moved to: --videos DIR",
-            ) from error
-        known = {image.id: image.sha256 for image in unit.images}
-        for file, digest in zip(files, hashes, strict=True):
-            if known.get(f"{unit.source.name}/{file.name}", digest) != digest:
-                raise DataError(f"{file} has changed since the sets were built", hint="run ctxr build-sets again")
-        return Found(unit.source.name, "photos", folder, unit.source.sha256, unit.source.bytes, files, hashes)
+            folder = self._by_content(unit).path
+        else:
+            folder = place_of(self._artifact, source.sha256) or Path(source.file)
+        files, hashes, wrong = album_files(unit, folder)
+        if wrong:
+            raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=MOVED)
+        return Found(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
     def _by_content(self, unit: Unit) -> Found:
-        for found in find_sources([str(self._moved_to)]).found:
+        with self._lock:
+            if self._moved is None:
+                self._moved = find_sources([str(self._moved_to)]).found
+        for found in self._moved:
             if found.sha256 == unit.source.sha256 and found.kind == unit.source.kind:
                 return found
         raise DataError(
-            f"{self._moved_to} does not hold {unit.source.name} (sha256 {unit.source.sha256[:12]}…)",
-            hint="name the folder that it moved to: --videos DIR",
+            f"{self._moved_to} does not hold {unit.source.name} (sha256 {unit.source.sha256[:12]}…)", hint=MOVED
         )
 
 
@@ -163,7 +286,7 @@ def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, 
 
         encoder = load_encoder(described["name"], config.device, built["precision"], warn=talk.warn)
         if encoder.fingerprint != described["fingerprint"]:
-            raise DataError(
+            raise _OtherEncoder(
                 f"the encoder {described['name']} is not the one the sets were built with (other weights)",
                 hint="run ctxr build-sets again, then filter",
             )

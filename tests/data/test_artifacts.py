@@ -6,8 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.data.artifacts import FORMAT, MANIFEST, Artifact, Parent, finish, finished, locked, open_artifact, plain
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.data.artifacts import (
+    FORMAT,
+    MANIFEST,
+    MARKER,
+    Artifact,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    plain,
+    refuse_strangers,
+)
+from ctxr.errors import DataError, UnfinishedError, UsageError
 
 PARENT = Parent("clip", "video", "ab" * 32)
 
@@ -88,8 +100,33 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
         process.kill()
         process.wait()
     with locked(folder):
-        assert (folder / ".lock").exists()
-    assert not (folder / ".lock").exists()
+        assert (folder / MARKER).read_bytes() == b""
+    assert [path.name for path in folder.iterdir()] == [MARKER]
+    with locked(folder):
+        pass
+
+
+def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_text("precious")
+    with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is no part of an artifact") as caught:
+        refuse_strangers(tmp_path)
+    assert caught.value.hint == "choose an empty or new folder with --out"
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_a_new_an_empty_and_an_own_folder_are_taken_and_marked(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    make(tmp_path / "finished")
+    for name in ("new/deep", "empty", "finished", "empty"):
+        refuse_strangers(tmp_path / name)
+        assert (tmp_path / name / MARKER).read_bytes() == b""
+        (tmp_path / name / "sets.jsonl").write_text("")
+
+
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file, not a folder"):
+        refuse_strangers(tmp_path / "file")
 
 
 def test_a_configuration_reads_back_as_it_is_compared() -> None:

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,50 @@ def test_a_link_is_the_same_file_and_replaces_what_was_there(tmp_path: Path) -> 
     link_or_copy(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "a"
     assert (tmp_path / "b").stat().st_ino == (tmp_path / "a").stat().st_ino
+
+
+def test_a_file_linked_onto_itself_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    link_or_copy(tmp_path / "a", tmp_path / "a")
+    assert (tmp_path / "a").read_text() == "a"
+    link_or_copy(tmp_path / "a", tmp_path / "b")
+    link_or_copy(tmp_path / "a", tmp_path / "b")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_linked_symlink_survives_the_link_it_came_from(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "link").symlink_to("a")
+    link_or_copy(tmp_path / "link", tmp_path / "far" / "copy")
+    assert not (tmp_path / "far" / "copy").is_symlink()
+    assert (tmp_path / "far" / "copy").read_text() == "a"
+
+
+@pytest.mark.parametrize("linking", [True, False])
+def test_what_was_there_stays_until_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linking: bool
+) -> None:
+    (tmp_path / "a").write_text("new")
+    (tmp_path / "b").write_text("old")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace" if linking else "os.link", refuse)
+    monkeypatch.setattr("pathlib.Path.replace" if linking else "shutil.copyfile", refuse)
+    with pytest.raises(CtxrError, match="the disk is full"):
+        link_or_copy(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_writers_of_one_file_do_not_trip_over_one_another(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(50):
+            write_bytes(tmp_path / "f", bytes([number]) * 1000, durable=False)
+
+    with ThreadPoolExecutor(8) as pool:
+        for job in [pool.submit(write, number) for number in range(8)]:
+            job.result()
+    assert len(set((tmp_path / "f").read_bytes())) == 1
+    assert os.listdir(tmp_path) == ["f"]
