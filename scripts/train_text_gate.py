@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from safetensors.torch import load_file, save_file
 from skimage import data as photographs
 
-from ctxr.models.text_gate import WEIGHTS, build_network, even_contrast
+from ctxr.models.text_gate import LAYERS, WEIGHTS, even_contrast
 
 Picture = NDArray[np.uint8]
 Heat = NDArray[np.float32]
@@ -216,6 +216,30 @@ def example(photos: list[Picture], writer: Writer, rng: Rng) -> Example:
     return Example(even_contrast(np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)), text, counts)
 
 
+def build_network() -> torch.nn.Sequential:
+    """The gate as torch trains it: [B, 1, H, W] evened grey levels -> [B, 1, H / 8, W / 8] logits."""
+    parts: list[torch.nn.Module] = []
+    channels = 1
+    for layer in LAYERS:
+        margin = layer.dilation * (layer.size // 2)
+        parts += [
+            torch.nn.Conv2d(channels, layer.channels, layer.size, layer.stride, margin, layer.dilation),
+            torch.nn.ReLU(),
+        ]
+        channels = layer.channels
+    return torch.nn.Sequential(*parts[:-1])
+
+
+def save(network: torch.nn.Sequential, threshold: float) -> None:
+    """Write the weights by number of the layer."""
+    tensors = {"threshold": torch.tensor(threshold)}
+    for number, convolution in enumerate(network[::2]):
+        tensors |= {f"{number}.{name}": tensor.detach().clone() for name, tensor in convolution.named_parameters()}
+    WEIGHTS.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, WEIGHTS)
+    WEIGHTS.chmod(0o644)
+
+
 def loss_of(heat: torch.Tensor, text: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Focal cross-entropy, plus what the four most text-like cells without text of each picture cost."""
     plain = torch.nn.functional.binary_cross_entropy_with_logits(heat, text, reduction="none")
@@ -258,9 +282,7 @@ def main() -> None:
     threshold = options.threshold
     if threshold is None:
         threshold = float(load_file(WEIGHTS)["threshold"]) if WEIGHTS.exists() else 0.0
-    WEIGHTS.parent.mkdir(parents=True, exist_ok=True)
-    save_file({**network.state_dict(), "threshold": torch.tensor(threshold)}, WEIGHTS)
-    WEIGHTS.chmod(0o644)
+    save(network, threshold)
     print(f"wrote {WEIGHTS.name} with threshold {threshold}")
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.brightness import check_picture
+from ctxr.models.text_gate import TextGate
 
 Picture = NDArray[np.uint8]
 
@@ -68,13 +69,14 @@ class TextReader:
         engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
             is installed and finds its language files.
         min_confidence: words below it are not counted, 0..100.
+        gate: whether pictures in which `TextGate` sees no row of letters skip Tesseract; its recall is stated there.
 
     Raises:
         UsageError: unknown engine, or confidence out of range.
         CtxrError: the engine, Tesseract or its English language file is missing; the hint says how to install it.
     """
 
-    def __init__(self, engine: str = "auto", min_confidence: float = 60.0) -> None:
+    def __init__(self, engine: str = "auto", min_confidence: float = 60.0, gate: bool = True) -> None:
         if engine not in ENGINES:
             raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
         if not 0 <= min_confidence <= 100:
@@ -82,6 +84,7 @@ class TextReader:
         self._engine = _start(engine)
         self.name = self._engine.name
         self._min_confidence = min_confidence
+        self._gate = TextGate() if gate else None
 
     def measure(self, rgb: Picture) -> TextFacts:
         """Text in a picture, uint8 [H, W, 3] or grey [H, W]; larger or smaller ones are read at 640 pixels of the longer side.
@@ -91,7 +94,7 @@ class TextReader:
         """
         check_picture(rgb)
         grey = _working_size(rgb)
-        if min(grey.shape) < LEAST_SIDE:
+        if not self._worth_reading(grey):
             return NO_TEXT
         return self._facts(grey, SPARSE_TEXT) or self._facts(grey, LAYOUT) or NO_TEXT
 
@@ -106,6 +109,14 @@ class TextReader:
             return None
         return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
 
+    def would_read(self, rgb: Picture) -> bool:
+        """Whether `measure` asks Tesseract about this picture, or the gate spares it."""
+        check_picture(rgb)
+        return self._worth_reading(_working_size(rgb))
+
+    def _worth_reading(self, grey: Picture) -> bool:
+        return min(grey.shape) >= LEAST_SIDE and (self._gate is None or self._gate.may_hold_text(grey))
+
     def describe(self) -> dict[str, object]:
         """What measured, for manifests: engine, Tesseract's version and every setting that can change a fact."""
         return {
@@ -116,6 +127,7 @@ class TextReader:
             "side": SIDE,
             "min_confidence": self._min_confidence,
             "min_characters": CHARACTERS,
+            "gate": None if self._gate is None else self._gate.describe(),
         }
 
 

@@ -1,0 +1,189 @@
+"""Blur and text: BRISQUE against piq, its two sets of weights against each other, and reading text with and without the gate.
+
+python -m bench quality
+python -m bench.quality gate 2000     what the gate lets pass, on as many pictures with drawn text
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import cv2
+import numpy as np
+
+from bench.overlays import Picture, fit, frames, overlay, photos, real_folder
+from bench.table import Row, median_seconds
+from ctxr.models.brisque import Brisque
+from ctxr.models.text_area import TextFacts, TextReader
+
+SIZES = ((360, 640), (720, 1280))
+PUBLISHED = 0.65
+PICTURES = 12
+
+
+def measure() -> list[Row]:
+    """BRISQUE per picture, agreement of the weights, text per picture, recall of the gate."""
+    return [*brisque_rows(), *weights_rows(), *text_rows(), *gate_rows(60)]
+
+
+def brisque_rows() -> list[Row]:
+    """Ours against `piq.brisque`, in float64 (with weights in float64, as its cache may hold them, nothing else works) and float32."""
+    film = real_folder() / "videos" / "big_buck_bunny_0_30.webm"
+    picture = frames(film, every=400)[0] if film.exists() else photos()[2]
+    ours = Brisque()
+    rows = []
+    for height, width in SIZES:
+        rgb = fit(picture, height, width)
+        seconds = median_seconds(lambda rgb=rgb: ours.score(rgb), 9)  # type: ignore[misc]
+        peers = piq_seconds(rgb)
+        for precision, taken in peers.items() or [("", None)]:
+            rows.append(
+                Row(
+                    figure=f"BRISQUE {width}x{height}",
+                    seconds=seconds,
+                    against=f"piq.brisque {precision}" if taken else "",
+                    against_seconds=taken,
+                    target=">= 8 x piq" if taken else "",
+                    met=seconds * 8 <= taken if taken else None,
+                    note="" if taken else "piq's weights are not at hand",
+                )
+            )
+    return rows
+
+
+def piq_seconds(rgb: Picture) -> dict[str, float]:
+    """Seconds of `piq.brisque` by precision; empty without its weights."""
+    weights = real_folder() / "torch-home" / "hub" / "checkpoints" / "brisque_svm_weights.pt"
+    if not weights.exists():
+        return {}
+    import torch
+
+    module: Any = import_module("piq.brisque")
+    stored = torch.load(weights, weights_only=True)
+    found = {}
+    asked = module.load_url
+    try:
+        for name, dtype in (("float64", torch.float64), ("float32", torch.float32)):
+            picture = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)[None].to(dtype)
+            # piq reads its file at every call: given it here in memory, so that only its arithmetic is timed
+            module.load_url = lambda *_, dtype=dtype, **__: tuple(part.to(dtype, copy=True) for part in stored)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[name] = median_seconds(lambda x=picture: module.brisque(x, data_range=255.0), 3)  # type: ignore[misc]
+    finally:
+        module.load_url = asked
+    return found
+
+
+def weights_rows() -> list[Row]:
+    """How far the shipped weights agree with piq's on photos and blurred copies."""
+    files = real_folder() / "torch-home"
+    if not files.is_dir():
+        return []
+    os.environ.setdefault("TORCH_HOME", str(files.resolve()))
+    live, piq = Brisque("live"), Brisque("piq")
+    real = [picture for picture in photos() if max(picture.shape) <= 640]
+    pictures = [*real, *(np.asarray(cv2.GaussianBlur(picture, (0, 0), 2.0), np.uint8) for picture in real)]
+    scores = np.array([(live.score(picture), piq.score(picture)) for picture in pictures])
+    same = float(((scores[:, 0] > PUBLISHED) == (scores[:, 1] > PUBLISHED)).mean())
+    correlation = float(np.corrcoef(scores.T)[0, 1])
+    note = f"{len(pictures)} photos and blurred copies: correlation {correlation:.3f}, same decision at {PUBLISHED} {same:.1%}"
+    seconds = median_seconds(lambda: live.score(pictures[0]), 5)
+    return [
+        Row(
+            figure="BRISQUE weights live / piq",
+            seconds=seconds,
+            target="0.98 and 98 %",
+            met=correlation > 0.97 and same >= 0.98,
+            note=note,
+        )
+    ]
+
+
+def text_rows() -> list[Row]:
+    """Seconds per picture of 640x360, without text and with it, by process and in process."""
+    plain = TextReader("pytesseract", gate=False)
+    rng = np.random.default_rng(0)
+    pictures: dict[str, list[Picture]] = {"without text": [], "with text": []}
+    facts: dict[str, list[TextFacts]] = {"without text": [], "with text": []}
+    everything = photos()
+    for at in rng.permutation(len(everything)):
+        picture = fit(everything[at], *SIZES[0])
+        found = plain.measure(picture)
+        if not found.words:
+            written = overlay(picture, rng, size=28, plain=True)[0]
+            for kind, chosen in (("without text", picture), ("with text", written)):
+                pictures[kind].append(chosen)
+                facts[kind].append(plain.measure(chosen))
+        if len(pictures["without text"]) == PICTURES:
+            break
+    readers: list[tuple[str, TextReader, int | None]] = [("pytesseract with gate", TextReader("pytesseract"), 3)]
+    if find_spec("tesserocr"):
+        readers += [
+            ("tesserocr", TextReader("tesserocr", gate=False), None),
+            ("tesserocr with gate", TextReader("tesserocr"), 10),
+        ]
+    rows = []
+    for kind, chosen_pictures in pictures.items():
+        peer = per_picture(plain.measure, chosen_pictures)
+        for name, reader, times in readers:
+            seconds = per_picture(reader.measure, chosen_pictures)
+            aim = times if kind == "without text" else None
+            words = [reader.measure(picture).words for picture in chosen_pictures]
+            same = sum(found == known.words for found, known in zip(words, facts[kind], strict=True))
+            rows.append(
+                Row(
+                    figure=f"text, picture {kind}, {name}",
+                    seconds=seconds,
+                    against="pytesseract",
+                    against_seconds=peer,
+                    target=f">= {aim} x pytesseract" if aim else "",
+                    met=seconds * aim <= peer if aim else None,
+                    note=f"{same} of {len(words)} with as many words",
+                )
+            )
+    return rows
+
+
+def per_picture(read: Callable[[Picture], object], pictures: list[Picture]) -> float:
+    """Mean seconds per picture."""
+    return median_seconds(lambda: [read(picture) for picture in pictures], 1) / max(1, len(pictures))
+
+
+def gate_rows(count: int) -> list[Row]:
+    """Of `count` pictures with drawn text, those in which Tesseract finds words: how many the gate lets pass; what it spares."""
+    rng = np.random.default_rng(1)
+    reader, gated = TextReader(gate=False), TextReader()
+    some = photos()
+    chosen = rng.permutation(len(some))[: max(20, count // 2)]
+    textless = [some[at] for at in chosen if not reader.measure(some[at]).words]
+    passed = []
+    for _ in range(count):
+        picture = overlay(textless[rng.integers(len(textless))], rng)[0]
+        if reader.measure(picture).words:
+            passed.append(gated.would_read(picture))
+    spared = float(np.mean([not gated.would_read(picture) for picture in textless]))
+    seconds = median_seconds(lambda: [gated.would_read(picture) for picture in textless], 1) / len(textless)
+    recall = float(np.mean(passed))
+    return [
+        Row(
+            figure="gate before Tesseract, per picture",
+            seconds=seconds,
+            target="recall >= 0.995",
+            met=recall >= 0.995,
+            note=f"passes {recall:.4f} of {len(passed)} pictures with words; spares {spared:.0%} of {len(textless)} without",
+        )
+    ]
+
+
+if __name__ == "__main__":
+    from bench.__main__ import show
+
+    if sys.argv[1:2] == ["gate"]:
+        show("gate", gate_rows(int(sys.argv[2]) if len(sys.argv) > 2 else 2000))
+    else:
+        show("quality", measure())
