@@ -11,6 +11,7 @@ from skimage import data as photographs
 
 Picture = NDArray[np.uint8]
 Rng = np.random.Generator
+Box = tuple[float, float, float, float]  # left, top, right, bottom as shares of width and height
 
 WORDS = (
     *("the", "breaking", "news", "subscribe", "now", "follow", "live", "from", "Paris", "recipe", "step", "two", "add"),
@@ -72,30 +73,48 @@ def fit(picture: Picture, height: int, width: int) -> Picture:
     return np.ascontiguousarray(whole[top : top + height, left : left + width], np.uint8)
 
 
-def overlay(picture: Picture, rng: Rng, size: int | None = None, plain: bool = False) -> tuple[Picture, list[str]]:
-    """`picture` with one to six words somewhere, and the words.
+def overlay(picture: Picture, rng: Rng, size: int | None = None, plain: bool = False) -> tuple[Picture, Box]:
+    """`picture` with one to six words somewhere, and where they are.
 
     Letters of `size` or any of `SIZES`, on a picture of 640 pixels; unless `plain`, any ink, opacity from 0.45, with or without
     an outline or a box behind.
     """
     size = int(rng.choice(SIZES)) if size is None else size
-    font = ImageFont.load_default(max(9, round(size * max(picture.shape) / 640)))
     words = [WORDS[at] for at in rng.integers(0, len(WORDS), rng.integers(1, 7))]
     line = " ".join(words).upper() if rng.random() < 0.3 else " ".join(words)
-    image = Image.fromarray(picture).convert("RGBA")
-    layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
-    pen = ImageDraw.Draw(layer)
-    box = pen.textbbox((0, 0), line, font=font)
-    width, height = int(box[2] - box[0]), int(box[3] - box[1])
-    left = int(rng.integers(0, max(1, image.width - width - 4)))
-    top = int(rng.integers(0, max(1, image.height - height - 8)))
+    outline = 0 if plain else int(rng.integers(3)) * int(rng.random() < 0.4)
+    edge = 4 + outline
+    letters = np.pad(glyphs(line, max(9, round(size * max(picture.shape) / 640)), rng), edge)
+    height, width = (min(drawn, whole) for drawn, whole in zip(letters.shape, picture.shape, strict=False))
+    letters = letters[:height, :width]
+    top = int(rng.integers(0, picture.shape[0] - height + 1))
+    left = int(rng.integers(0, picture.shape[1] - width + 1))
     ink = INKS[0] if plain else INKS[rng.integers(len(INKS))]
     opposite = (255, 255, 255) if ink == (0, 0, 0) else (0, 0, 0)
-    opacity = 255 if plain else int(255 * rng.choice([1, 1, 0.7, 0.45]))
+    written = picture.copy()
+    part = written[top : top + height, left : left + width].astype(np.float64)
     if plain or rng.random() < 0.35:
-        behind = (*opposite, 255 if plain else int(255 * rng.choice([0.5, 1])))
-        pen.rectangle((left - 4, top - 4, left + width + 8, top + height + 10), fill=behind)
-    outline = 0 if plain else int(rng.integers(3)) * int(rng.random() < 0.4)
-    at = (left - box[0], top - box[1])
-    pen.text(at, line, font=font, fill=(*ink, opacity), stroke_width=outline, stroke_fill=opposite)
-    return np.asarray(Image.alpha_composite(image, layer).convert("RGB")), words
+        part += (np.array(opposite) - part) * (1.0 if plain else float(rng.choice([0.5, 1])))
+    opacity = 1.0 if plain else float(rng.choice([1, 1, 0.7, 0.45]))
+    if outline:
+        around = cv2.dilate(letters, np.ones((2 * outline + 1, 2 * outline + 1), np.uint8))
+        part += (np.array(opposite) - part) * (around[:, :, None] / 255 * opacity)
+    part += (np.array(ink) - part) * (letters[:, :, None] / 255 * opacity)
+    written[top : top + height, left : left + width] = np.rint(part)
+    across, down = picture.shape[1], picture.shape[0]
+    return written, (left / across, top / down, (left + width) / across, (top + height) / down)
+
+
+def glyphs(line: str, size: int, rng: Rng) -> Picture:
+    """`line` as a mask, 0..255: in Pillow's own font, or one of OpenCV's."""
+    if rng.random() < 0.5:
+        font = ImageFont.load_default(size)
+        box = font.getbbox(line)
+        image = Image.new("L", (int(box[2] - box[0]) + 2, int(box[3] - box[1]) + 2))
+        ImageDraw.Draw(image).text((1 - box[0], 1 - box[1]), line, font=font, fill=255)
+        return np.asarray(image)
+    face = int(rng.choice([cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX]))
+    scale, thick = size / 30, max(1, round(size / 14))
+    (width, height), below = cv2.getTextSize(line, face, scale, thick)
+    mask = np.zeros((height + below + 2 * thick, width + 2 * thick), np.uint8)
+    return np.asarray(cv2.putText(mask, line, (thick, height + thick), face, scale, 255, thick, cv2.LINE_AA), np.uint8)

@@ -141,6 +141,16 @@ def refuse_strangers(path: Path) -> None:
         (path / MARKER).touch()
 
 
+def take_manifest(path: Path) -> bytes | None:
+    """Remove the manifest, because the artifact is about to change, and return it; None if there is none."""
+    try:
+        content = (path / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+    (path / MANIFEST).unlink()
+    return content
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.

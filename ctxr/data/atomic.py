@@ -28,7 +28,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise CtxrError(f"no permission to write {path}", hint="choose another folder with --out") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST}:
             raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another --out") from error
-        raise
+        raise CtxrError(f"{path} cannot be written: {error.strerror}", hint="choose another --out") from error
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:

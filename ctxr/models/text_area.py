@@ -81,8 +81,8 @@ class TextReader:
             raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
         if not 0 <= min_confidence <= 100:
             raise UsageError(f"confidence {min_confidence} is out of range", hint="Tesseract's confidence is 0 to 100")
-        self._engine = _start(engine)
-        self.name = self._engine.name
+        self.engine = _start(engine)
+        self.name = self.engine.name
         self._min_confidence = min_confidence
         self._gate = TextGate() if gate else None
 
@@ -93,7 +93,7 @@ class TextReader:
             DataError: not such a picture, or Tesseract failed or gave no answer within 30 s (its process is then killed).
         """
         check_picture(rgb)
-        grey = _working_size(rgb)
+        grey = working_size(rgb)
         if not self._worth_reading(grey):
             return NO_TEXT
         return self._facts(grey, SPARSE_TEXT) or self._facts(grey, LAYOUT) or NO_TEXT
@@ -101,7 +101,7 @@ class TextReader:
     def _facts(self, grey: Picture, segmentation: int) -> TextFacts | None:
         covered = np.zeros(grey.shape, np.bool_)
         confidences = []
-        for left, top, width, height, confidence in _words(self._engine.read(grey, segmentation)):
+        for left, top, width, height, confidence in words_in(self.engine.read(grey, segmentation)):
             if confidence >= self._min_confidence:
                 covered[top : top + height, left : left + width] = True
                 confidences.append(confidence)
@@ -112,7 +112,7 @@ class TextReader:
     def would_read(self, rgb: Picture) -> bool:
         """Whether `measure` asks Tesseract about this picture, or the gate spares it."""
         check_picture(rgb)
-        return self._worth_reading(_working_size(rgb))
+        return self._worth_reading(working_size(rgb))
 
     def _worth_reading(self, grey: Picture) -> bool:
         return min(grey.shape) >= LEAST_SIDE and (self._gate is None or self._gate.may_hold_text(grey))
@@ -121,7 +121,7 @@ class TextReader:
         """What measured, for manifests: engine, Tesseract's version and every setting that can change a fact."""
         return {
             "engine": self.name,
-            "tesseract": self._engine.version,
+            "tesseract": self.engine.version,
             "language": LANGUAGE,
             "page_segmentation": [SPARSE_TEXT, LAYOUT],
             "side": SIDE,
@@ -131,7 +131,8 @@ class TextReader:
         }
 
 
-def _working_size(rgb: Picture) -> Picture:
+def working_size(rgb: Picture) -> Picture:
+    """`rgb` as Tesseract sees it: grey, uint8, `SIDE` pixels at its longer side."""
     if not rgb.size:
         return np.empty((0, 0), np.uint8)
     grey = rgb if rgb.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2GRAY)
@@ -142,7 +143,7 @@ def _working_size(rgb: Picture) -> Picture:
     return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC), np.uint8)
 
 
-def _words(table: str) -> Iterator[tuple[int, int, int, int, float]]:
+def words_in(table: str) -> Iterator[tuple[int, int, int, int, float]]:
     """Left, top, width, height and confidence of what looks like a word in Tesseract's table."""
     for line in table.split("\n"):
         fields = line.split("\t")
@@ -197,10 +198,8 @@ class _Pytesseract:
             table = self._pytesseract.image_to_data(
                 image, lang=LANGUAGE, config=f"--psm {segmentation}", timeout=TIMEOUT
             )
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # pytesseract kills a process that is late and says so in a RuntimeError
+        except (OSError, RuntimeError) as error:
+            # pytesseract kills a process that is late, and says so in a RuntimeError
             raise DataError(
                 f"Tesseract could not read a picture of {grey.shape[1]}x{grey.shape[0]}: {error}"
             ) from error

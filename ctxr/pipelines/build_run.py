@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.data.artifacts import MANIFEST, Parent, package_versions
+from ctxr.data.artifacts import MANIFEST, Parent, package_versions, take_manifest
+from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure
 from ctxr.data.sources import Found
@@ -133,14 +134,19 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
         "quality": meter.describe(),
     }
     # everything that can be refused has been: from here on the old result is no longer complete
-    (out / MANIFEST).unlink(missing_ok=True)
+    finished_before = take_manifest(out)
     _videos(run, [source for source in sources if source.kind == "video"])
     _photos(run, [source for source in sources if source.kind == "photos"])
     if not run.units:
-        write_table(out / "failures.jsonl", run.failures)
+        if finished_before:
+            write_bytes(out / MANIFEST, finished_before)  # nothing has changed: the old result stays as it was
+        else:
+            write_table(out / "failures.jsonl", run.failures)
         worst = run.failures[0]
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
-        raise DataError(f"no source could be used: {worst.message}{more}", hint=f"reasons: {out / 'failures.jsonl'}")
+        raise DataError(
+            f"no source could be used: {worst.message}{more}", hint="every reason stands in a warning above"
+        )
     complete(
         out,
         "build-sets",
@@ -265,7 +271,14 @@ def _photos(run: _Build, albums: Sequence[Found]) -> None:
             pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
     for album, position, message in pool.unreadable:
         run.fail_photo(album, position, message)
-    picking = PhotoPicking(run.picking.set_size, run.duplicate, run.config.sample, run.config.seed, run.picking.meter)
+    picking = PhotoPicking(
+        run.picking.set_size,
+        run.duplicate,
+        run.config.sample,
+        run.config.seed,
+        run.picking.meter,
+        run.config.neighbours,
+    )
     with run.talk.progress("photo sets", len(pool.photos)) as task:
         made = pick_photos(run.out, pool, albums, stamp, picking, {}, task.advance)
     run.units.update({unit.source.name: unit for unit in made})

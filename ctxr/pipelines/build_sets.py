@@ -62,6 +62,9 @@ class BuildSets:
     """Draw this many photo sets instead of one per photo."""
     seed: int = 0
     """Seed of that draw."""
+    neighbours: str = "auto"
+    """What finds the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
+    are exact and give the same sets."""
     splits: Path | None = None
     """CSV file `group,split` with the publisher's splits of source videos; the rest goes by salted hash."""
     salt: str = "ctxr"
@@ -91,7 +94,17 @@ class BuildSets:
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result; where things lie and how many hands work is left out."""
-        left_out = {"sources", "out", "workdir", "workers", "threads", "yield_curve", "retry_failed", "splits"}
+        left_out = {
+            "sources",
+            "out",
+            "workdir",
+            "workers",
+            "threads",
+            "yield_curve",
+            "retry_failed",
+            "splits",
+            "neighbours",
+        }
         chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         if self.splits:
             from ctxr.data.hashing import sha256_file
@@ -123,6 +136,7 @@ class BuildSets:
             "--device": (self.device, ("auto", "cpu", "cuda", "mps")),
             "--precision": (self.precision, ("auto", "fp32", "bf16")),
             "--brisque-weights": (self.brisque_weights, ("live", "piq")),
+            "--neighbours": (self.neighbours, ("auto", "bf16", "fp32", "faiss")),
             "--ocr": (self.ocr, ("auto", "tesserocr", "pytesseract")),
         }
         for option, (name, known) in choices.items():

@@ -12,7 +12,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
-from ctxr.data.artifacts import MANIFEST, Artifact, Parent
+from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
+from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import Failure, Split
 from ctxr.data.sources import Found, find_sources
@@ -62,7 +63,7 @@ def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Pa
         config, artifact, out, picking, _embedder(models["encoder"], built, config, talk), whereabouts, talk
     )
     # everything that can be refused has been: from here on the old result is no longer complete
-    (out / MANIFEST).unlink(missing_ok=True)
+    finished_before = take_manifest(out)
     _videos(run, [unit for unit in units.values() if unit.source.kind == "video"])
     if albums:
         stamp = run.stamp(albums[0])
@@ -72,7 +73,10 @@ def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Pa
             run.done |= _photos(run, albums, stamp)
     failures = [*read_table(artifact.path / "failures.jsonl", Failure), *run.failures]
     if not run.done and run.failures:
-        write_table(out / "failures.jsonl", failures)
+        if finished_before:
+            write_bytes(out / MANIFEST, finished_before)  # nothing has changed: the old result stays as it was
+        else:
+            write_table(out / "failures.jsonl", failures)
         first = min(run.failures, key=lambda failure: failure.key())
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
         raise DataError(f"no source could be used: {first.message}{more}", hint=MOVED)

@@ -40,6 +40,7 @@ class PhotoPicking:
     Attributes:
         duplicate: distance below which two photos are one picture.
         sample: how many sets are wanted, drawn with `seed`; None = one per photo.
+        engine: what finds neighbours; see `models.neighbours`. All give the same answer.
     """
 
     set_size: int
@@ -47,6 +48,7 @@ class PhotoPicking:
     sample: int | None
     seed: int
     meter: Meter
+    engine: str = "auto"
 
 
 def pick_photos(
@@ -75,7 +77,9 @@ def pick_photos(
     judge = _Judge(pool, picking.meter, known, facts)
     k = min(NEIGHBOURS, max(count - 1, 0))
     around, distances = (
-        nearest(pool.vectors, k) if k else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
+        nearest(pool.vectors, k, engine=picking.engine)
+        if k
+        else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
     )
     same = _duplicates(pool, around, distances, picking.duplicate)
     rows = {position: _photo_row(pool.photos[position]) for position in range(count)}

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,21 @@ def test_a_bad_file_alone_is_an_error_with_its_reason_on_disk(tmp_path: Path, ma
     assert not (tmp_path / "sets" / "manifest.json").exists()
 
 
+def test_a_run_that_gives_nothing_leaves_the_finished_sets_as_they_were(footage: Path, tmp_path: Path) -> None:
+    arguments = ("--out", tmp_path / "sets", "--threshold", THRESHOLD)
+    assert build(footage / "videos" / "clip0.mp4", *arguments).exit_code == 0
+    shutil.copytree(tmp_path / "sets", tmp_path / "before")
+    (tmp_path / "fake.mp4").write_text("no video")
+    assert build(tmp_path / "fake.mp4", *arguments).exit_code == 3
+    assert same_tree(tmp_path / "before", tmp_path / "sets")
+
+
+def test_a_place_that_cannot_be_made_is_one_sentence(footage: Path) -> None:
+    result = build(footage / "videos" / "clip0.mp4", "--workdir", "/proc/ctxr")
+    assert "cannot be written" in only_sentence(result) or "no permission" in only_sentence(result)
+    assert result.exit_code == 1
+
+
 def test_bad_files_cost_only_themselves(footage: Path, tmp_path: Path) -> None:
     videos = tmp_path / "videos"
     videos.mkdir()
@@ -228,8 +244,17 @@ def test_ctrl_c_stops_at_once_and_the_same_command_goes_on_to_the_same_bytes(foo
     command = [sys.executable, "-m", "ctxr", "build-sets", str(long.parent), "--encoder", "ctxr-tiny"]
     command += ["--threshold", THRESHOLD, "--every-frame", "--out"]
     stopped = tmp_path / "stopped" / "sets"
+
+    def hears_interrupts() -> None:
+        # a shell's background job, and with it every test that it runs, ignores them
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     with subprocess.Popen(
-        [*command, str(stopped)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, str(stopped)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_interrupts,
     ) as process:
         deadline = time.monotonic() + 60
         while not list(stopped.glob("sources/.long.vectors")) and time.monotonic() < deadline:

@@ -14,8 +14,8 @@ from ctxr.errors import UsageError
 BLUR = 0.055
 """Standard deviation of blurred stretches, as a share of the shorter side: above what BRISQUE 0.65 lets pass."""
 
-GRAINED = "wood"
-"""A backdrop that films leave out: BRISQUE with the shipped weights takes its streaks, perfectly sharp, for blur."""
+GRAINED = frozenset({"wood", "sea"})
+"""Backdrops that films leave out: BRISQUE with the shipped weights takes their streaks, perfectly sharp, for blur."""
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -206,7 +206,7 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
         length = float(times[stop - 1] - times[first])
         feature = features[index % 4] if index % 4 < 3 else ""
         shot = sample_shot(rng, length, film.aspect, still=feature != "hold" and rng.random() < 0.1)
-        unwanted = {GRAINED, takes[-1].shot.backdrop.name} if takes else {GRAINED}
+        unwanted = GRAINED | {takes[-1].shot.backdrop.name} if takes else GRAINED
         if shot.backdrop.name in unwanted:
             others = [backdrop for backdrop in BACKDROPS if backdrop not in unwanted]
             shot = msgspec.structs.replace(
