@@ -18,7 +18,8 @@ from ctxr.data.records import Image, ImageSet
 from ctxr.data.tables import read_table
 from ctxr.data.video import open_video
 from ctxr.models.encode import Encoder, load_encoder
-from ctxr.pipelines.build_sets import BuildSets, SetsReport, run
+from ctxr.pipelines.build_sets import BuildSets, run
+from ctxr.pipelines.sets_report import SetsReport
 
 LITERAL_FRAMES = 96
 """Frames on which the literal procedure is timed; it is the same for every frame."""

@@ -56,7 +56,7 @@ def measure() -> list[Row]:
 
         def again() -> Unit:
             cache = FactCache(Path(folder) / "cache")
-            return pick_again(out, unit, origin, Path("absent.mp4"), stamp, picking, embedder, cache)
+            return pick_again(out, unit, origin, lambda: Path("absent.mp4"), stamp, picking, embedder, cache)
 
         made = again()
         seconds = median_seconds(again, 3)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctxr.errors import CtxrError
+from ctxr.errors import CtxrError, FindingsError, UsageError
 
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
@@ -50,23 +50,36 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the one place where errors become text."""
+        typed = [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
             return super().invoke(ctx)
         except CtxrError as error:
-            _say(error.message, error.hint)
+            # findings are the result, and stand on stdout already
+            _say(error.message, error.hint, error.exit_code, "--json" in typed and not isinstance(error, FindingsError))
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
-            _say("interrupted", "run the same command again: it goes on where it was")
+            _say("interrupted", "run the same command again: it goes on where it was", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
         except MemoryError:
-            _say("out of memory", "give this process more, or work on fewer sources at once: --workers 1")
+            hint = "give this process more, or work on fewer sources at once: --workers 1"
+            _say("out of memory", hint, 1, "--json" in typed)
             sys.exit(1)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that was typed, or the one that may have been meant as a hint."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
 
-def _say(message: str, hint: str) -> None:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean ctxr {near[0]}?" if near else f"commands are {', '.join(COMMANDS)}"
+            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+
+def _say(message: str, hint: str, exit_code: int, as_json: bool) -> None:
     from ctxr.cli.render import show_error
 
-    show_error(message, hint)
+    show_error(message, hint, exit_code, as_json)
 
 
 app = typer.Typer(

@@ -9,12 +9,14 @@ import tomllib
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ctxr.cli.app import COMMANDS
 from ctxr.errors import DataError, UsageError
 
 C = TypeVar("C")
@@ -64,7 +66,8 @@ def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Calla
             typed = {name for name in given if context.get_parameter_source(name).name != "DEFAULT"}
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
             if file is not None:
-                values |= {name: value for name, value in load_toml(file, config_class).items() if name not in typed}
+                loaded = load_toml(file, config_class, context.info_name or "")
+                values |= {name: value for name, value in loaded.items() if name not in typed}
             body(config_class(**values), as_json)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -74,9 +77,10 @@ def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Calla
     return decorate
 
 
-def load_toml(file: Path, config_class: type) -> dict[str, Any]:
+def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, Any]:
     """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
 
+    A table named after a command, such as `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
     Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
     """
     try:
@@ -86,13 +90,23 @@ def load_toml(file: Path, config_class: type) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is not TOML: {error}") from error
     hints = typing.get_type_hints(config_class)
+    tables = {key: value for key, value in loaded.items() if isinstance(value, dict) and key in COMMANDS}
+    plain = {key: value for key, value in loaded.items() if key not in tables}
     values: dict[str, Any] = {}
-    for key, value in loaded.items():
+    for key, value in (plain | tables.get(command, {})).items():
         name = key.replace("-", "_")
         if name not in hints:
-            raise UsageError(f"{file}: unknown key {key!r}", hint=f"known: {', '.join(sorted(hints))}")
+            raise UsageError(f"{file}: unknown key {key!r}", hint=_meant(key, sorted(hints), command))
         values[name] = _convert(file, key, value, hints[name])
     return values
+
+
+def _meant(key: str, known: list[str], command: str) -> str:
+    near = get_close_matches(key.replace("-", "_"), known, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    table = f"; what is for another command goes below its name, like [{command}]" if command else ""
+    return f"known: {', '.join(known)}{table}"
 
 
 def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+LOG_SECONDS = 30.0
+"""Time between two lines of progress in a log."""
 
 
 def stderr() -> Console:
@@ -24,8 +28,10 @@ def stdout() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def show_error(message: str, hint: str) -> None:
-    """One sentence in red, and what to do about it."""
+def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -> None:
+    """One sentence in red, and what to do about it; for programs also as a JSON document on stdout."""
+    if as_json:
+        show_json({"error": message, "hint": hint, "exit_code": exit_code})
     console = stderr()
     console.print(f"[bold red]error:[/] {escape(message)}")
     if hint:
@@ -77,8 +83,11 @@ class Terminal:
         self._console.print(f"[yellow]warning:[/] {escape(text)}")
 
     @contextmanager
-    def progress(self, label: str, total: float | None) -> Iterator["_Line"]:
-        """A bar with counts, rate and time left; nothing moves when stderr is a file."""
+    def progress(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
+        """A bar with counts, rate and time left; a line now and then when stderr is a file."""
+        if not self._console.is_terminal:
+            yield _LogLines(self._console, label, total)
+            return
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -89,6 +98,25 @@ class Terminal:
         )
         with Progress(*columns, console=self._console, transient=True) as shown:
             yield _Line(shown, shown.add_task(label, total=total, now="", rate=""))
+
+
+class _LogLines:
+    """Progress where nothing can be drawn over: at most one line every `LOG_SECONDS`."""
+
+    def __init__(self, console: Console, label: str, total: float | None) -> None:
+        self._console, self._label, self._total = console, label, total
+        self._done, self._said = 0.0, time.monotonic()
+
+    def advance(self, steps: float = 1) -> None:
+        """`steps` more are done."""
+        self._done += steps
+        if time.monotonic() - self._said >= LOG_SECONDS:
+            self._said = time.monotonic()
+            of = "" if self._total is None else f" of {self._total:g}"
+            self._console.print(f"[dim]{escape(self._label)}: {self._done:.1f}{of}[/]")
+
+    def say(self, text: str) -> None:
+        """Not worth a line."""
 
 
 class _Line:

@@ -1,7 +1,7 @@
 """How a report on image sets is shown, by `build-sets` and by `filter`."""
 
 from ctxr.cli.render import show_facts, show_json, stdout
-from ctxr.pipelines.build_sets import SetsReport
+from ctxr.pipelines.sets_report import SetsReport
 
 
 def show(report: SetsReport, as_json: bool) -> None:

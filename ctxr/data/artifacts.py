@@ -72,16 +72,28 @@ class Artifact:
         """SHA-256 of the manifest file, by which children name their parent."""
         return sha256_file(self.path / MANIFEST)
 
+    def changed_files(self) -> list[str]:
+        """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone."""
+        return [name for name, entry in self.manifest.files.items() if _digest(self.path / name) != entry.sha256]
 
-def open_artifact(path: Path, kind: str | None = None) -> Artifact:
-    """The finished artifact at `path`.
+
+def _digest(file: Path) -> str:
+    try:
+        return sha256_file(file)
+    except OSError:
+        return ""
+
+
+def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
+    """The finished artifact at `path`; `maker` is the command that makes one.
 
     Raises UnfinishedError without a manifest, DataError for a damaged manifest, a newer format or another kind.
     """
     file = path / MANIFEST
     if not file.is_file():
         what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
-        raise UnfinishedError(f"{path} {what}", hint="run the command that makes it first (again, if it was stopped)")
+        hint = "run the command that makes it first (again, if it was stopped)"
+        raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint)
     content = file.read_bytes()
     try:
         loose = msgspec.json.decode(content)

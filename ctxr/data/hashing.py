@@ -1,11 +1,14 @@
 """Content hashes: what a thing is, whatever it is called."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from ctxr.data.tables import encode_other
+
+_BLOCK = 1 << 22
 
 
 def sha256_bytes(content: bytes) -> str:
@@ -13,10 +16,16 @@ def sha256_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, 64 hex digits; reads in constant memory."""
+def sha256_file(path: Path, passed: Callable[[int], None] | None = None) -> str:
+    """SHA-256 of a file's bytes, 64 hex digits; reads in constant memory. `passed` hears of every block's bytes."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        if passed is None:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            passed(len(block))
+        return digest.hexdigest()
 
 
 def sha256_of(value: object) -> str:

@@ -4,14 +4,18 @@ import glob
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import PHOTO_SUFFIXES
 from ctxr.data.records import Kind
 from ctxr.errors import UsageError
+
+MIB = 1 << 20
 
 VIDEO_SUFFIXES = frozenset(
     {
@@ -63,10 +67,20 @@ class Search:
     left_out: tuple[tuple[Path, str], ...]
 
 
-def find_sources(typed: Sequence[str]) -> Search:
+class Advance(Protocol):
+    """Hears how far the reading of sources is."""
+
+    def advance(self, steps: float = 1) -> None:
+        """`steps` more MiB are read."""
+
+
+def find_sources(
+    typed: Sequence[str], progress: Callable[[float], AbstractContextManager[Advance]] | None = None
+) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files named directly are taken as videos unless they look like photos. Files of one content count once.
+    All are read once, for their hashes: `progress` is told how many MiB they have.
     Raises UsageError for a path that is not there, and when nothing at all is found.
     """
     videos: dict[Path, None] = {}
@@ -85,9 +99,32 @@ def find_sources(typed: Sequence[str]) -> Search:
             hint=f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}",
         )
     left_out: list[tuple[Path, str]] = []
-    made = [_video(file) for file in videos]
-    made += [_album(folder, tuple(sorted(files)), left_out) for folder, files in albums.items()]
+    files = [*videos, *(file for album in albums.values() for file in album)]
+    with (progress or _unwatched)(sum(map(_bytes, files)) / MIB) as task:
+
+        def passed(count: int) -> None:
+            task.advance(count / MIB)
+
+        made = [_video(file, passed) for file in videos]
+        made += [_album(folder, tuple(sorted(album)), left_out, passed) for folder, album in albums.items()]
     return Search(tuple(_name_apart(_once(made, left_out))), tuple(left_out))
+
+
+class _Nobody:
+    def advance(self, steps: float = 1) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def _unwatched(total: float) -> Iterator[Advance]:
+    yield _Nobody()
+
+
+def _bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _expand(text: str) -> list[Path]:
@@ -108,19 +145,21 @@ def _files_below(folder: Path) -> list[Path]:
     return found
 
 
-def _video(file: Path) -> Found:
+def _video(file: Path, passed: Callable[[int], None]) -> Found:
     try:
-        return Found(safe_name(file.stem), "video", file, sha256_file(file), file.stat().st_size)
+        return Found(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
         return Found(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
 
 
-def _album(folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]]) -> Found:
+def _album(
+    folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], passed: Callable[[int], None]
+) -> Found:
     hashes, readable, total = [], [], 0
     for file in files:
         try:
-            hashes.append(sha256_file(file))
+            hashes.append(sha256_file(file, passed))
             total += file.stat().st_size
             readable.append(file)
         except OSError as error:

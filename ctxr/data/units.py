@@ -90,6 +90,17 @@ def unit_folder(artifact: Path, name: str) -> Path:
     return artifact / SOURCES / name
 
 
+def units_of(files: Iterable[str]) -> list[str]:
+    """Names of the units that `files` (relative to the artifact) belong to."""
+    return sorted({PurePosixPath(file).parts[1] for file in files if file.startswith(f"{SOURCES}/")})
+
+
+def drop_units(artifact: Path, names: Iterable[str]) -> None:
+    """Remove units, so that they are made again."""
+    for name in names:
+        shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
+
+
 def read_stamp(artifact: Path, name: str) -> Stamp | None:
     """The stamp of a finished unit; None if it is not there. A damaged head counts as not there: it is made again."""
     try:

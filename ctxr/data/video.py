@@ -7,7 +7,7 @@ upright. What is wrong with a file is a `VideoError` whose `reason` can be count
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -169,11 +169,13 @@ class FrameReader:
 
     PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
     decoding from the start where the jump cannot be trusted. OpenCV always decodes from the start. Reading in ascending order is fastest.
-    Nothing is opened before the first read.
+    Nothing is opened before the first read. `passed` is called for every frame that only had to be passed on the way.
     """
 
-    def __init__(self, path: Path, decoder: str = "pyav", threads: int = 2) -> None:
-        self._path, self._decoder, self._threads = path, decoder, threads
+    def __init__(
+        self, path: Path, decoder: str = "pyav", threads: int = 2, passed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._path, self._decoder, self._threads, self._passed = path, decoder, threads, passed
         self._video: Video | None = None
         self._frames: Iterator[Frame] | None = None
         self._position = -1
@@ -199,6 +201,7 @@ class FrameReader:
                 if frame.time != time:
                     break
                 return frame.rgb()
+            self._passed()
         raise VideoError(
             "frame_not_found",
             f"frame {index} at {float(time):.3f} s is not in the file",

@@ -1,92 +1,28 @@
 """The work behind `ctxr build-sets`: every source to a unit, units to the artifact."""
 
 import os
-import shlex
 import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ctxr.data.artifacts import MANIFEST, Parent, package_versions, take_manifest
+from ctxr.data.artifacts import MANIFEST, Parent, take_manifest
 from ctxr.data.atomic import write_bytes
-from ctxr.data.hashing import sha256_of
-from ctxr.data.records import Failure
 from ctxr.data.sources import Found
 from ctxr.data.splits import read_published
 from ctxr.data.tables import write_table
-from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
+from ctxr.data.units import Stamp, read_stamp, read_unit
 from ctxr.data.video import VideoError, VideoHeader
 from ctxr.errors import DataError
 from ctxr.pipelines.build_sets import BuildSets, limits_of
+from ctxr.pipelines.build_work import Build, build_photos, readable_unit
 from ctxr.pipelines.fact_cache import FactCache
-from ctxr.pipelines.photo_pool import embed_albums, reopen_pool, unreadable_photos
-from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Meter
 from ctxr.pipelines.scan import ScanFailed, Scanner, ScanOptions
 from ctxr.pipelines.sets_artifact import complete
 from ctxr.pipelines.talk import Talk, Task
 from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
-
-if TYPE_CHECKING:
-    from ctxr.models.encode import Encoder
-
-
-@dataclass
-class _Build:
-    """What the workers of one run share."""
-
-    config: BuildSets
-    out: Path
-    talk: Talk
-    encoder: "Encoder"
-    embedder: Embedder
-    picking: Picking
-    scan_options: ScanOptions
-    units: dict[str, Unit] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    stopping: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def duplicate(self) -> float:
-        """Distance below which two photos are one picture: the encoder's scale, whatever threshold was asked for."""
-        return self.encoder.threshold * DUPLICATE_SHARE
-
-    def stamp(self, content: object) -> Stamp:
-        """The stamp of a unit made from `content` with the settings in force."""
-        options = {name: value for name, value in vars(self.scan_options).items() if name not in _NO_EFFECT}
-        scan = sha256_of([content, options, self.encoder.fingerprint, self.encoder.precision, package_versions()])
-        picking = self.picking
-        limits = vars(picking.meter.limits)
-        select = [picking.threshold, picking.set_size, self.duplicate, limits, self.config.sample, self.config.seed]
-        return Stamp(scan, sha256_of(select), picking.meter.stamps())
-
-    def fail(self, found: Found, reason: str, message: str) -> None:
-        """Note a source that gave nothing."""
-        self.failures.append(Failure(found.name, str(found.path), reason, message, self.retry()))
-        self.talk.warn(message)
-
-    def fail_photo(self, album: Found, position: int, message: str) -> None:
-        """Note a photo that could not be read; the others of its album go on."""
-        file = album.photos[position]
-        self.failures.append(Failure(album.name, str(file), "unreadable", message, self.retry()))
-        self.talk.warn(message)
-
-    def retry(self) -> str:
-        """The command that tries failed sources again: options that decide the result, not where things lie."""
-        default = BuildSets()
-        typed = ["ctxr", "build-sets", *self.config.sources]
-        for name in self.config.result_config():
-            value = getattr(self.config, name, None)
-            if hasattr(default, name) and value != getattr(default, name):
-                typed += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
-        return shlex.join([*typed, "--retry-failed"])
-
-
-_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
-"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
 
 
 def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Sequence[Parent], talk: Talk) -> None:
@@ -96,7 +32,7 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
     meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
-    run = _Build(
+    run = Build(
         config,
         out,
         talk,
@@ -122,7 +58,8 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
     published = read_published(config.splits) if config.splits else {}
     names = {source.name for source in sources}
     if unknown := sorted(published.keys() - names):
-        talk.warn(f"{config.splits} names {len(unknown)} groups that are no source here: {', '.join(unknown[:3])} …")
+        named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
+        talk.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
     models = {
         "encoder": encoder.describe(),
         "selection": {
@@ -136,7 +73,7 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
     _videos(run, [source for source in sources if source.kind == "video"])
-    _photos(run, [source for source in sources if source.kind == "photos"])
+    build_photos(run, [source for source in sources if source.kind == "photos"])
     if not run.units:
         if finished_before:
             write_bytes(out / MANIFEST, finished_before)  # nothing has changed: the old result stays as it was
@@ -161,7 +98,7 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
     )
 
 
-def _videos(run: _Build, videos: Sequence[Found]) -> None:
+def _videos(run: Build, videos: Sequence[Found]) -> None:
     todo: list[tuple[Found, Stamp, bool]] = []
     for found in videos:
         stamp, there = run.stamp(found.sha256), read_stamp(run.out, found.name)
@@ -195,7 +132,7 @@ def _videos(run: _Build, videos: Sequence[Found]) -> None:
                 scanner.close()
 
 
-def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: bool, task: Task) -> None:
+def _video(run: Build, free: list[Scanner], found: Found, stamp: Stamp, again: bool, task: Task) -> None:
     if run.stopping.is_set():
         return
     task.say(found.name)
@@ -203,9 +140,11 @@ def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: 
     scanner = free.pop()
     watch = _Watch(task)
     try:
-        old = _readable(run.out, found.name) if again else None
+        old = readable_unit(run.out, found.name) if again else None
         if old is not None:
-            unit = pick_again(run.out, old, run.out, found.path, stamp, run.picking, run.embedder, cache)
+            unit = pick_again(
+                run.out, old, run.out, lambda: found.path, stamp, run.picking, run.embedder, cache, run.scan_options
+            )
         else:
             unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
         run.units[found.name] = unit
@@ -217,18 +156,10 @@ def _video(run: _Build, free: list[Scanner], found: Found, stamp: Stamp, again: 
             )
     except (ScanFailed, VideoError) as failure:
         if not run.stopping.is_set():
-            run.fail(found, failure.reason, failure.message)
+            run.fail(found, failure.reason, failure.message, failure.hint)
     finally:
         watch.finish()
         free.append(scanner)
-
-
-def _readable(out: Path, name: str) -> Unit | None:
-    """A unit to pick from again; None if it was damaged, then the video is scanned anew."""
-    try:
-        return read_unit(out, name)
-    except DataError:
-        return None
 
 
 class _Watch:
@@ -250,39 +181,3 @@ class _Watch:
     def finish(self) -> None:
         """The video is over, whatever was promised."""
         self._task.advance(1 - self._done)
-
-
-def _photos(run: _Build, albums: Sequence[Found]) -> None:
-    if not albums:
-        return
-    stamp = run.stamp([[album.name, album.sha256] for album in albums])
-    stamps = [read_stamp(run.out, album.name) for album in albums]
-    embedded = all(there is not None and there.scan == stamp.scan for there in stamps)
-    units = [read_unit(run.out, album.name) for album in albums] if embedded else []
-    if all(there == stamp for there in stamps):
-        for album, position, message in unreadable_photos(albums, units):
-            run.fail_photo(album, position, message)
-        run.units.update({unit.source.name: unit for unit in units})
-        return
-    if embedded:
-        pool = reopen_pool(albums, units)
-    else:
-        with run.talk.progress("photos", sum(len(album.photos) for album in albums)) as task:
-            pool = embed_albums(run.out, albums, stamp.scan, run.embedder, task.advance)
-    for album, position, message in pool.unreadable:
-        run.fail_photo(album, position, message)
-    picking = PhotoPicking(
-        run.picking.set_size,
-        run.duplicate,
-        run.config.sample,
-        run.config.seed,
-        run.picking.meter,
-        run.config.neighbours,
-    )
-    with run.talk.progress("photo sets", len(pool.photos)) as task:
-        made = pick_photos(run.out, pool, albums, stamp, picking, {}, task.advance)
-    run.units.update({unit.source.name: unit for unit in made})
-    if not any(unit.sets for unit in made):
-        run.talk.warn(
-            f"no photo set: {len(pool.photos)} different photos are too few for sets of {run.picking.set_size}"
-        )

@@ -1,14 +1,17 @@
 """`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1; specs C1 and C2)."""
 
-from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.sets_report import KIND, SetsReport, report_on
 from ctxr.pipelines.talk import Silent, Talk
 
-KIND = "image_sets"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxr.data.sources import Found
 
 
 @dataclass(frozen=True)
@@ -146,26 +149,6 @@ class BuildSets:
             raise UsageError(f"no such file: {self.splits}", hint="--splits names a CSV file: group,split")
 
 
-@dataclass(frozen=True)
-class SetsReport:
-    """What `build-sets` and `filter` say when they are done.
-
-    Attributes:
-        counts: the manifest's counts. up_to_date: nothing was to do.
-        curve: sets by threshold, when asked for.
-        failures: sources that gave nothing, with why.
-    """
-
-    artifact: Path
-    up_to_date: bool
-    encoder: str
-    threshold: float
-    counts: dict[str, Any]
-    failures: list[dict[str, Any]]
-    curve: dict[str, int] | None = None
-    read: Path | None = None
-
-
 def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     """Build image sets and say what was found.
 
@@ -173,6 +156,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
     from ctxr.data.sources import find_sources
+    from ctxr.data.units import drop_units, units_of
     from ctxr.data.whereabouts import remember_places
 
     talk = talk or Silent()
@@ -181,13 +165,13 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     out = config.folder()
     if not config.sources:
         if config.yield_curve:
-            return report_on(open_artifact(out, KIND).path, up_to_date=True, curve=True)
+            return report_on(open_artifact(out, KIND, "ctxr build-sets videos/").path, up_to_date=True, curve=True)
         raise UsageError("no SOURCES given", hint="ctxr build-sets videos/")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
     if config.workdir.exists() and not config.workdir.is_dir():
         raise UsageError(f"{config.workdir} is a file, not a folder", hint="choose another --workdir")
-    search = find_sources(config.sources)
+    search = find_sources(config.sources, lambda total: talk.progress("read sources, MiB", round(total)))
     for path, why in search.left_out:
         talk.warn(f"{path} is left out: {why}")
     for source in search.found:
@@ -198,15 +182,46 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     ready = finished(out, KIND, "build-sets", config.result_config(), parents)
     if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, talk):
         ready = None
-    if ready and not (config.retry_failed and ready.manifest.counts.get("failed")):
+    changed = ready.changed_files() if ready else []
+    if ready and not changed and not (config.retry_failed and ready.manifest.counts.get("failed")):
+        if config.encoder == "auto" and ready.manifest.models["encoder"]["name"] == "ctxr-tiny":
+            talk.warn("these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai")
         return report_on(out, up_to_date=True, curve=config.yield_curve)
     from ctxr.pipelines.build_run import build
 
     refuse_strangers(out)
     with locked(out):
+        _say_what_goes(out, search.found, talk)
+        if changed:
+            talk.warn(f"{out / changed[0]} was changed since it was written: its source is worked on again")
+            drop_units(out, units_of(changed))
         remember_places(out, {source.sha256: source.path for source in search.found})
         build(config, out, search.found, parents, talk)
-    return report_on(out, up_to_date=False, curve=config.yield_curve)
+    report = report_on(out, up_to_date=False, curve=config.yield_curve)
+    if not report.counts["sets"]:
+        talk.warn(f"no set came about: {_cure_for_none(report)}")
+    return report
+
+
+def _say_what_goes(out: Path, found: "Sequence[Found]", talk: Talk) -> None:
+    """A warning when sources that are in the artifact now are not among those that it is made from next."""
+    from ctxr.data.artifacts import MANIFEST, open_artifact
+
+    if not (out / MANIFEST).is_file():
+        return
+    before = {parent.name for parent in open_artifact(out, KIND).manifest.parents}
+    if gone := sorted(before - {source.name for source in found}):
+        named = ", ".join(gone[:3]) + (" …" if len(gone) > 3 else "")
+        talk.warn(
+            f"{out} was built from {len(before)} sources, of which {len(gone)} leave it now: {named} (--out keeps both)"
+        )
+
+
+def _cure_for_none(report: SetsReport) -> str:
+    reasons = report.counts["reasons"]
+    if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
+        return "most frames were near-still; try --gate 0, a higher --rate, or footage in which more happens"
+    return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
 
 
 def _encoder_changed(config: BuildSets, ready: Any, talk: Talk) -> bool:
@@ -222,54 +237,3 @@ def limits_of(config: Any) -> "Any":
     from ctxr.pipelines.quality import Limits
 
     return Limits(config.brisque, config.max_text, config.min_size)
-
-
-def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | None = None) -> SetsReport:
-    """What a finished artifact of image sets says about itself."""
-    import msgspec
-
-    from ctxr.data.artifacts import open_artifact
-    from ctxr.data.records import Failure
-    from ctxr.data.tables import read_table
-
-    manifest = open_artifact(path, KIND).manifest
-    report = SetsReport(
-        artifact=path,
-        up_to_date=up_to_date,
-        encoder=manifest.models["encoder"]["name"],
-        threshold=manifest.models["selection"]["threshold"],
-        counts=manifest.counts,
-        failures=[msgspec.structs.asdict(row) for row in read_table(path / "failures.jsonl", Failure)],
-        read=read,
-    )
-    return replace(report, curve=yield_curve(path)) if curve else report
-
-
-def yield_curve(path: Path, steps: int = 17) -> dict[str, int]:
-    """Sets per threshold, from the ledger alone: video sets, before quality; the threshold in use is among them.
-
-    Thresholds run from half to twice the one in use, evenly on a logarithmic scale.
-    """
-    import numpy as np
-
-    from ctxr.data.artifacts import open_artifact
-    from ctxr.data.units import read_unit
-    from ctxr.models.selection import count_sets
-
-    manifest = open_artifact(path, KIND).manifest
-    used = float(manifest.models["selection"]["threshold"])
-    set_size = int(manifest.models["selection"]["set_size"])
-    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, steps).tolist()})
-    found: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
-    for parent in manifest.parents:
-        name = parent.name
-        if not (path / "sources" / name).is_dir():
-            continue
-        unit = read_unit(path, name)
-        if unit.source.kind != "video":
-            continue
-        rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
-        vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
-        for threshold in thresholds:
-            found[f"{threshold:.4g}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
-    return dict(found)

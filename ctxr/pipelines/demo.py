@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
-from ctxr.pipelines.build_sets import BuildSets, SetsReport
+from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.sets_report import SetsReport
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:

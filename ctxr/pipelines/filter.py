@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.build_sets import KIND, SetsReport, limits_of, report_on
+from ctxr.pipelines.build_sets import limits_of
+from ctxr.pipelines.sets_report import KIND, SetsReport, report_on
 from ctxr.pipelines.talk import Silent, Talk
 
 
@@ -57,6 +58,7 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
     cannot be found.
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
+    from ctxr.data.units import drop_units, read_unit, units_of
 
     talk = talk or Silent()
     limits = limits_of(config)
@@ -73,17 +75,30 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
         raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
     if out.resolve() == source.resolve():
         raise UsageError("--input and --out are the same folder", hint="choose another --out")
-    artifact = open_artifact(source, KIND)
+    artifact = open_artifact(source, KIND, "ctxr build-sets videos/")
+    if edited := artifact.changed_files():
+        for name in units_of(edited):
+            read_unit(source, name)  # where a row cannot be read, its line says more
+        cure = "restore it, or run ctxr build-sets again as before: it makes anew what was changed"
+        raise DataError(f"{source / edited[0]} was changed since it was written", hint=cure)
     _check_same_limits(artifact.manifest.config, config)
     parents = [Parent("image_sets", KIND, artifact.fingerprint()), *artifact.manifest.parents]
-    if finished(out, KIND, "filter", config.result_config(), parents):
+    ready = finished(out, KIND, "filter", config.result_config(), parents)
+    changed = ready.changed_files() if ready else []
+    if ready and not changed:
         return report_on(out, up_to_date=True, read=source)
     from ctxr.pipelines.filter_run import refilter
 
     refuse_strangers(out)
     with locked(out):
+        if changed:
+            talk.warn(f"{out / changed[0]} was changed since it was written: its source is worked on again")
+            drop_units(out, units_of(changed))
         refilter(config, artifact, out, parents, talk)
-    return report_on(out, up_to_date=False, read=source)
+    report = report_on(out, up_to_date=False, read=source)
+    if not report.counts["sets"]:
+        talk.warn("no set is left: wider limits let more through (--brisque up, --max-text up, --min-size down)")
+    return report
 
 
 def _check_same_limits(built: dict[str, Any], config: Filter) -> None:

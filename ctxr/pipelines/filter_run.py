@@ -3,13 +3,12 @@
 import os
 import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
@@ -19,7 +18,7 @@ from ctxr.data.records import Failure, Split
 from ctxr.data.sources import Found, find_sources
 from ctxr.data.tables import read_table, write_table
 from ctxr.data.units import Stamp, Unit, album_files, read_stamp, read_unit, unit_folder
-from ctxr.data.video import VideoError
+from ctxr.data.video import VideoError, check_file
 from ctxr.data.whereabouts import place_of
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.build_sets import limits_of
@@ -66,11 +65,11 @@ def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Pa
     finished_before = take_manifest(out)
     _videos(run, [unit for unit in units.values() if unit.source.kind == "video"])
     if albums:
-        stamp = run.stamp(albums[0])
-        if all(read_stamp(out, unit.source.name) == stamp for unit in albums):
-            run.done |= {unit.source.name: read_unit(out, unit.source.name) for unit in albums}
+        stamps = {unit.source.name: run.stamp(unit) for unit in albums}
+        if all(read_stamp(out, name) == stamp for name, stamp in stamps.items()):
+            run.done |= {name: read_unit(out, name) for name in stamps}
         else:
-            run.done |= _photos(run, albums, stamp)
+            run.done |= _photos(run, albums, stamps)
     failures = [*read_table(artifact.path / "failures.jsonl", Failure), *run.failures]
     if not run.done and run.failures:
         if finished_before:
@@ -147,8 +146,9 @@ class _Refilter:
         try:
             place = self.whereabouts.of(unit)
             cache = FactCache.beside(self.out, name, unit.source.sha256)
+            video = partial(self.whereabouts.checked, place, unit.source.sha256)
             self.done[name] = pick_again(
-                self.out, unit, self.artifact.path, place, stamp, self.picking, self.embedder, cache
+                self.out, unit, self.artifact.path, video, stamp, self.picking, self.embedder, cache
             )
         except _OtherEncoder:
             raise
@@ -186,14 +186,14 @@ def _present(artifact: Artifact) -> list[Parent]:
     return [parent for parent in artifact.manifest.parents if unit_folder(artifact.path, parent.name).is_dir()]
 
 
-def _photos(run: _Refilter, albums: Sequence[Unit], stamp: Stamp) -> dict[str, Unit]:
+def _photos(run: _Refilter, albums: Sequence[Unit], stamps: Mapping[str, Stamp]) -> dict[str, Unit]:
     artifact, picking = run.artifact, run.picking
     found = [run.whereabouts.album(unit) for unit in albums]
     pool = reopen_pool(found, albums)
     known = {
         f"{unit.source.name}/{row.index}": row
         for unit in albums
-        for row in forget_other_measures(unit.facts, unit.stamp.measures, stamp.measures)
+        for row in forget_other_measures(unit.facts, unit.stamp.measures, picking.meter.stamps())
     }
     by_id = {photo.id: known[key] for photo in pool.photos if (key := f"{photo.album.name}/{photo.position}") in known}
     built = artifact.manifest.config
@@ -205,39 +205,12 @@ def _photos(run: _Refilter, albums: Sequence[Unit], stamp: Stamp) -> dict[str, U
         picking.meter,
     )
     with run.talk.progress("filter photos", len(pool.photos)) as task:
-        made = pick_photos(run.out, pool, found, stamp, photo_picking, by_id, task.advance)
+        made = pick_photos(run.out, pool, found, stamps, photo_picking, by_id, task.advance)
     return {unit.source.name: unit for unit in made}
 
 
 class _OtherEncoder(DataError):
     """The encoder is not the one of the sets: that is no fault of a single video."""
-
-
-if TYPE_CHECKING:
-    _PlainPath = Path
-else:  # before Python 3.12 a Path can be extended only as the class that it makes of itself
-    _PlainPath = type(Path())
-
-
-class _Recorded(_PlainPath):
-    """The place of a video that is believed only after its content was compared, when it is first looked at.
-
-    Attributes:
-        sha256: of the content that was recorded.
-    """
-
-    sha256 = ""
-    _compared = False
-
-    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As of any path. Raises VideoError "changed" if the file is not the one that was recorded."""
-        status = super().stat(follow_symlinks=follow_symlinks)
-        if self.sha256 and not self._compared and S_ISREG(status.st_mode) and os.access(self, os.R_OK):
-            if sha256_file(Path(self)) != self.sha256:
-                hint = "restore the file, or run ctxr build-sets again"
-                raise VideoError("changed", f"{self} has changed since the sets were built", hint)
-            self._compared = True
-        return status
 
 
 class _Whereabouts:
@@ -249,12 +222,18 @@ class _Whereabouts:
         self._moved: tuple[Found, ...] | None = None
 
     def of(self, unit: Unit) -> Path:
-        """The video of a unit. It need not exist, or be the right one, until a frame has to be decoded."""
+        """Where the video of a unit should be; it need not be there until a frame has to be decoded."""
         if self._moved_to is not None:
             return self._by_content(unit).path
-        # a place nobody knows is an error only if a frame has to be decoded
-        place = _Recorded(place_of(self._artifact, unit.source.sha256) or Path(unit.source.file))
-        place.sha256 = unit.source.sha256
+        return place_of(self._artifact, unit.source.sha256) or Path(unit.source.file)
+
+    @staticmethod
+    def checked(place: Path, sha256: str) -> Path:
+        """`place`, if the file there is the one that was recorded; else raises VideoError."""
+        check_file(place)
+        if sha256_file(place) != sha256:
+            hint = "restore the file, or run ctxr build-sets again"
+            raise VideoError("changed", f"{place} has changed since the sets were built", hint)
         return place
 
     def album(self, unit: Unit) -> Found:
@@ -277,7 +256,8 @@ class _Whereabouts:
             if found.sha256 == unit.source.sha256 and found.kind == unit.source.kind:
                 return found
         raise DataError(
-            f"{self._moved_to} does not hold {unit.source.name} (sha256 {unit.source.sha256[:12]}…)", hint=MOVED
+            f"{self._moved_to} does not hold {unit.source.name} (sha256 {unit.source.sha256[:12]}…)",
+            hint=f"--videos names the folder where {unit.source.file} lies now, unchanged",
         )
 
 

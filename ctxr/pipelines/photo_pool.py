@@ -1,7 +1,7 @@
 """All photos of a run as one pool with its embeddings, read in shards that survive a kill."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,41 +53,72 @@ class Pool:
     unreadable: list[tuple[Found, int, str]]
 
 
-def embed_albums(
-    artifact: Path, albums: Sequence[Found], scan: str, embedder: Embedder, watch: Callable[[int], None]
+def gather_pool(
+    artifact: Path,
+    albums: Sequence[Found],
+    known: Mapping[str, Unit],
+    scans: Mapping[str, str],
+    embedder: Embedder,
+    watch: Callable[[int], None],
 ) -> Pool:
-    """Read and embed every photo; shards that an earlier run finished are taken as they are."""
+    """The pool of all albums. `known` units, by album, give theirs without embedding anything again; every photo of the
+    others is read and embedded, in shards: those that an earlier run finished under the same key in `scans` are taken as they are.
+    """
+    parts = []
+    for album in albums:
+        if unit := known.get(album.name):
+            parts.append(_reopened(album, unit))
+            watch(len(album.photos))
+        else:
+            parts.append(_embedded(artifact, album, scans[album.name], embedder, watch))
+    return _joined(parts)
+
+
+def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
+    """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
+    return _joined([_reopened(album, unit) for album, unit in zip(albums, units, strict=True)])
+
+
+def _joined(parts: Sequence[Pool]) -> Pool:
+    width = max((part.vectors.shape[1] for part in parts), default=0)
+    # stacking copies into memory, so the units' files may be replaced
+    vectors = stack_vectors([part.vectors for part in parts if len(part.vectors)], width)
+    return Pool(
+        [photo for part in parts for photo in part.photos], vectors, [one for part in parts for one in part.unreadable]
+    )
+
+
+def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch: Callable[[int], None]) -> Pool:
     photos: list[Photo] = []
     unreadable: list[tuple[Found, int, str]] = []
     blocks: list[Vectors] = []
-    for album in albums:
-        names = _file_names(album)
-        row = 0
-        for start in range(0, len(album.photos), SHARD):
-            chosen = range(start, min(start + SHARD, len(album.photos)))
-            sizes, problems, vectors = _shard(artifact, album, chosen, scan, embedder)
-            for position in chosen:
-                if str(position) in problems:
-                    unreadable.append((album, position, problems[str(position)]))
-                    continue
-                width, height = sizes[str(position)]
-                photos.append(
-                    Photo(
-                        album,
-                        position,
-                        album.photos[position],
-                        album.photo_sha256[position],
-                        names[position],
-                        width,
-                        height,
-                        row,
-                    )
-                )
-                row += 1
-            blocks.append(vectors)
-            watch(len(chosen))
+    names = _file_names(album)
+    for start in range(0, len(album.photos), SHARD):
+        chosen = range(start, min(start + SHARD, len(album.photos)))
+        sizes, problems, vectors = _shard(artifact, album, chosen, scan, embedder)
+        for position in chosen:
+            if str(position) in problems:
+                unreadable.append((album, position, problems[str(position)]))
+                continue
+            width, height = sizes[str(position)]
+            file, digest = album.photos[position], album.photo_sha256[position]
+            photos.append(Photo(album, position, file, digest, names[position], width, height, len(photos)))
+        blocks.append(vectors)
+        watch(len(chosen))
     width = max((block.shape[1] for block in blocks), default=0)
     return Pool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
+
+
+def _reopened(album: Found, unit: Unit) -> Pool:
+    photos: list[Photo] = []
+    names = _file_names(album)
+    for row in unit.ledger:
+        if row.row is None:
+            continue
+        file, digest = album.photos[row.index], album.photo_sha256[row.index]
+        width, height = image_size(file)
+        photos.append(Photo(album, row.index, file, digest, names[row.index], width, height, row.row))
+    return Pool(photos, unit.vectors, unreadable_photos([album], [unit]))
 
 
 def _shard(
@@ -145,26 +176,6 @@ def _file_names(album: Found) -> list[str]:
         taken.add(name.lower())
         names.append(name)
     return names
-
-
-def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
-    """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
-    photos: list[Photo] = []
-    blocks: list[Vectors] = []
-    for album, unit in zip(albums, units, strict=True):
-        names = _file_names(album)
-        for row in unit.ledger:
-            file = album.photos[row.index]
-            if row.row is None:
-                continue
-            width, height = image_size(file)
-            digest = album.photo_sha256[row.index]
-            photos.append(Photo(album, row.index, file, digest, names[row.index], width, height, row.row))
-        blocks.append(unit.vectors)
-    width = max((block.shape[1] for block in blocks), default=0)
-    # stacking copies into memory, so the units' files may be replaced
-    vectors = stack_vectors([block for block in blocks if len(block)], width)
-    return Pool(photos, vectors, unreadable_photos(albums, units))
 
 
 def unreadable_photos(albums: Sequence[Found], units: Sequence[Unit]) -> list[tuple[Found, int, str]]:

@@ -1,6 +1,6 @@
 """Sets out of a pool of photos: each anchor with its nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
@@ -55,12 +55,12 @@ def pick_photos(
     artifact: Path,
     pool: Pool,
     albums: Sequence[Found],
-    stamp: Stamp,
+    stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
     known: dict[str, Facts],
     watch: Callable[[int], None],
 ) -> list[Unit]:
-    """Sets out of the pool, as one unit per album, written. `known` are facts by photo id.
+    """Sets out of the pool, as one unit per album, written. `known` are facts by photo id, `stamps` go by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
     no anchor; within a set no two photos are equal.
@@ -72,7 +72,7 @@ def pick_photos(
     facts = {
         f"{name}/{index}": row
         for name, cache in caches.items()
-        for index, (row, _) in cache.load(stamp.measures).items()
+        for index, (row, _) in cache.load(picking.meter.stamps()).items()
     }
     judge = _Judge(pool, picking.meter, known, facts)
     k = min(NEIGHBOURS, max(count - 1, 0))
@@ -105,7 +105,7 @@ def pick_photos(
             continue
         sets[anchor] = members
         rows[anchor] = msgspec.structs.replace(row, image_set=_set_id(pool.photos[anchor]))
-    return _write(artifact, pool, albums, stamp, rows, sets, judge, caches)
+    return _write(artifact, pool, albums, stamps, rows, sets, judge, caches)
 
 
 class _Judge:
@@ -216,7 +216,7 @@ def _write(
     artifact: Path,
     pool: Pool,
     albums: Sequence[Found],
-    stamp: Stamp,
+    stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],
     judge: "_Judge",
@@ -237,7 +237,7 @@ def _write(
         ]
         in_sets = sorted({member for anchor in anchors for member in sets[anchor]})
         unit = Unit(
-            stamp=stamp,
+            stamp=stamps[album.name],
             source=Source(
                 name=album.name,
                 kind="photos",

@@ -132,6 +132,10 @@ class ScanFailed(DataError):
         self.reason = reason
 
 
+# -P: a numpy.py in the user's folder is not ours.
+CHILD = (sys.executable, "-P", "-m", "ctxr.pipelines.scan_child")
+"""The command that starts the decoding child process."""
+
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
 """Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
 
@@ -145,9 +149,8 @@ class Scanner:
         command: what to start instead of the real child; for tests.
     """
 
-    def __init__(self, command: Sequence[str] | None = None) -> None:
-        # -P: a numpy.py in the user's folder is not ours.
-        self._command = command or (sys.executable, "-P", "-m", "ctxr.pipelines.scan_child")
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        self._command = command
         self._child: ChildProcess | None = None
         self._cancelled = False
 
@@ -211,7 +214,7 @@ class Scanner:
         child, fit = self._child, False
         try:
             child.ask({"path": str(path.absolute()), "options": asdict(options)})
-            for kind, fields, pixels in _answers(child, path, options):
+            for kind, fields, pixels in answers(child, path, options):
                 if kind == "header":
                     yield header_of(fields)
                 elif kind == "candidate":
@@ -222,13 +225,13 @@ class Scanner:
                     return
                 else:
                     fit = not fields["spent"]
-                    raise _failure(path, options, fields)
+                    raise failure_of(path, options, fields)
         finally:
             if not fit and self._child is child:
                 self.close()
 
 
-def _answers(child: ChildProcess, path: Path, options: ScanOptions) -> Iterator[tuple[str, Any, Pixels | None]]:
+def answers(child: ChildProcess, path: Path, options: ScanOptions) -> Iterator[tuple[str, Any, Pixels | None]]:
     """The child's messages as (kind, fields, pixels). What ends the child becomes a ScanFailed."""
     while True:
         try:
@@ -260,7 +263,7 @@ def _end(fields: Any, decoder: str) -> ScanEnd:
     return ScanEnd(header_of(fields["header"]), fields["frames"], shots, fields["damage"], decoder, fields["late_cuts"])
 
 
-def _failure(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
+def failure_of(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
     """What the child said as an error that names the path as the user wrote it."""
     reason, message, hint = fields["reason"], fields["message"], fields["hint"]
     if reason == "usage":

@@ -18,7 +18,7 @@ from typing import Any
 import cv2
 
 from ctxr.data.processes import die_with_parent
-from ctxr.data.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader, open_video
+from ctxr.data.video import Damage, Frame, FrameReader, Pixels, Video, VideoError, VideoHeader, open_video
 from ctxr.errors import UsageError
 from ctxr.models.shots import CutFinder, cut_finder
 from ctxr.pipelines.scan_messages import header_fields, is_out_of_memory, pair, send
@@ -170,12 +170,44 @@ def _end_fields(walk: Walk, header: VideoHeader, damage: Damage | None) -> dict[
     }
 
 
-def answer(question: dict[str, Any], out: int) -> None:
+class Frames:
+    """Reads single frames, and keeps the file open between two questions about it."""
+
+    def __init__(self) -> None:
+        self._reader: FrameReader | None = None
+        self._of: tuple[Path, str] | None = None
+        self._due = 0.0
+
+    def send(self, path: Path, frame: list[Any], options: dict[str, Any], out: int) -> None:
+        """Answer with the pixels of the frame (index, [numerator, denominator] of its time)."""
+        if self._reader is None or self._of != (path, options["decoder"]):
+            self.close()
+            self._of = (path, options["decoder"])
+            self._reader = FrameReader(path, options["decoder"], options["threads"], lambda: self._beat(out))
+        index, time_pair = frame
+        send(out, {"frame": index}, self._reader.read(index, Fraction(*time_pair)))
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+
+    def _beat(self, out: int) -> None:
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _BEAT_SECONDS
+            send(out, {"beat": 0})
+
+
+def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
     """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
     path, options = Path(question["path"]), question["options"]
     try:
         _limit_memory(options["memory_limit"])
-        scan(path, options, out)
+        if "frame" in question:
+            frames.send(path, question["frame"], options, out)
+        else:
+            scan(path, options, out)
     except VideoError as error:
         send(out, {"failed": {"reason": error.reason, "message": error.message, "hint": error.hint, "spent": False}})
     except UsageError as error:
@@ -206,9 +238,10 @@ def main() -> None:
     out = os.dup(1)
     # Whatever a library prints must not come between the messages.
     os.dup2(2, 1)
+    frames = Frames()
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         for line in sys.stdin.buffer:
-            answer(json.loads(line), out)
+            answer(json.loads(line), out, frames)
 
 
 if __name__ == "__main__":

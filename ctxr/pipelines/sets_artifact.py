@@ -10,7 +10,7 @@ from ctxr.data.records import Failure, Split, SplitName
 from ctxr.data.splits import assign_splits, find_leakage
 from ctxr.data.tables import write_table
 from ctxr.data.units import Unit, merge_units, tidy
-from ctxr.pipelines.build_sets import KIND
+from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk
 
 

@@ -15,9 +15,10 @@ from ctxr.data.images import Pixels
 from ctxr.data.records import Facts, LedgerRow, Shot, Source
 from ctxr.data.sources import Found
 from ctxr.data.units import SOURCES, Stamp, Unit, write_unit
-from ctxr.data.video import FrameReader, VideoHeader
+from ctxr.data.video import VideoHeader
 from ctxr.errors import CtxrError
 from ctxr.pipelines.fact_cache import FactCache
+from ctxr.pipelines.frame_child import ChildFrameReader
 from ctxr.pipelines.picking import Picker, Picking
 from ctxr.pipelines.quality import forget_other_measures
 from ctxr.pipelines.scan import Candidate, ScanEnd, Scanner, ScanOptions
@@ -69,10 +70,19 @@ class LiveBank:
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, artifact: Path, found: Found, header: VideoHeader, picking: Picking, embedder: Embedder) -> None:
+    def __init__(
+        self,
+        artifact: Path,
+        found: Found,
+        header: VideoHeader,
+        picking: Picking,
+        embedder: Embedder,
+        options: ScanOptions,
+    ) -> None:
         self.rows: list[LedgerRow] = []
         self.vectors = VectorLog(artifact / SOURCES / f".{found.name}.vectors")
-        self._found, self._header, self._embedder = found, header, embedder
+        self._found, self._embedder = found, embedder
+        self._reader = ChildFrameReader(lambda: found.path, header.decoder, options)
         self._times: dict[int, Fraction] = {}
         self._batch: list[tuple[Candidate, Pixels]] = []
         self._bank = LiveBank(self._read_again)
@@ -105,8 +115,12 @@ class _Pass:
         self._bank.keep(self.picker.needed())
 
     def _read_again(self, index: int) -> Pixels:
-        with FrameReader(self._found.path, self._header.decoder) as reader:
-            return reader.read(index, self._times[index])
+        return self._reader.read(index, self._times[index])
+
+    def close(self) -> None:
+        """Let go of what only this pass needs."""
+        self._reader.close()
+        self.vectors.discard()
 
 
 def scan_video(
@@ -130,8 +144,8 @@ def scan_video(
             if isinstance(event, VideoHeader):
                 # a second header: another decoder begins again, what came before does not count
                 if decode:
-                    decode.vectors.discard()
-                decode = _Pass(artifact, found, event, picking, embedder)
+                    decode.close()
+                decode = _Pass(artifact, found, event, picking, embedder, options)
                 watch(event, 0)
             elif decode and isinstance(event, Candidate):
                 watch(None, event.index)
@@ -145,7 +159,7 @@ def scan_video(
         raise RuntimeError(f"the scan of {found.path} ended without an end")
     finally:
         if decode:
-            decode.vectors.discard()
+            decode.close()
 
 
 def _finished(found: Found, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
@@ -170,15 +184,17 @@ def pick_again(
     artifact: Path,
     old: Unit,
     origin: Path,
-    video: Path,
+    video: Callable[[], Path],
     stamp: Stamp,
     picking: Picking,
     embedder: Embedder,
     cache: FactCache,
+    options: ScanOptions | None = None,
 ) -> Unit:
     """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, into `artifact`.
 
-    Facts measured with the same instruments are reused; only frames that no file holds are decoded, from `video`.
+    Facts measured with the same instruments are reused; only frames that no file holds are decoded, from the file that `video`
+    gives when it is first needed, in a child process with the limits of `options`.
     """
     known = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
     for image in old.images:
@@ -192,7 +208,7 @@ def pick_again(
             known[index], files[index] = facts, file
     exact = {row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None}
     times = {row.index: row.time for row in old.ledger if row.time is not None}
-    reader = FrameReader(video, old.source.decoder or "pyav")
+    reader = ChildFrameReader(video, old.source.decoder or "pyav", options)
 
     def read(index: int) -> Pixels:
         return reader.read(index, times[index])

@@ -15,7 +15,8 @@ from ctxr.data.artifacts import open_artifact
 from ctxr.data.records import Image, ImageSet, LedgerRow, Shot
 from ctxr.data.tables import read_table
 from ctxr.data.units import read_unit
-from ctxr.pipelines.build_sets import BuildSets, SetsReport, run
+from ctxr.pipelines.build_sets import BuildSets, run
+from ctxr.pipelines.sets_report import SetsReport
 from tests.pipelines.conftest import THRESHOLD
 
 runner = CliRunner()

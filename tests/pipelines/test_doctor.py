@@ -13,7 +13,8 @@ from ctxr.cli.app import app
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Source
 from ctxr.data.whereabouts import remember_places
-from ctxr.pipelines.doctor import Check, Doctor, _check_source, _cure, check_machine, run
+from ctxr.pipelines.check_artifact import Check, _check_source, _cure
+from ctxr.pipelines.doctor import Doctor, check_machine, run
 from tests.pipelines.test_build_sets import build, same_tree
 from tests.pipelines.test_filter import refilter
 

@@ -10,8 +10,8 @@ from ctxr.data.records import Facts, ImageSet
 from ctxr.data.tables import read_table
 from ctxr.data.units import read_unit
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.build_sets import SetsReport
 from ctxr.pipelines.filter import Filter, run
+from ctxr.pipelines.sets_report import SetsReport
 from tests.pipelines.test_build_sets import build, same_tree
 
 
@@ -76,7 +76,7 @@ def test_another_threshold_needs_no_decode_and_no_instrument(
     first = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=limit)
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=2.0)
     monkeypatch.setattr("ctxr.models.brisque.Brisque.score", None)
-    monkeypatch.setattr("ctxr.data.video.FrameReader.read", None)
+    monkeypatch.setattr("ctxr.pipelines.frame_child.ChildFrameReader.read", None)
     back = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=limit)
     assert back.counts == first.counts
 

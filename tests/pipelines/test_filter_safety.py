@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,17 @@ from typing import Any
 import pytest
 
 from ctxr.data.artifacts import open_artifact
+from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure
 from ctxr.data.sources import find_sources
 from ctxr.data.tables import read_table
 from ctxr.data.units import Unit, read_unit
-from ctxr.data.video import FrameReader, VideoError
+from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.filter import Filter, run
-from ctxr.pipelines.filter_run import _Recorded
+from ctxr.pipelines.frame_child import ChildFrameReader
+from ctxr.pipelines.scan import CHILD, ScanOptions
 from tests.pipelines.test_build_sets import build, same_tree
 from tests.pipelines.test_filter import refilter
 
@@ -73,24 +77,34 @@ def test_a_video_is_compared_once_and_only_if_a_frame_of_it_is_wanted(
 
     def count(path: Path) -> str:
         hashed.append(path.name)
-        return "ab" * 32
+        return sha256_file(path)
 
     refilter(tmp_path / "sets", tmp_path / "a", brisque=LIMIT)
     monkeypatch.setattr("ctxr.pipelines.filter_run.sha256_file", count)
     refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
     assert hashed == []
-    video = _Recorded(own / "videos" / "clip0.mp4")
-    video.sha256 = "ab" * 32
-    unit = read_unit(tmp_path / "sets", "clip0")
-    times = {row.index: row.time for row in unit.ledger}
-    with FrameReader(video) as reader:
-        for index in sorted(times)[5:0:-1]:
-            reader.read(index, times[index] or 0)  # type: ignore[arg-type]
-    assert hashed == ["clip0.mp4"]
-    video = _Recorded(own / "videos" / "clip0.mp4")
-    video.sha256 = "cd" * 32
-    with FrameReader(video) as reader, pytest.raises(VideoError, match="has changed"):
-        reader.read(0, times[0] or 0)  # type: ignore[arg-type]
+    for memory in (tmp_path / CACHE).glob("clip*"):
+        shutil.rmtree(memory)
+    refilter(tmp_path / "sets", tmp_path / "c", brisque=LIMIT)
+    assert sorted(set(hashed)) == sorted(hashed)
+    assert hashed
+
+
+def test_a_decoder_that_crashes_while_filtering_costs_one_video(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = (sys.executable, "-c", "import os, sys; sys.stdin.readline(); os.abort()")
+    real = ChildFrameReader.__init__
+
+    def crashing(self: ChildFrameReader, locate: Callable[[], Path], decoder: str, options: ScanOptions | None) -> None:
+        real(self, locate, decoder, options, crash if locate().name == "clip0.mp4" else CHILD)
+
+    monkeypatch.setattr(ChildFrameReader, "__init__", crashing)
+    report = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+    (failure,) = report.failures
+    assert failure["source"] == "clip0"
+    assert failure["reason"] == "decoder_crashed"
+    assert "SIGABRT" in failure["message"]
 
 
 @pytest.mark.parametrize("harm", ["changed", "gone", "swapped"])
@@ -163,7 +177,12 @@ def test_a_parent_whose_name_leads_elsewhere_is_refused(own: Path, tmp_path: Pat
 def test_a_photo_whose_name_leads_elsewhere_is_refused(footage: Path, tmp_path: Path, name: str) -> None:
     build(footage, tmp_path / "sets", sources=(str(footage / "photos"),))
     ledger = tmp_path / "sets" / "sources" / "album" / "ledger.jsonl"
+    before = sha256_file(ledger)
     ledger.write_text(ledger.read_text().replace('"name":"p1.png"', f'"name":"{name}"'))
+    manifest = tmp_path / "sets" / "manifest.json"
+    # whoever forges a table can forge its hash
+    forged = manifest.read_text().replace(before, sha256_file(ledger))
+    manifest.write_text(forged)
     with pytest.raises(DataError, match="names the photo"):
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
 
@@ -210,3 +229,25 @@ def test_only_used_sources_are_parents_of_a_filter(own: Path, tmp_path: Path) ->
     assert failures(tmp_path / "filtered")["clip2"].reason == "no_such_file"
     names = {parent.name for parent in open_artifact(report.artifact).manifest.parents}
     assert names == {"image_sets", "clip0", "clip1"}
+
+
+def test_a_table_that_was_edited_is_not_filtered_as_if_it_had_been_written_so(own: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "sets" / "sources" / "clip1" / "ledger.jsonl"
+    whole = ledger.read_text()
+    lines = whole.splitlines(keepends=True)
+    ledger.write_text("".join(lines[:3] + lines[4:]))
+    with pytest.raises(DataError, match=r"ledger\.jsonl was changed since it was written"):
+        refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+    report = build(own, tmp_path / "sets", sources=(str(own / "videos"),))
+    assert not report.up_to_date
+    assert ledger.read_text() == whole
+    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+
+
+def test_a_result_that_was_edited_is_made_again(own: Path, tmp_path: Path) -> None:
+    refilter(tmp_path / "sets", tmp_path / "fresh", brisque=LIMIT)
+    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+    for name in ("sources.jsonl", "sources/clip2/ledger.jsonl"):
+        (tmp_path / "filtered" / name).write_text("")
+        assert not refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT).up_to_date
+        assert same_tree(tmp_path / "filtered", tmp_path / "fresh")

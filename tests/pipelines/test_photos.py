@@ -18,7 +18,7 @@ from ctxr.data.tables import read_table
 from ctxr.data.units import Stamp, read_unit
 from ctxr.models.encode import Encoder
 from ctxr.pipelines import photo_pool, photo_units
-from ctxr.pipelines.photo_pool import Photo, Pool, embed_albums, reopen_pool
+from ctxr.pipelines.photo_pool import Photo, Pool, gather_pool, reopen_pool
 from ctxr.pipelines.photo_units import PhotoPicking, Ranking, pick_photos
 from ctxr.pipelines.quality import Limits, Meter
 from ctxr.pipelines.video_unit import Embedder
@@ -43,7 +43,8 @@ class Means:
 
 
 def embed(artifact: Path, albums: Sequence[Found], encoder: Means, scan: str = "scan") -> Pool:
-    return embed_albums(artifact, albums, scan, encoder.embedder(), lambda count: None)
+    scans = {album.name: scan for album in albums}
+    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
 
 
 @pytest.fixture
@@ -133,6 +134,29 @@ def test_photos_are_picked_again_without_being_embedded_and_equal_a_fresh_build(
     assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
 
 
+def test_another_album_costs_only_its_own_photos_and_the_result_is_a_fresh_one(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    for number in range(4):
+        content = (album / f"p{number}.png").read_bytes()
+        (more / f"q{number}.png").write_bytes(content if number else content + b"the same picture, another file")
+    build(album, tmp_path / "again" / "sets", sources=(str(album),))
+    embedded: list[int] = []
+    real = Embedder.embed
+
+    def counting(self: Embedder, pictures: Any, exact: bool = False) -> Vectors:
+        embedded.append(len(pictures))
+        return real(self, pictures, exact)
+
+    monkeypatch.setattr(Embedder, "embed", counting)
+    build(album, tmp_path / "again" / "sets", sources=(str(album), str(more)))
+    assert sum(embedded) == 4
+    build(album, tmp_path / "fresh" / "sets", sources=(str(album), str(more)))
+    assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
+
+
 def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(album: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("a b.png", "a_b-2.png", "a_b.png", "A_B.PNG")):
         (album / name).write_bytes((album / f"p{number}.png").read_bytes())
@@ -214,9 +238,9 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for neighbours in (3, count):
         monkeypatch.setattr(photo_units, "NEIGHBOURS", neighbours)
         picking = PhotoPicking(5, 0.0, None, seed, Meter(Limits(min_size=50), "live", "auto"))
-        stamp = Stamp("scan", "select", {})
+        stamps = {"album": Stamp("scan", "select", {})}
         out = tmp_path / f"out{neighbours}"
-        (unit,) = pick_photos(out, Pool(photos, vectors, []), [one], stamp, picking, {}, lambda count: None)
+        (unit,) = pick_photos(out, Pool(photos, vectors, []), [one], stamps, picking, {}, lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]

@@ -35,9 +35,9 @@ def _real_but(code: str) -> Sequence[str]:
         "import json, os, signal, sys, time",
         "from ctxr.pipelines import scan_child",
         "answer = scan_child.answer",
-        "def other(question, out):",
+        "def other(question, out, frames):",
         f"    {code}",
-        "    answer(question, out)",
+        "    answer(question, out, frames)",
         "scan_child.answer = other",
         "scan_child.main()",
     ]
@@ -195,9 +195,9 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
             "    if self.crashes and len(self.shots) == 2: os.kill(os.getpid(), 11)",
             "scan_child.Walk._release = crashing",
             "answer = scan_child.answer",
-            "def other(question, out):",
+            "def other(question, out, frames):",
             "    scan_child.Walk.crashes = question['options']['decoder'] == 'pyav'",
-            "    answer(question, out)",
+            "    answer(question, out, frames)",
             "scan_child.answer = other",
             "scan_child.main()",
         ]

@@ -1,0 +1,187 @@
+"""Whether an artifact is whole, up to its sources: what `ctxr doctor FOLDER` looks at."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.errors import CtxrError
+from ctxr.pipelines.talk import Talk
+
+if TYPE_CHECKING:
+    from ctxr.data.records import Source
+
+MOST_NAMED = 5
+"""Broken files of one kind that are named; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        state: `ok`, `note` (works, but worth knowing) or `problem`.
+        cure: one command or one edit; empty when nothing has to be done.
+    """
+
+    name: str
+    state: str
+    detail: str
+    cure: str = ""
+
+
+def artifacts_in(folder: Path) -> list[Path]:
+    """The artifacts of a project folder; none if it is an artifact itself."""
+    from ctxr.data.artifacts import MANIFEST
+
+    if (folder / MANIFEST).exists() or not folder.is_dir():
+        return []
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+
+
+def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[Check]:
+    """Manifest, tables, arrays, pictures, references between tables, what it was made from, and the sources.
+
+    With `is_parent` it is looked at for the sake of what was made from it: its sources are the same and left out.
+    """
+    from ctxr.data.artifacts import open_artifact
+
+    told = f"parent {path.name}: " if is_parent else ""
+    try:
+        artifact = open_artifact(path)
+    except CtxrError as error:
+        yield Check(f"{told}manifest", "problem", error.message, error.hint)
+        return
+    except OSError as error:
+        yield _unreadable(f"{told}manifest", error)
+        return
+    manifest = artifact.manifest
+    by = f"by ctxr {manifest.ctxr} {manifest.verb}"
+    yield Check(f"{told}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
+    if manifest.verb == "filter":
+        made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
+        yield from _check_parent(path, made_from, talk)
+    try:
+        broken: dict[str, str] = {}
+        with talk.progress("files", len(manifest.files)) as task:
+            for name, entry in manifest.files.items():
+                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
+                    broken[name] = trouble
+                task.advance()
+        units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
+        fine = f"{len(manifest.files)} files as they were written"
+        yield _summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        if manifest.kind == "image_sets" and not broken:
+            yield from _check_sets(path, talk, manifest.verb, told)
+    except CtxrError as error:
+        yield Check(f"{told}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
+    except OSError as error:
+        yield _unreadable(f"{told}tables", error)
+
+
+def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[Check]:
+    """The sets that a filter read, if they stand beside what it wrote: pictures of both are the same files."""
+    from ctxr.data.artifacts import MANIFEST
+    from ctxr.data.hashing import sha256_file
+
+    try:
+        for beside in sorted(path.resolve().parent.iterdir()):
+            if (beside / MANIFEST).is_file() and sha256_file(beside / MANIFEST) in fingerprints:
+                yield from check_artifact(beside, talk, is_parent=True)
+                return
+    except OSError as error:
+        yield _unreadable("parent", error)
+        return
+    cure = "only needed to filter again: run ctxr filter again if the sets were made anew"
+    yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
+
+
+def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]:
+    from ctxr.data.records import Facts, Image, ImageSet, Source
+    from ctxr.data.tables import read_table
+
+    images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
+    facts = read_table(path / "facts.jsonl", Facts)
+    sets = read_table(path / "sets.jsonl", ImageSet)
+    sources = read_table(path / "sources.jsonl", Source)
+    dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
+    named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
+    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
+    yield _summary(f"{told}sets", named, fine, cure)
+    pictures = {row.path: (row.source, row.sha256) for row in facts}
+    pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
+    broken: dict[str, str] = {}
+    with talk.progress("pictures", len(pictures)) as task:
+        for name, (_, sha256) in pictures.items():
+            if trouble := _trouble(path, name, sha256, "was changed"):
+                broken[name] = trouble
+            task.advance()
+    cure = _cure(path, {pictures[name][0] for name in broken}, verb)
+    yield _summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    if not told:
+        for source in sources:
+            yield _check_source(path, source)
+
+
+def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
+    """What is wrong with a file of the artifact, in words; empty if nothing is."""
+    from ctxr.data.hashing import sha256_file
+
+    try:
+        if not (path / name).resolve().is_relative_to(path.resolve()):
+            return f"{name} lies outside the artifact"
+        return "" if sha256_file(path / name) == sha256 else f"{name} {changed}"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _check_source(path: Path, source: "Source") -> Check:
+    from ctxr.data.hashing import sha256_file
+    from ctxr.data.units import album_files, read_unit
+    from ctxr.data.whereabouts import place_of
+
+    name = f"source {source.name}"
+    place = place_of(path, source.sha256)
+    try:
+        if place is None or not place.exists():
+            cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
+            detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
+            return Check(name, "note", f"{source.file}: {detail}", cure)
+        if source.kind == "video" and sha256_file(place) != source.sha256:
+            cure = "restore the file, or run ctxr build-sets again"
+            return Check(name, "problem", f"{place} has changed since", cure)
+        if source.kind == "photos":
+            wrong = album_files(read_unit(path, source.name), place)[2]
+            if wrong:
+                return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+    except CtxrError as error:
+        return Check(name, "problem", error.message, error.hint)
+    except OSError as error:
+        return _unreadable(name, error)
+    if source.damage:
+        cure = f"if a whole copy can be had, put it at {place} and run ctxr build-sets again"
+        return Check(name, "note", f"damaged: {source.damage}", cure)
+    return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
+
+
+def _unreadable(name: str, error: OSError) -> Check:
+    file = error.filename or "a file"
+    return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
+
+
+def _cure(path: Path, units: set[str], verb: str) -> str:
+    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken."""
+    # only folders that are there: a name in a table may be anyone's, and this is a command to remove
+    gone = sorted(folder for folder in path.glob("sources/*") if folder.name in units)
+    typed = shlex.join([str(file) for file in (*gone, path / "manifest.json")])
+    return f"rm -r {typed}   then run ctxr {verb} again as before"
+
+
+def _summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
+    if not broken:
+        return Check(name, "ok", fine)
+    more = f", and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+    return Check(name, "problem", "; ".join(broken[:MOST_NAMED]) + more, cure)
