@@ -23,9 +23,10 @@ THRESHOLD = 0.35
 
 
 def measured_unit(artifact: Path) -> Unit:
-    """A made-up video of 10,000 embedded frames, all measured, a random walk on the sphere in shots of 200 frames."""
+    """A made-up video of 10,000 embedded frames, all measured: shots of 200 frames, each of which shows one of 40 views."""
     rng = np.random.default_rng(0)
-    raw = np.cumsum(rng.normal(size=(FRAMES, 64)), 0) + 30 * rng.normal(size=64)
+    views = rng.normal(size=(FRAMES // 200, 40, 64))
+    raw = views[np.arange(FRAMES) // 200, rng.integers(0, 40, FRAMES)] + 0.05 * rng.normal(size=(FRAMES, 64))
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
     (artifact / "dropped" / "clip").mkdir(parents=True)
     content = encode_jpeg(np.full((8, 8, 3), 99, np.uint8))

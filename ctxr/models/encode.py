@@ -7,6 +7,7 @@ at the same time: every forward pass has the same number of rows, and what is mi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,11 @@ class Encoder:
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
         # measured with ViT-B/32 on two cores: bf16 gains up to 16 rows, fp32 nothing beyond 4; small towers are all overhead
         self._rows = 64 if device != "cpu" else 4 if parameters >= BF16_PARAMETERS and self.precision == "fp32" else 16
-        self._model = (model.bfloat16() if self.precision == "bf16" else model).to(device)
+        visual = model.visual
+        # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
+        del model
+        self._tower = (_rounded(visual) if self.precision == "bf16" else visual).to(device)
+        self._fine = visual
 
     @cached_property
     def margin(self) -> float:
@@ -104,7 +109,7 @@ class Encoder:
 
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ.
-            exact: compute in fp32 whatever the precision is. The first such call keeps a second copy of the image tower.
+            exact: compute in fp32 whatever the precision is. In bf16 both copies of the image tower are kept.
 
         Raises:
             ValueError: an array of another type or shape.
@@ -112,7 +117,7 @@ class Encoder:
         import torch
 
         rounded = self.precision == "bf16" and not exact
-        tower = self._exact_tower if exact else self._model.visual
+        tower = self._exact_tower if exact else self._tower
         dtype = torch.bfloat16 if rounded else torch.float32
         rows = []
         done = 0
@@ -137,7 +142,7 @@ class Encoder:
         for start in range(0, len(texts), TEXT_ROWS):
             part = list(texts[start : start + TEXT_ROWS])
             tokens = self._source.tokenize(part + [""] * (TEXT_ROWS - len(part))).to(self.device)
-            vectors = self._forward(self._model.encode_text, tokens)
+            vectors = self._forward(self._text_model.encode_text, tokens)
             if vectors is None:
                 raise CtxrError(f"no memory left on {self.device} for {TEXT_ROWS} texts", hint="use --device cpu")
             rows.append(vectors[: len(part)])
@@ -160,10 +165,15 @@ class Encoder:
 
     @cached_property
     def _exact_tower(self) -> Any:
-        """The image tower in fp32: the model's own, or built again if that one was rounded."""
-        if self.precision == "fp32":
-            return self._model.visual
-        return self._source.build().visual.to(self.device)
+        """The image tower in fp32."""
+        return self._fine.to(self.device)
+
+    @cached_property
+    def _text_model(self) -> Any:
+        """What encodes texts, in the encoder's precision; without its image tower."""
+        model = self._source.build()
+        del model.visual
+        return (model.bfloat16() if self.precision == "bf16" else model).to(self.device)
 
     def _forward(self, tower: Callable[[Any], Any], batch: Tensor) -> np.ndarray | None:
         """Unit vectors of a batch; None if the device ran out of memory, and then the next batch is half as large.
@@ -183,6 +193,16 @@ class Encoder:
             self._rows //= 2
             self._warn(f"{self.device} ran out of memory: going on with batches of {self._rows}")
             return None
+
+
+def _rounded(tower: Any) -> Any:
+    """A copy of a module in bf16, made weight by weight: a copy in fp32 first would cost its memory once more."""
+    import torch
+
+    memo: dict[int, Any] = {}
+    for weights in tower.parameters():
+        memo[id(weights)] = torch.nn.Parameter(weights.detach().bfloat16(), requires_grad=False)
+    return deepcopy(tower, memo).bfloat16()
 
 
 def _padded(pixels: Tensor, rows: int) -> Tensor:

@@ -4,6 +4,7 @@ An artifact holds only what its own configuration asked about, so that equal run
 rest: a table per instrument, one picture per frame. It may be deleted at any time.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,10 @@ class FactCache:
         """The memory of a source for all artifacts that stand next to `artifact`."""
         return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
 
-    def load(self, measures: dict[str, str]) -> dict[int, tuple[Facts, Path]]:
+    def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
+
+        Frames in `but` are left out; nothing of them is read.
 
         A row may know only some of the measures. What is damaged, or was measured on another picture than lies here, is forgotten.
         """
@@ -46,30 +49,40 @@ class FactCache:
         hashes: dict[Path, str | None] = {}
         for name, key in measures.items():
             for row in self._read(name, key):
+                if row.index in but:
+                    continue
                 file = self.folder / _picture(row)
                 if file not in hashes:
                     hashes[file] = _hash(file)
                 if hashes[file] == row.sha256:
                     merged = found[row.index][0] if row.index in found else row
                     found[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
+                else:
+                    file.unlink(missing_ok=True)
         return found
 
     def store(self, unit: Unit, artifact: Path) -> None:
         """Remember the facts of a unit of `artifact`, and their files."""
         linked: set[int] = set()
+        there = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
             own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
             if not own:
                 continue
-            rows = {row.index: row for row in self._read(name, key)}
+            rows, changed = {row.index: row for row in self._read(name, key)}, dict[int, Facts]()
             for row in own:
-                file = self.folder / _picture(row)
+                picture = _picture(row)
+                bare = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
+                new = msgspec.structs.replace(bare, **_measured(row, name))
+                if rows.get(row.index) == new and picture in there:
+                    continue
+                file = self.folder / picture
                 if row.index not in linked and _hash(file) != row.sha256:
                     link_or_copy(artifact / row.path, file)
                 linked.add(row.index)
-                bare = Facts(row.source, row.index, file.name, row.sha256, row.width, row.height)
-                rows[row.index] = msgspec.structs.replace(bare, **_measured(row, name))
-            write_table(self._table(name, key), rows.values())
+                changed[row.index] = new
+            if changed:
+                write_table(self._table(name, key), (rows | changed).values())
 
     def _read(self, name: str, key: str) -> list[Facts]:
         try:

@@ -20,8 +20,8 @@ from ctxr.data.processes import kill_group
 from ctxr.data.video import Pixels
 from ctxr.pipelines.scan_messages import NonsenseError, receive
 
-# Frames are read ahead up to here, so that decoding goes on while the consumer embeds a batch: 32 frames of 1280 x 720.
-_AHEAD_BYTES = 88 << 20
+# Frames are read ahead up to here, so that decoding goes on while the consumer embeds a batch: the next 16 frames of 1280 x 720.
+_AHEAD_BYTES = 44 << 20
 _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 

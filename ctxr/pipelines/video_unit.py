@@ -203,9 +203,9 @@ def pick_again(
                 old.source.name, image.index, image.path, image.sha256, image.width, image.height
             )
     files = {index: origin / facts.path for index, facts in known.items()}
-    for index, (facts, file) in cache.load(stamp.measures).items():
-        if index not in known or not picking.meter.complete(known[index]):
-            known[index], files[index] = facts, file
+    complete = {index for index, facts in known.items() if picking.meter.complete(facts)}
+    for index, (facts, file) in cache.load(stamp.measures, complete).items():
+        known[index], files[index] = facts, file
     exact = {row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None}
     times = {row.index: row.time for row in old.ledger if row.time is not None}
     reader = ChildFrameReader(video, old.source.decoder or "pyav", options)

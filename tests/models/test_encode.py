@@ -148,7 +148,7 @@ def test_a_full_device_gets_half_the_batch_and_says_so(
     said: list[str] = []
     encoder = load_encoder(f"local-dir:{folder}", device="cpu", warn=said.append)
     expected = encoder.encode_images(pictures)
-    tower = encoder._model.visual.forward
+    tower = encoder._tower.forward
 
     def small(batch: torch.Tensor) -> torch.Tensor:
         if len(batch) > limit:
@@ -156,7 +156,7 @@ def test_a_full_device_gets_half_the_batch_and_says_so(
         result: torch.Tensor = tower(batch)
         return result
 
-    monkeypatch.setattr(encoder._model.visual, "forward", small)
+    monkeypatch.setattr(encoder._tower, "forward", small)
     limit = 4
     np.testing.assert_allclose(encoder.encode_images(pictures), expected, atol=1e-6)
     assert said == [f"cpu ran out of memory: going on with batches of {rows}" for rows in (8, 4)]
