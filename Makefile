@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PEERS  := bench/out/peers
 
 .PHONY: help setup system demo test check prove bench train-tiny clean
 
@@ -35,7 +36,9 @@ prove: setup    ## the long proofs: many kills, fuzzing
 	$(BIN)/python -m pytest -m prove
 
 bench: setup    ## measure, side by side, against floors and peers
-	$(BIN)/python -m bench
+	@test -d $(PEERS) || $(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --target $(PEERS) faiss-cpu tesserocr \
+	  || echo "faiss-cpu and tesserocr cannot be installed: their rows will be missing"
+	PYTHONPATH=$(PEERS) $(BIN)/python -m bench
 
 train-tiny: setup  ## train the embedded encoder again
 	$(BIN)/python scripts/train_tiny.py

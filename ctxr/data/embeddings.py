@@ -26,7 +26,9 @@ def load_vectors(path: Path) -> Vectors:
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
-    except (ValueError, EOFError, OSError) as error:
+    except (
+        Exception
+    ) as error:  # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
         raise DataError(f"{path} is not a matrix of embeddings: {error}") from error
     if vectors.ndim != 2 or vectors.dtype != np.float32:
         raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, not float32 [N, D]")

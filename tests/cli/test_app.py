@@ -1,5 +1,6 @@
 """The front door: exit codes, hints, configuration files."""
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import COMMANDS, app
 from ctxr.cli.options import field_help, load_toml
+from ctxr.cli.render import Terminal
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.filter import Filter
@@ -97,3 +99,53 @@ def test_a_wrong_configuration_file_is_one_sentence(
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert runner.invoke(app, ["build-set"]).exit_code == 2
+
+
+def test_programs_get_an_error_as_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    result = runner.invoke(app, ["filter", "--json", "--brisque", "0.65", "-w", str(tmp_path / "none")])
+    assert result.exit_code == 4
+    said = json.loads(result.stdout)
+    assert said["exit_code"] == 4
+    assert "is not there" in said["error"]
+    assert "ctxr build-sets videos/" in said["hint"]
+
+
+def test_findings_are_one_json_document(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["doctor", str(tmp_path), "--json"])
+    assert result.exit_code == 5
+    assert json.loads(result.stdout)["problems"] == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("buildsets", "did you mean ctxr build-sets?"), ("xyz", "commands are build-sets")]
+)
+def test_an_unknown_command_hints_at_what_may_have_been_meant(typed: str, hint: str) -> None:
+    result = runner.invoke(app, [typed])
+    assert result.exit_code == 2
+    assert hint in result.stderr
+
+
+def test_one_file_serves_the_whole_chain(tmp_path: Path) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text('workdir = "project"\n[build-sets]\nrate = 2.0\n[filter]\nbrisque = 0.65\nworkdir = "other"\n')
+    assert load_toml(file, BuildSets, "build-sets") == {"workdir": Path("project"), "rate": 2.0}
+    assert load_toml(file, Filter, "filter") == {"workdir": Path("other"), "brisque": 0.65}
+
+
+def test_a_misspelt_key_hints_at_the_right_one(tmp_path: Path) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text("treshold = 0.3\n")
+    with pytest.raises(UsageError, match="unknown key 'treshold'") as raised:
+        load_toml(file, BuildSets, "build-sets")
+    assert raised.value.hint == "did you mean threshold?"
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 1.0, 31.0, 31.0])
+    monkeypatch.setattr("ctxr.cli.render.time.monotonic", lambda: next(clock))
+    with Terminal().progress("videos", 3) as task:
+        task.advance()
+        task.advance(1.5)
+    assert capsys.readouterr().err == "videos: 2.5 of 3\n"

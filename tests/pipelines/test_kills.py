@@ -42,14 +42,16 @@ def prove(run: list[str], folder: Path, seed: int) -> None:
     subprocess.run([*run, "--out", str(whole)], check=True, capture_output=True)
     seconds = time.monotonic() - start
     rng = random.Random(seed)
-    alive = 0
-    for number in range(KILLS):
-        killed = folder / f"killed{number}" / "out"
+    alive = tried = 0
+    # how long a run takes depends on what else the machine does: one that was over before its moment does not count
+    while alive < KILLS and tried < 3 * KILLS:
+        tried += 1
+        killed = folder / f"killed{tried}" / "out"
         alive += run_killed([*run, "--out", str(killed)], rng.uniform(0, 0.95 * seconds))
         subprocess.run([*run, "--out", str(killed)], check=True, capture_output=True)
         assert same_tree(whole, killed)
         shutil.rmtree(killed.parent)
-    assert alive >= 0.75 * KILLS
+    assert alive == KILLS
 
 
 @pytest.fixture(scope="module")
