@@ -1,5 +1,6 @@
 """From what a user typed (files, folders, globs) to named sources: videos, and albums of photos."""
 
+import errno
 import glob
 import os
 import re
@@ -147,6 +148,8 @@ def _files_below(folder: Path) -> list[Path]:
 
 def _video(file: Path, passed: Callable[[int], None]) -> Found:
     try:
+        if not file.is_file():  # reading a pipe would wait for ever
+            raise OSError(errno.EINVAL, "not a regular file")
         return Found(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
@@ -159,6 +162,8 @@ def _album(
     hashes, readable, total = [], [], 0
     for file in files:
         try:
+            if not file.is_file():
+                raise OSError(errno.EINVAL, "not a regular file")
             hashes.append(sha256_file(file, passed))
             total += file.stat().st_size
             readable.append(file)

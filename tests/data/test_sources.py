@@ -1,5 +1,6 @@
 """Sources: what was typed becomes named videos and albums."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,12 @@ def test_a_folder_without_videos_or_photos_is_one_sentence(tmp_path: Path) -> No
 )
 def test_a_name_is_safe_as_a_folder(text: str, name: str) -> None:
     assert safe_name(text) == name
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mp4")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    search = find_sources([str(tmp_path)])
+    assert {(source.kind, source.bytes) for source in search.found} == {("photos", 0), ("video", 0)}
+    assert search.left_out == ((tmp_path / "pipe.jpg", "cannot be read: not a regular file"),)
