@@ -39,6 +39,7 @@ SATURATION = 1.0  # C in equation 1, for brightness 0..255
 NEARLY_ZERO = 1e-4  # float32 errs by 3e-5: below this, look again in float64
 ZERO = 1e-11  # float64 errs by 1e-13; other values are above 1e-10
 FLAT = 1e-6  # one grey level at a corner of the window makes a variance of 1.6e-4
+MANY = 1 / 32  # share of pixels near zero from which on they are not worth picking out one by one
 NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
 
@@ -113,11 +114,13 @@ class _Normaliser:
         np.copyto(spread, mean)
         found -= spread
         near = np.less(np.abs(found, out=spread), NEARLY_ZERO, out=self.zero[:rows])
-        at = np.flatnonzero(near)
         np.copyto(spread, variance)
         np.sqrt(np.abs(spread, out=spread), out=spread)
         spread += np.float32(SATURATION)
         found /= spread
+        if np.count_nonzero(near) > near.size * MANY:
+            self._set_flat(window[_INNER], mean, variance, near, found)
+        at = np.flatnonzero(near)
         if at.size:
             y, x = np.divmod(at, window.shape[1] - 2 * MARGIN)
             rest = window[_INNER][y, x] - mean[y, x]
@@ -125,6 +128,17 @@ class _Normaliser:
             rest[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
             found[y, x] = rest / spread[y, x]
         return found
+
+    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, found: Floats) -> None:
+        """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
+        level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
+        flat = np.less(np.abs(variance), FLAT)
+        flat &= near
+        flat &= np.abs(centre - mean) < ZERO
+        if level is not centre:
+            flat &= level == centre
+        np.copyto(found, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
+        near ^= flat
 
     def _rounding_errors(self, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
         """What piq's float64 convolution leaves of coefficients that are zero in theory, at the inner pixels (y, x)."""
