@@ -73,9 +73,8 @@ def _made(job: Job, made_by: Manifest, fingerprint: str) -> str:
         lines.append(
             f"- images of a set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
         )
-    for name in ("brisque", "max_text", "min_size"):
-        if made_by.config.get(name) is not None:
-            lines.append(f"- {name.replace('_', ' ')}: {text(made_by.config[name])}")
+    limits = [name for name in ("brisque", "max_text", "min_size") if made_by.config.get(name) is not None]
+    lines += [f"- {name.replace('_', ' ')}: {text(made_by.config[name])}" for name in limits]
     return "\n".join([*lines, ""])
 
 

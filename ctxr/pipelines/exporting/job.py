@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,11 +193,7 @@ def check_names(dataset: Dataset) -> None:
 
 def numbered(members: list[Image]) -> Iterator[tuple[int, Image]]:
     """Images with the number that says their place in order: frame numbers where they are known and rise, else positions."""
-    indices = [image.index for image in members]
-    rising = all(index is not None for index in indices) and all(
-        before < after
-        for before, after in zip(indices, indices[1:], strict=False)
-        if before is not None and after is not None
-    )
+    indices = [image.index for image in members if image.index is not None]
+    rising = len(indices) == len(members) and all(before < after for before, after in pairwise(indices))
     for position, image in enumerate(members):
         yield (image.index if rising and image.index is not None else position), image

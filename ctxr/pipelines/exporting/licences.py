@@ -82,7 +82,9 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
                 continue
             _add(found, where, values, names)
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote") from error
+        raise DataError(
+            f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
+        ) from error
     return Licences(found)
 
 
