@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.talk import Silent, Talk
 
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
@@ -85,6 +85,8 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     source, out = config.input or newest_sets(config.workdir), config.folder()
     _check_apart(source, out)
     artifact, dataset = open_sets(source)
+    if not dataset.sets:
+        raise DataError(f"{source} holds no sets: there is nothing to export", hint="build with a smaller --threshold")
     licences = read_licences(config.licences, dataset)
     parents = [Parent("image_sets", artifact.manifest.kind, artifact.fingerprint())]
     if config.licences is not None:

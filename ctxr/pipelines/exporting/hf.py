@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -146,22 +147,32 @@ class _Shards:
         self._flush()
         if self._writer is None or self._stream is None:
             return
-        with disk_errors(self._folder):
-            self._writer.close()
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
-        self._writer = self._stream = None
+        try:
+            with disk_errors(self._folder):
+                self._writer.close()
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+        finally:
+            self._abandon()
         self._written = 0
+
+    def _abandon(self) -> None:
+        """Let go of the shard as it is; what went wrong before is what matters."""
+        for stream in (self._writer, self._stream):
+            if stream is not None:
+                with suppress(OSError, ValueError):
+                    stream.close()
+        self._writer = self._stream = None
 
     def __enter__(self) -> "_Shards":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._finish()
-        elif self._stream is not None:
-            self._stream.close()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._abandon()
 
 
 def _type(arrow: ModuleType, kind: Any) -> Any:

@@ -25,6 +25,7 @@ def write(job: Job) -> Written:
     check_names(job.dataset)
     tables: dict[str, dict[str, Any]] = {name: {} for name in _FILES}
     skipped: list[str] = []
+    taken: set[str] = set()
     encoded, named = 0, 0
     with job.talk.progress("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
@@ -35,8 +36,9 @@ def write(job: Job) -> Written:
                     hint="give its group a side with --splits when the sets are built",
                 )
             name = name_of(image_set)
-            if name in tables[side]:
+            if name.lower() in taken:
                 raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
+            taken.add(name.lower())
             named += name != image_set.id
             for number, image in numbered(job.members(image_set)):
                 encoded += job.pictures.place_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")

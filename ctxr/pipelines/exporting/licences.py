@@ -1,6 +1,7 @@
 """Who may do what with the sources: only what the user wrote in a CSV file; nothing is guessed."""
 
 import csv
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,7 +74,7 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
     every = set(names) | {source.name for source in dataset.sources}
     names |= {source.file: source.name for source in dataset.sources} | {name: name for name in every}
     found: dict[str, Licence] = {}
-    reader = csv.reader(text.splitlines(), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             where = f"{path}:{reader.line_num}"

@@ -1,6 +1,6 @@
 """The pictures of a dataset, each compared with its recorded hash before anything is made of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image as Pillow
@@ -25,6 +25,7 @@ class Pictures:
     """
 
     dataset: Dataset
+    _compared: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def file(self, image: Image) -> Path:
         """Where the picture lies; its content has not been looked at."""
@@ -57,10 +58,13 @@ class Pictures:
     def checked(self, image: Image) -> Path:
         """The picture's file, which holds what was recorded."""
         file = self.file(image)
+        if image.id in self._compared:
+            return file
         try:
             _compare(image, file, sha256_file(file))
         except OSError as error:
             raise _unreadable(image, file, error) from error
+        self._compared.add(image.id)
         return file
 
     def place_jpeg(self, image: Image, copy: Path) -> bool:

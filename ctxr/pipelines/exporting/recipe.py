@@ -16,7 +16,7 @@ from ctxr.data.artifacts import open_artifact
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.data.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
-from ctxr.data.recipes import FORMAT, HEAD, Head, RecipeImage
+from ctxr.data.recipes import FORMAT, HEAD, Head, RecipeImage, read_recipe
 from ctxr.data.records import Image, Record, Source, Split
 from ctxr.data.tables import encode_other, write_table
 from ctxr.data.whereabouts import CACHE
@@ -56,6 +56,7 @@ def write(job: Job) -> Written:
     models = open_artifact(job.origin).manifest.models
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, msgspec.json.format(msgspec.json.encode(head, enc_hook=encode_other), indent=1) + b"\n")
+    read_recipe(job.out)  # what would be refused is not written
     return Written(_LOAD, counts={"sources": len(by_source)})
 
 

@@ -3,6 +3,7 @@
 import io
 import os
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -79,21 +80,30 @@ class _Shards:
     def _finish(self) -> None:
         if self._tar is None or self._stream is None:
             return
-        with disk_errors(self._folder):
-            self._tar.close()
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
+        try:
+            with disk_errors(self._folder):
+                self._tar.close()
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Let go of the shard as it is; what went wrong before is what matters."""
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.close()
         self._tar = self._stream = None
 
     def __enter__(self) -> "_Shards":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._finish()
-        elif self._stream is not None:
-            self._stream.close()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._abandon()
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:

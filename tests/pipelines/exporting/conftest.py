@@ -1,0 +1,57 @@
+"""Image sets that the tests of exporting share, plain and with descriptions."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxr.data.artifacts import Artifact
+from ctxr.data.dataset import Dataset
+from ctxr.data.records import Judgment, Query, Text
+from ctxr.pipelines.export import Export, ExportReport, run
+from ctxr.pipelines.exporting import origin
+from tests.pipelines.test_build_sets import build
+
+
+@pytest.fixture(scope="session")
+def sets(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of three clips and an album: clip0 and the album train, clip1 valid, clip2 test."""
+    folder = tmp_path_factory.mktemp("exporting")
+    (folder / "splits.csv").write_text("clip0,train\nalbum,train\nclip1,valid\nclip2,test\n")
+    build(footage, folder / "sets", sources=(str(footage),), splits=folder / "splits.csv")
+    return folder / "sets"
+
+
+def export(sets: Path, out: Path, to: str, **options: Any) -> ExportReport:
+    """Run an export."""
+    return run(Export(to=to, input=sets, out=out, **options))
+
+
+def asked_about(dataset: Dataset) -> Dataset:
+    """The dataset with a description of images 3 and 1 of every video set, their targets, and one wrong pick."""
+    texts, queries, judgments = {}, {}, []
+    for image_set in dataset.sets:
+        if image_set.kind == "photos":
+            continue
+        for position in (3, 1):
+            name = f"{image_set.id}?{position}"
+            texts[name] = Text(name, f"patch <b>{position}</b> of {image_set.id} | ünïcode", "worker-1")
+            queries[name] = Query(name, image_set.id, (name,))
+            judgments.append(Judgment(name, image_set.images[position], "gold", 1.0))
+            judgments.append(Judgment(name, image_set.images[0], "worker-2", 1.0, seconds=2.5))
+    return replace(dataset, texts=texts, queries=queries, judgments=tuple(judgments))
+
+
+@pytest.fixture
+def described(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same sets, which are read with descriptions."""
+    read = origin.open_sets
+
+    def with_queries(path: Path) -> tuple[Artifact, Dataset]:
+        artifact, dataset = read(path)
+        return artifact, asked_about(dataset)
+
+    monkeypatch.setattr(origin, "open_sets", with_queries)
+    yield sets
