@@ -1,16 +1,13 @@
 """Image sets that the tests of exporting share, plain and with descriptions."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ctxr.data.artifacts import Artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Judgment, Query, Text
-from ctxr.pipelines.export import Export, ExportReport, run
 from ctxr.pipelines.exporting import origin
 from tests.pipelines.test_build_sets import build
 
@@ -22,11 +19,6 @@ def sets(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "splits.csv").write_text("clip0,train\nalbum,train\nclip1,valid\nclip2,test\n")
     build(footage, folder / "sets", sources=(str(footage),), splits=folder / "splits.csv")
     return folder / "sets"
-
-
-def export(sets: Path, out: Path, to: str, **options: Any) -> ExportReport:
-    """Run an export."""
-    return run(Export(to=to, input=sets, out=out, **options))
 
 
 def asked_about(dataset: Dataset) -> Dataset:
@@ -45,7 +37,7 @@ def asked_about(dataset: Dataset) -> Dataset:
 
 
 @pytest.fixture
-def described(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def described(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same sets, which are read with descriptions."""
     read = origin.open_sets
 
@@ -54,4 +46,4 @@ def described(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         return artifact, asked_about(dataset)
 
     monkeypatch.setattr(origin, "open_sets", with_queries)
-    yield sets
+    return sets

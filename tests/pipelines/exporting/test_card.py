@@ -9,7 +9,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.exporting.card import text
 from ctxr.pipelines.exporting.licences import read_licences
 from ctxr.pipelines.exporting.origin import open_sets
-from tests.pipelines.exporting.conftest import export
+from tests.exports import export
 
 HEADER = "source,licence,attribution,url\n"
 

@@ -5,7 +5,7 @@ import os
 import resource
 import shutil
 import tarfile
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.data.artifacts import locked, open_artifact
-from ctxr.data.hashing import sha256_file
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.check_artifact import check_artifact
 from ctxr.pipelines.export import FORMATS, Export, run
 from ctxr.pipelines.exporting import job, place
 from ctxr.pipelines.talk import Silent
-from tests.pipelines.exporting.conftest import export
+from tests.exports import export, forge
 from tests.pipelines.test_build_sets import same_tree
 
 runner = CliRunner()
@@ -31,14 +30,6 @@ def own(sets: Path, tmp_path: Path) -> Path:
     """A copy of the sets that a test may harm, with what is remembered beside them."""
     shutil.copytree(sets.parent, tmp_path / "own")
     return tmp_path / "own" / "sets"
-
-
-def forge(table: Path, change: Callable[[str], str]) -> None:
-    """Change a table, and its hash in the manifest: whoever forges the one can forge the other."""
-    before = sha256_file(table)
-    table.write_text(change(table.read_text()))
-    manifest = table.parent / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(before, sha256_file(table)))
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -58,11 +49,8 @@ def test_shards_are_bounded_and_bear_nothing_of_the_machine(
 ) -> None:
     most = 150_000
     real = job.Job
-
-    def small(*given: Any) -> job.Job:
-        return real(*given[:4], most, *given[5:])
-
-    monkeypatch.setattr(job, "Job", small)
+    # the option counts whole megabytes, and this footage is small
+    monkeypatch.setattr(job, "Job", lambda *given: replace(real(*given), shard_bytes=most))
     export(sets, tmp_path / "tars", "webdataset")
     tars = sorted((tmp_path / "tars").glob("*.tar"))
     assert len(tars) > 3

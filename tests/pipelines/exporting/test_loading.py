@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from ctxr.data.dataset import Dataset
 from ctxr.data.images import read_image
 from ctxr.pipelines.exporting.origin import open_sets
-from tests.pipelines.exporting.conftest import export
+from tests.exports import export
 
 # what the libraries say of themselves and of one another is not about our files
 pytestmark = [
