@@ -126,7 +126,7 @@ def _write(config: Export, job: Any, made_by: Any, fingerprint: str, parents: An
         config=config.result_config(),
         parents=parents,
         counts=counts,
-        models={},
+        models={"software": written.software} if written.software else {},
         files=files,
     )
     return dict(counts)

@@ -1,6 +1,5 @@
 """The work behind `ctxr rebuild`: frames decoded, compared with the recipe, saved; photos copied by their hash; tables, manifest last."""
 
-import shlex
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,6 +32,9 @@ from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk
 
 _VERB = "rebuild"
+
+_RETRY = "ctxr rebuild --videos DIR"
+"""The command that tries a source again; it names no place, so that an artifact is the same wherever it was made."""
 
 
 def recipe_of(path: Path) -> tuple[Artifact, Recipe]:
@@ -88,7 +90,7 @@ def rebuild(config: Rebuild, recipe: Recipe, out: Path, parents: Sequence[Parent
     if made.differences and (other := other_software(recipe.head.software)):
         talk.warn(f"other versions are installed here than where the recipe was made: {other}")
     remember_places(out, sources.places)
-    _complete(config, recipe, out, parents, made, failed)
+    _complete(recipe, out, parents, made, failed)
 
 
 class _Made:
@@ -171,7 +173,6 @@ def _photos(
 
 
 def _complete(
-    config: Rebuild,
     recipe: Recipe,
     out: Path,
     parents: Sequence[Parent],
@@ -183,7 +184,7 @@ def _complete(
     images = [image for name, image in made.images.items() if name in used]
     differences = [row for row in made.differences if row.id in used]
     failures = [
-        Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _retry(config))
+        Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
         for name, error in failed.items()
     ]
     kept = {recipe.images[name].source for name in used}
@@ -256,7 +257,3 @@ def _holds(file: Path, sha256: str) -> bool:
         return sha256_file(file) == sha256
     except OSError:
         return False
-
-
-def _retry(config: Rebuild) -> str:
-    return shlex.join(["ctxr", "rebuild", str(config.source()), "--videos", "DIR"])

@@ -77,7 +77,11 @@ def write(job: Job) -> Written:
                 for row in rows:
                     shards.add(row, len(json.dumps(row)))
     folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
-    return Written(_LOAD + (_LOAD_QUERIES if queries else ""), front_matter="\n".join(_configs(folders)))
+    return Written(
+        _LOAD + (_LOAD_QUERIES if queries else ""),
+        front_matter="\n".join(_configs(folders)),
+        software={"pyarrow": arrow.__version__},
+    )
 
 
 def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:

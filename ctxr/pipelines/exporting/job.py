@@ -157,12 +157,13 @@ class Job:
 
 @dataclass
 class Written:
-    """What a format did: what it left out, one sentence each, and how to load it (Markdown)."""
+    """What a format did: what it left out, one sentence each, how to load it (Markdown), and versions that decide its bytes."""
 
     load: str
     left_out: list[str] = field(default_factory=list)
     counts: dict[str, Any] = field(default_factory=dict)
     front_matter: str = ""
+    software: dict[str, str] = field(default_factory=dict)
 
 
 def without_test_answers(dataset: Dataset) -> Dataset:
