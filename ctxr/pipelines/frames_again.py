@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -108,7 +109,8 @@ class ByContent:
             place = place_of(self.artifact, digest)
             for file in sorted(place.iterdir()) if place is not None and place.is_dir() else []:
                 if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
-                    found.setdefault(sha256_file(file), file)
+                    with suppress(OSError):  # one that cannot be read is as good as lost
+                        found.setdefault(sha256_file(file), file)
         return found
 
 

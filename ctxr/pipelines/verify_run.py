@@ -11,7 +11,6 @@ from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.data.recipes import Difference, Recipe, RecipeImage
 from ctxr.data.records import Image, Source
-from ctxr.errors import DataError
 from ctxr.pipelines.exporting.origin import open_sets, stays_inside
 from ctxr.pipelines.frames_again import ByContent, Wanted, decode_again, other_software, pixels_sha256
 from ctxr.pipelines.rebuild_run import recipe_of, wanted_frames
@@ -66,10 +65,7 @@ def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
 def _photos(recipe: Recipe, sources: ByContent, tally: _Tally) -> dict[str, str]:
     photos = [image for image in recipe.images.values() if image.index is None]
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
-    try:
-        found = sources.photos(albums) if photos else {}
-    except OSError as error:
-        raise DataError(f"the photos cannot be read: {error.strerror}", hint="chmod -R u+rX the folder") from error
+    found = sources.photos(albums) if photos else {}
     lost: dict[str, int] = {}
     for image in photos:
         if image.sha256 not in found:

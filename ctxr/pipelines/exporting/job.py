@@ -18,6 +18,9 @@ from ctxr.pipelines.exporting.origin import plain_name
 from ctxr.pipelines.exporting.pictures import Pictures
 from ctxr.pipelines.talk import Talk
 
+GOLD = "gold"
+"""The worker whose judgments are the published targets."""
+
 UNSPLIT = "unsplit"
 """Where sets go that nobody put on a side."""
 
@@ -59,19 +62,37 @@ class Job:
 
     @cached_property
     def judgments(self) -> dict[str, list[Judgment]]:
-        """Judgments by query, sorted by key."""
+        """Judgments by query, sorted by key. Raises DataError for one about a query or a candidate that is not there."""
         found: dict[str, list[Judgment]] = defaultdict(list)
         for judgment in sorted(self.dataset.judgments, key=lambda judgment: judgment.key()):
+            if judgment.candidate not in self._candidates.get(judgment.query, ()):
+                raise DataError(
+                    f"a judgment by {judgment.worker} is about {judgment.candidate!r} of the query {judgment.query!r}, "
+                    "which is not there",
+                    hint="restore the tables that the dataset was read from",
+                )
             found[judgment.query].append(judgment)
         return found
 
     @cached_property
     def targets(self) -> dict[str, list[int]]:
-        """Positions, 0-based, that worker `gold` named, by query."""
+        """Positions, 0-based, that worker `gold` named in its last word on a candidate, by query: in the set, or in the query's labels."""
+        last: dict[tuple[str, str], float] = {}
+        for rows in self.judgments.values():
+            for row in sorted(rows, key=lambda row: row.round):
+                if row.worker == GOLD:
+                    last[row.query, row.candidate] = row.value
         found: dict[str, list[int]] = defaultdict(list)
-        for query, _, position in self.dataset.targets():
-            found[query.id].append(position)
-        return {name: sorted(set(positions)) for name, positions in found.items()}
+        for (name, candidate), value in last.items():
+            if value > 0:
+                found[name].append(self._candidates[name].index(candidate))
+        return {name: sorted(positions) for name, positions in found.items()}
+
+    @cached_property
+    def _candidates(self) -> dict[str, tuple[str, ...]]:
+        """What can be chosen, by query."""
+        images = {image_set.id: image_set.images for image_set in self.dataset.sets}
+        return {query.id: query.labels or images[query.image_set] for rows in self.queries.values() for query in rows}
 
     def split(self, image_set: ImageSet) -> str:
         """The side of a set, `unsplit` where nobody said."""

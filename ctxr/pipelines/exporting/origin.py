@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.records import Facts, Image, ImageSet, Source, Split
+from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines.sets_report import KIND
+
+R = TypeVar("R", bound=Record)
 
 _CHAIN = ("filtered", "sets")
 """Standard names in a project folder, the later step first."""
@@ -53,6 +56,10 @@ def dataset_of(artifact: Artifact) -> Dataset:
                     f"{path / 'sets.jsonl'}: the set {image_set.id} names {name!r}, which images.jsonl does not have",
                     hint=f"run ctxr {artifact.manifest.verb} again",
                 )
+
+    def optional(name: str, record: type[R]) -> list[R]:
+        return read_table(path / name, record) if name in artifact.manifest.files else []
+
     measured = {row.path: row for row in read_table(path / "facts.jsonl", Facts)}
     by_path = {image.path: image.id for image in images.values()}
     return Dataset(
@@ -60,6 +67,9 @@ def dataset_of(artifact: Artifact) -> Dataset:
         root=path,
         sets=sets,
         images=images,
+        texts={row.id: row for row in optional("texts.jsonl", Text)},
+        queries={row.id: row for row in optional("queries.jsonl", Query)},
+        judgments=tuple(optional("judgments.jsonl", Judgment)),
         splits={row.group: row.split for row in read_table(path / "splits.jsonl", Split)},
         sources=tuple(read_table(path / "sources.jsonl", Source)),
         facts={by_path[name]: row for name, row in measured.items() if name in by_path},

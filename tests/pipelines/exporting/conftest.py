@@ -1,14 +1,16 @@
 """Image sets that the tests of exporting share, plain and with descriptions."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ctxr.data.artifacts import Artifact
+from ctxr.data.artifacts import finish
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Judgment, Query, Text
-from ctxr.pipelines.exporting import origin
+from ctxr.data.tables import write_table
+from ctxr.pipelines.exporting.origin import open_sets
 from tests.pipelines.test_build_sets import build
 
 
@@ -36,14 +38,24 @@ def asked_about(dataset: Dataset) -> Dataset:
     return replace(dataset, texts=texts, queries=queries, judgments=tuple(judgments))
 
 
-@pytest.fixture
-def described(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same sets, which are read with descriptions."""
-    read = origin.open_sets
-
-    def with_queries(path: Path) -> tuple[Artifact, Dataset]:
-        artifact, dataset = read(path)
-        return artifact, asked_about(dataset)
-
-    monkeypatch.setattr(origin, "open_sets", with_queries)
-    return sets
+@pytest.fixture(scope="session")
+def described(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same sets with descriptions, as an artifact."""
+    folder = tmp_path_factory.mktemp("described")
+    shutil.copytree(sets.parent, folder, dirs_exist_ok=True)
+    artifact, dataset = open_sets(folder / "sets")
+    asked, made = asked_about(dataset), artifact.manifest
+    write_table(folder / "sets" / "texts.jsonl", asked.texts.values())
+    write_table(folder / "sets" / "queries.jsonl", asked.queries.values())
+    write_table(folder / "sets" / "judgments.jsonl", asked.judgments)
+    finish(
+        folder / "sets",
+        kind=made.kind,
+        verb=made.verb,
+        config=made.config,
+        parents=made.parents,
+        counts=made.counts,
+        models=made.models,
+        files=[*made.files, "texts.jsonl", "queries.jsonl", "judgments.jsonl"],
+    )
+    return folder / "sets"

@@ -258,3 +258,11 @@ def test_without_pyarrow_the_hint_says_what_to_install(
     with pytest.raises(CtxrError, match="need the package pyarrow") as caught:
         export(sets, tmp_path / "out", "hf")
     assert caught.value.hint == "pip install 'ctxr[export]'"
+
+
+def test_an_export_that_was_edited_is_made_again(sets: Path, tmp_path: Path) -> None:
+    export(sets, tmp_path / "out", "fiftyone")
+    (tmp_path / "out" / "samples.json").write_text("{}")
+    assert not export(sets, tmp_path / "out", "fiftyone").up_to_date
+    export(sets, tmp_path / "fresh", "fiftyone")
+    assert same_tree(tmp_path / "out", tmp_path / "fresh")
