@@ -8,9 +8,20 @@ from pathlib import Path
 from ctxr.cli.app import COMMANDS
 from ctxr.cli.options import field_help
 
+POSITIONAL = {("doctor", "artifact"), ("rebuild", "recipe"), ("verify", "artifact")}
+"""Single fields that are arguments, not options."""
+
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
-CONFIGS = {"build-sets": "BuildSets", "filter": "Filter", "doctor": "Doctor", "demo": "Demo"}
+CONFIGS = {
+    "build-sets": "BuildSets",
+    "filter": "Filter",
+    "export": "Export",
+    "rebuild": "Rebuild",
+    "verify": "Verify",
+    "doctor": "Doctor",
+    "demo": "Demo",
+}
 """The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
 
 
@@ -27,7 +38,7 @@ def page() -> str:
         texts, hints = field_help(config), typing.get_type_hints(config)
         lines += [f"## ctxr {name}", "", text, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
-            positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) == ("doctor", "artifact")
+            positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) in POSITIONAL
             option = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
             default = "" if field.default in (None, ()) else f"`{field.default}`"
             lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")

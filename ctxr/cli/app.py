@@ -12,6 +12,9 @@ from ctxr.errors import CtxrError, FindingsError, UsageError
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "export": "Write image sets in a format that others read, or as a recipe without the pixels.",
+    "rebuild": "Make the images of a recipe again out of its videos and photos.",
+    "verify": "Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
     "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
 }

@@ -62,6 +62,7 @@ class PyavVideo(Video):
         self._container = _open_container(path)
         try:
             self._stream = self._video_stream()
+            self.stream = int(self._stream.index)
             context = self._stream.codec_context
             context.thread_type = "AUTO"
             context.thread_count = threads

@@ -112,9 +112,14 @@ class Frame(ABC):
 
 
 class Video(ABC):
-    """An open video: `header`, then its frames once, in presentation order. A context manager."""
+    """An open video: `header`, then its frames once, in presentation order. A context manager.
+
+    Attributes:
+        stream: number of the video stream in its container; None where the decoder does not tell.
+    """
 
     header: VideoHeader
+    stream: int | None = None
 
     @abstractmethod
     def __iter__(self) -> Iterator[Frame]:
@@ -207,6 +212,11 @@ class FrameReader:
             f"frame {index} at {float(time):.3f} s is not in the file",
             "the file changed since it was scanned: scan it again",
         )
+
+    @property
+    def stream(self) -> int | None:
+        """Number of the stream that was read last; None before the first read, and where the decoder does not tell."""
+        return self._video.stream if self._video is not None else None
 
     def _open(self) -> Video:
         return open_video(self._path, self._decoder, self._threads)

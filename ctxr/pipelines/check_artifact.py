@@ -140,7 +140,7 @@ def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
 
 def _check_source(path: Path, source: "Source") -> Check:
     from ctxr.data.hashing import sha256_file
-    from ctxr.data.units import album_files, read_unit
+    from ctxr.data.units import album_files, read_unit, unit_folder
     from ctxr.data.whereabouts import place_of
 
     name = f"source {source.name}"
@@ -153,7 +153,8 @@ def _check_source(path: Path, source: "Source") -> Check:
         if source.kind == "video" and sha256_file(place) != source.sha256:
             cure = "restore the file, or run ctxr build-sets again"
             return Check(name, "problem", f"{place} has changed since", cure)
-        if source.kind == "photos":
+        # images that a recipe gave stand alone: their album was never walked
+        if source.kind == "photos" and unit_folder(path, source.name).is_dir():
             wrong = album_files(read_unit(path, source.name), place)[2]
             if wrong:
                 return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")

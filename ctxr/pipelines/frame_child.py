@@ -18,6 +18,9 @@ class ChildFrameReader:
         decoder: the one that scanned the file.
         options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
         command: what to start instead of the real child; for tests.
+
+    Attributes:
+        stream: number of the stream that the last frame is from; None where the decoder does not tell.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class ChildFrameReader:
     ) -> None:
         self._locate, self._decoder, self._command = locate, decoder, command
         self._options = options or ScanOptions()
+        self.stream: int | None = None
         self._path: Path | None = None
         self._child: ChildProcess | None = None
 
@@ -56,6 +60,7 @@ class ChildFrameReader:
             kind, fields, pixels = next(answers(child, path, self._options))
             if kind == "frame" and pixels is not None:
                 fit = True
+                self.stream = fields["stream"] if isinstance(fields, dict) else None
                 return pixels
             if kind != "failed":
                 raise ScanFailed("decoder_failed", f"{path}: the decoder process answered {kind}, not a frame")

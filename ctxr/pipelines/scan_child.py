@@ -185,7 +185,8 @@ class Frames:
             self._of = (path, options["decoder"])
             self._reader = FrameReader(path, options["decoder"], options["threads"], lambda: self._beat(out))
         index, time_pair = frame
-        send(out, {"frame": index}, self._reader.read(index, Fraction(*time_pair)))
+        pixels = self._reader.read(index, Fraction(*time_pair))
+        send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
     def close(self) -> None:
         """Release the file."""

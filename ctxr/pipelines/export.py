@@ -1,0 +1,156 @@
+"""`ctxr export`: image sets, with what is asked about them, in the formats that others read.
+
+Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDataset shards, Croissant, FiftyOne, and a recipe that holds
+everything but the pixels (`ctxr rebuild` makes the same frames from it again).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.talk import Silent, Talk
+
+FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
+
+KIND = "export"
+
+
+@dataclass(frozen=True)
+class Export:
+    """Configuration of `ctxr export`; a field's text is its help."""
+
+    to: str = ""
+    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
+    input: Path | None = None
+    """Artifact of image sets to export; default: the newest of `filtered` and `sets` in the workdir."""
+    out: Path | None = None
+    """Folder to write; default: `export-FORMAT` in the workdir."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    licences: Path | None = None
+    """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id."""
+    shard_mb: int = 256
+    """Most megabytes of pictures in one shard (hf, webdataset)."""
+    hide_test: bool = False
+    """Leave out what was answered about test sets (imagecode always does)."""
+    videos: Path | None = None
+    """Folder that the sources have moved to, recognised by content (recipe)."""
+    workers: int = 0
+    """Videos decoded at the same time (recipe); 0 = half the cores."""
+
+    def folder(self) -> Path:
+        """Where the export is written."""
+        return self.out or self.workdir / f"export-{self.to}"
+
+    def result_config(self) -> dict[str, Any]:
+        """The part that decides the result."""
+        sharded = {"shard_mb": self.shard_mb} if self.to in ("hf", "webdataset") else {}
+        return {"to": self.to, "hide_test": self.hide_test, **sharded}
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What `export` says when it is done.
+
+    Attributes:
+        export: the folder. read: the artifact that was exported. up_to_date: nothing was to do.
+        counts: the manifest's counts. left_out: what the format could not hold, one sentence each.
+    """
+
+    export: Path
+    read: Path
+    to: str
+    up_to_date: bool
+    counts: dict[str, Any]
+    left_out: list[str]
+
+
+def run(config: Export, talk: Talk | None = None) -> ExportReport:
+    """Write an export and say what is in it.
+
+    Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError for pictures that are missing or changed.
+    """
+    from dataclasses import replace
+
+    from ctxr.data.artifacts import Parent, finished, locked
+    from ctxr.data.hashing import sha256_file
+    from ctxr.pipelines.exporting.job import Job, without_test_answers
+    from ctxr.pipelines.exporting.licences import read_licences
+    from ctxr.pipelines.exporting.origin import newest_sets, open_sets
+    from ctxr.pipelines.exporting.place import making, refuse_others
+
+    talk = talk or Silent()
+    _check(config)
+    source, out = config.input or newest_sets(config.workdir), config.folder()
+    _check_apart(source, out)
+    artifact, dataset = open_sets(source)
+    if not dataset.sets:
+        raise DataError(f"{source} holds no sets: there is nothing to export", hint="build with a smaller --threshold")
+    licences = read_licences(config.licences, dataset)
+    parents = [Parent("image_sets", artifact.manifest.kind, artifact.fingerprint())]
+    if config.licences is not None:
+        parents.append(Parent("licences", "table", sha256_file(config.licences)))
+    refuse_others(out, KIND)
+    ready = finished(out, KIND, "export", config.result_config(), parents)
+    if ready and not ready.changed_files():
+        return _report(config, source, ready.manifest.counts, up_to_date=True)
+    dataset = without_test_answers(dataset) if config.hide_test else dataset
+    with locked(out), making(out) as folder:
+        size = config.shard_mb * 10**6
+        job = Job(dataset, source, folder, licences, size, talk, config.videos, config.workers)
+        counts = _write(config, job, artifact.manifest, artifact.fingerprint(), parents)
+    for line in counts["left_out"]:
+        talk.warn(line)
+    if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
+        talk.note(f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url)")
+    return _report(replace(config, out=out), source, counts, up_to_date=False)
+
+
+def _write(config: Export, job: Any, made_by: Any, fingerprint: str, parents: Any) -> dict[str, Any]:
+    """Let the format write, then the card, then the manifest; returns the counts."""
+    from importlib import import_module
+
+    from ctxr.data.artifacts import finish
+    from ctxr.data.atomic import write_bytes
+    from ctxr.pipelines.exporting.card import card
+
+    written = import_module(f"ctxr.pipelines.exporting.{config.to}").write(job)
+    write_bytes(job.out / "README.md", card(job, made_by, fingerprint, config.to, written).encode())
+    files = sorted(path.relative_to(job.out).as_posix() for path in job.out.rglob("*") if path.is_file())
+    counts = job.counts() | written.counts | {"left_out": written.left_out}
+    finish(
+        job.out,
+        kind=KIND,
+        verb="export",
+        config=config.result_config(),
+        parents=parents,
+        counts=counts,
+        models={"software": written.software} if written.software else {},
+        files=files,
+    )
+    return dict(counts)
+
+
+def _check(config: Export) -> None:
+    if config.to not in FORMATS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(config.to, FORMATS, n=1)
+        said = f"--to {config.to} is unknown" if config.to else "which format? --to is missing"
+        raise UsageError(said, hint=f"did you mean --to {near[0]}?" if near else f"choose one of {', '.join(FORMATS)}")
+    if config.shard_mb < 1:
+        raise UsageError(f"--shard-mb {config.shard_mb} is out of range", hint="it is megabytes, at least 1")
+    if not 0 <= config.workers <= 256:
+        raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
+
+
+def _check_apart(source: Path, out: Path) -> None:
+    inside, around = out.resolve(), source.resolve()
+    if inside == around or inside.is_relative_to(around) or around.is_relative_to(inside):
+        raise UsageError(f"{out} and {source}, which is read, lie within one another", hint="choose another --out")
+
+
+def _report(config: Export, source: Path, counts: dict[str, Any], up_to_date: bool) -> ExportReport:
+    plain = {name: value for name, value in counts.items() if name != "left_out"}
+    return ExportReport(config.folder(), source, config.to, up_to_date, plain, list(counts.get("left_out", [])))

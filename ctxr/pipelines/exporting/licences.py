@@ -1,0 +1,109 @@
+"""Who may do what with the sources: only what the user wrote in a CSV file; nothing is guessed."""
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxr.data.dataset import Dataset
+from ctxr.data.records import Image
+from ctxr.errors import DataError, UsageError
+
+COLUMNS = ["source", "licence", "attribution", "url"]
+
+UNKNOWN = "licence unknown"
+
+
+@dataclass(frozen=True)
+class Licence:
+    """What is known of a source, or of one image; empty text where nothing was said.
+
+    Attributes:
+        licence: its name as the user wrote it. attribution: whom to name. url: where the original or the licence stands.
+    """
+
+    licence: str = ""
+    attribution: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Licences:
+    """Licences by the name of a source, or by the id of an image, which then holds for that image alone."""
+
+    known: dict[str, Licence] = field(default_factory=dict)
+
+    def of(self, image: Image) -> Licence:
+        """What holds for an image: its own row, or that of its source."""
+        source = image.id.rpartition("/")[0] or image.group
+        return self.known.get(image.id) or self.known.get(source) or self.known.get(image.group) or Licence()
+
+    def name_of(self, image: Image) -> str:
+        """The licence of an image in words."""
+        return self.of(image).licence or UNKNOWN
+
+    def shared(self, images: Iterable[Image]) -> str | None:
+        """The one licence that all images have; None if they differ or one is unknown."""
+        names = {self.of(image).licence for image in images}
+        return names.pop() or None if len(names) == 1 else None
+
+
+def source_names(dataset: Dataset) -> list[str]:
+    """Names of what the images come from: the sources that have images in a set, or, where sources are not known, the groups."""
+    return sorted({image.id.rpartition("/")[0] or image.group for image in dataset.images.values()})
+
+
+def read_licences(path: Path | None, dataset: Dataset) -> Licences:
+    """Licences from a CSV file `source,licence,attribution,url`; a source is named by its name, its file, or as an image id.
+
+    Raises UsageError for a missing file, DataError naming the line for anything else.
+    """
+    if path is None:
+        return Licences()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint=f"--licences names a CSV file: {','.join(COLUMNS)}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    names = {name: name for name in source_names(dataset)}
+    names |= {name: name for name in dataset.images}
+    every = set(names) | {source.name for source in dataset.sources}
+    names |= {source.file: source.name for source in dataset.sources} | {name: name for name in every}
+    found: dict[str, Licence] = {}
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            where = f"{path}:{reader.line_num}"
+            values = [value.strip() for value in row]
+            if not any(values) or (reader.line_num == 1 and values == COLUMNS):
+                continue
+            _add(found, where, values, names)
+    except csv.Error as error:
+        raise DataError(
+            f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
+        ) from error
+    return Licences(found)
+
+
+def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
+    if len(values) != len(COLUMNS):
+        raise DataError(
+            f"{where}: {len(values)} values, not the four of {','.join(COLUMNS)}", hint="quote values that hold a comma"
+        )
+    name, licence, attribution, url = values
+    if name not in names:
+        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_some(names)}")
+    if url and not url.startswith(("https://", "http://")):
+        raise DataError(f"{where}: {url!r} is no web address", hint="begin it with https://, or leave it empty")
+    if names[name] in found:
+        raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
+    found[names[name]] = Licence(licence, attribution, url)
+
+
+def _some(names: dict[str, str]) -> str:
+    sources = sorted({name for name in names.values() if "/" not in name})
+    return ", ".join(sources[:5]) + (", …" if len(sources) > 5 else "")

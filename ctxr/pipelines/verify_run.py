@@ -1,0 +1,166 @@
+"""The work behind `ctxr verify`: hashes first; where they differ, how far apart the pixels are."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.data.hashing import sha256_bytes, sha256_file
+from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
+from ctxr.data.recipes import Difference, Recipe, RecipeImage
+from ctxr.data.records import Image, Source
+from ctxr.pipelines.exporting.origin import open_sets, stays_inside
+from ctxr.pipelines.frames_again import ByContent, Wanted, decode_again, other_software, pixels_sha256
+from ctxr.pipelines.rebuild_run import recipe_of, wanted_frames
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.verify import Verify, VerifyReport
+
+
+class _Tally:
+    """What is known of each image, by id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.equal: set[str] = set()
+        self.differences: dict[str, Difference] = {}
+
+    def same(self, name: str) -> None:
+        """The image is proven equal."""
+        with self._lock:
+            self.equal.add(name)
+
+    def differs(self, name: str, what: Any, message: str, distance: int | None = None) -> None:
+        """The image is another."""
+        with self._lock:
+            self.differences[name] = Difference(name, what, message, distance)
+
+
+def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
+    """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
+    _, recipe = recipe_of(path)
+    tally, sources = _Tally(), ByContent(path, config.videos, talk)
+
+    def visit(image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
+        content = encode_jpeg(rgb)
+        same_pixels, same_file = pixels_sha256(rgb) == image.pixels, sha256_bytes(content) == image.sha256
+        if same_pixels and same_file:
+            tally.same(image.id)
+            return
+        distance = _distance_from(config.pictures, image, content)
+        if not same_pixels:
+            tally.differs(image.id, "pixels", "the decoded frame has other pixels than the recipe says", distance)
+        else:
+            tally.differs(image.id, "saved_file", "the frame is the same, its JPEG file is another", distance)
+
+    frames = [image for image in recipe.images.values() if image.index is not None]
+    files = {name: source.file for name, source in recipe.sources.items()}
+    failed = decode_again(wanted_frames(frames, files), sources, visit, talk, config.workers)
+    told = {name: error.message for name, error in failed.items()} | _photos(recipe, sources, tally)
+    software = other_software(recipe.head.software) if tally.differences else ""
+    return _report(path, "recipe", set(recipe.images), tally, told, software)
+
+
+def _photos(recipe: Recipe, sources: ByContent, tally: _Tally) -> dict[str, str]:
+    photos = [image for image in recipe.images.values() if image.index is None]
+    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
+    found = sources.photos(albums) if photos else {}
+    lost: dict[str, int] = {}
+    for image in photos:
+        if image.sha256 not in found:
+            lost[image.source] = lost.get(image.source, 0) + 1
+        elif pixels_sha256(read_image(found[image.sha256])) != image.pixels:
+            tally.differs(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
+        else:
+            tally.same(image.id)
+    return {name: f"{count} photos of {name} are not found" for name, count in lost.items()}
+
+
+def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
+    """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file."""
+    _, dataset = open_sets(path)
+    tally, sources = _Tally(), ByContent(path, config.videos, talk)
+    by_name = {source.name: source for source in dataset.sources}
+    saved, frames = {}, []
+    with talk.progress("read pictures", len(dataset.images)) as task:
+        for image in dataset.images.values():
+            if (trouble := _trouble(path, image)) is not None:
+                tally.differs(image.id, *trouble)
+            elif image.index is None:
+                tally.same(image.id)  # a photo is a copy of its source: its hash says all
+            else:
+                saved[image.id] = path / image.path
+                frames.append(image)
+            task.advance()
+
+    def visit(image: Image, rgb: Pixels, stream: int | None) -> None:
+        content = encode_jpeg(rgb)
+        if sha256_bytes(content) == image.sha256:
+            tally.same(image.id)
+            return
+        distance = _distance(saved[image.id], content)
+        message = "the frame decoded and saved here is another file than the picture"
+        tally.differs(image.id, "saved_file", message, distance)
+
+    wanted, told = _by_video(frames, by_name)
+    failed = decode_again(wanted, sources, visit, talk, config.workers)
+    told |= {name: error.message for name, error in failed.items()}
+    return _report(path, "image_sets", set(dataset.images), tally, told, "")
+
+
+def _by_video(frames: list[Image], sources: dict[str, Source]) -> tuple[list[Wanted], dict[str, str]]:
+    grouped: dict[str, list[Image]] = {}
+    for image in frames:
+        grouped.setdefault(image.id.rpartition("/")[0] or image.group, []).append(image)
+    wanted = [
+        Wanted(name, sources[name].file, sources[name].sha256, sources[name].decoder or "pyav", images)
+        for name, images in sorted(grouped.items())
+        if name in sources
+    ]
+    return wanted, {name: f"nothing is known of the source {name}" for name in grouped if name not in sources}
+
+
+def _trouble(path: Path, image: Image) -> tuple[str, str] | None:
+    if not stays_inside(image.path) or not (path / image.path).resolve().is_relative_to(path.resolve()):
+        return "missing", f"its path {image.path!r} does not stay inside the artifact"
+    try:
+        same = sha256_file(path / image.path) == image.sha256
+    except OSError as error:
+        return "missing", f"{image.path} cannot be read: {error.strerror}"
+    return None if same else ("changed", f"{image.path} was changed since it was saved")
+
+
+def _distance_from(pictures: Path | None, image: RecipeImage, content: bytes) -> int | None:
+    """The largest difference from the saved picture in another artifact, if that is what the recipe was made of."""
+    if pictures is None:
+        return None
+    file = pictures / image.path
+    try:
+        return _distance(file, content) if sha256_file(file) == image.sha256 else None
+    except OSError:
+        return None
+
+
+def _distance(saved: Path, content: bytes) -> int | None:
+    """Largest difference of two pixel values (0..255) between a saved picture and JPEG bytes; None if their sizes differ."""
+    # one decoder for both: what differs is then the files, not how they are read
+    then, now = decode_jpeg(saved.read_bytes()), decode_jpeg(content)
+    if then.shape != now.shape:
+        return None
+    return int(np.abs(then.astype(np.int16) - now.astype(np.int16)).max(initial=0))
+
+
+def _report(
+    path: Path, kind: str, images: set[str], tally: _Tally, told: dict[str, str], software: str
+) -> VerifyReport:
+    return VerifyReport(
+        artifact=path,
+        kind=kind,
+        images=len(images),
+        equal=len(tally.equal),
+        differences=[msgspec.structs.asdict(tally.differences[name]) for name in sorted(tally.differences)],
+        unproven=sorted(images - tally.equal - tally.differences.keys()),
+        sources=dict(sorted(told.items())),
+        software=software,
+    )
