@@ -10,8 +10,18 @@ from ctxr.cli.options import field_help
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
-CONFIGS = {"build-sets": "BuildSets", "filter": "Filter", "doctor": "Doctor", "demo": "Demo"}
+CONFIGS = {
+    "build-sets": "BuildSets",
+    "filter": "Filter",
+    "stats": "Stats",
+    "audit": "Audit",
+    "doctor": "Doctor",
+    "demo": "Demo",
+}
 """The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
+
+POSITIONAL = {("doctor", "artifact"), ("stats", "dataset"), ("audit", "dataset")}
+"""Fields that are typed without a name, beside those that take several values."""
 
 
 def page() -> str:
@@ -27,7 +37,7 @@ def page() -> str:
         texts, hints = field_help(config), typing.get_type_hints(config)
         lines += [f"## ctxr {name}", "", text, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
-            positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) == ("doctor", "artifact")
+            positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) in POSITIONAL
             option = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
             default = "" if field.default in (None, ()) else f"`{field.default}`"
             lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")

@@ -12,6 +12,8 @@ from ctxr.errors import CtxrError, FindingsError, UsageError
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "stats": "Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage.",
+    "audit": "Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
     "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
 }

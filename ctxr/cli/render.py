@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ctxr.pipelines.tables import Table as Tabular
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
@@ -66,6 +69,29 @@ def show_facts(title: str, rows: Mapping[str, Any]) -> None:
     console = stdout()
     console.print(f"[bold]{escape(title)}[/]")
     console.print(table)
+
+
+def show_table(table: "Tabular") -> None:
+    """A table of figures, with what one must know to read it below."""
+    shown = Table(title=escape(table.title), title_justify="left", title_style="bold", caption_justify="left")
+    for place, name in enumerate(table.columns):
+        numbers = any(isinstance(row[place], int | float) for row in table.rows)
+        shown.add_column(escape(name), justify="right" if numbers else "left")
+    for row in table.rows:
+        shown.add_row(*(escape(_figure(value, table.digits)) for value in row))
+    console = stdout()
+    console.print()
+    console.print(shown)
+    if table.note:
+        console.print(f"[dim]{escape(table.note)}[/]")
+    for line in table.examples:
+        console.print(f"[dim]· {escape(line)}[/]")
+
+
+def _figure(value: Any, digits: int) -> str:
+    if isinstance(value, float):
+        return f"{value:.{digits}f}"
+    return "–" if value is None else str(value)
 
 
 class Terminal:

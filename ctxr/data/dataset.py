@@ -24,6 +24,7 @@ class Dataset:
         splits: side of each group; a group that is not named belongs to no split.
         sources: videos and albums, where they are known.
         facts: what was measured, by image id.
+        licences: what the publisher says of each image, by image id; empty where nothing was said.
         notes: what a reader left out or took on trust, one sentence each.
     """
 
@@ -38,6 +39,7 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     facts: dict[str, Facts] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    licences: dict[str, str] = field(default_factory=dict)
 
     def split_of(self, image_set: ImageSet) -> SplitName | None:
         """The side of a set; None where nobody said."""
