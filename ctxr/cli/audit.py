@@ -19,7 +19,8 @@ def command(config: Audit, as_json: bool) -> None:
     else:
         console = stdout()
         console.print(f"[bold]{escape(report.dataset)}[/]")
-        show_table(as_table(report))
+        if report.verdicts:
+            show_table(as_table(report))
         if report.missing:
             console.print("\n[bold]cannot be tried[/]")
             for line in report.missing:

@@ -4,7 +4,6 @@ A rule gives each query a credit in 0..1: 1 if it chose the target, 1/n if the t
 A wrong order of frames, a sharper target or a habit of describing the last frame shows here as accuracy above 1/K.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -90,34 +89,36 @@ def place_credits(asked: Sequence[Asked], last: bool) -> Doubles:
     return np.array([float(query.target == (query.size - 1 if last else 0)) for query in asked])
 
 
+def learns_on_train(asked: Sequence[Asked]) -> bool:
+    """Whether there are targets on train and elsewhere: then what is learnt is learnt there and tried elsewhere."""
+    return {query.split == "train" for query in asked} == {True, False}
+
+
 def learnt_credits(asked: Sequence[Asked], by_length: bool) -> Doubles:
-    """Credits [Q] of the position that was most often right elsewhere: among all queries, or among those as long.
+    """Credits [Q] of the position that was most often right elsewhere, in sets of the same kind and size; with `by_length`
+    among descriptions about as long.
 
     Learnt on train where train has targets and another side too; the queries of train then are NaN. Otherwise learnt on all
     sets but the query's own (targets of one set are different positions, so they must leave together). NaN where there is
     nothing to learn from.
     """
+    taught = learns_on_train(asked)
     train = np.array([query.split == "train" for query in asked], bool)
-    taught = bool(train.any() and not train.all())
-    bins = length_bins([query.length for query in asked], train if taught else None) if by_length else [0] * len(asked)
-    counts: dict[tuple[int, int], Doubles] = {}
-    own: dict[tuple[str, int], Doubles] = defaultdict(lambda: np.zeros(0))
-    for query, part, is_train in zip(asked, bins, train, strict=True):
-        if taught and not is_train:
-            continue
-        counts.setdefault((query.size, part), np.zeros(query.size))[query.target] += 1
-        if not taught:
-            key = (query.image_set, part)
-            own[key] = own[key] if own[key].size else np.zeros(query.size)
-            own[key][query.target] += 1
+    bins = [0] * len(asked)
+    if by_length:
+        bins = length_bins([query.length for query in asked], train if taught else None)
+    groups = [(query.kind, query.size, part) for query, part in zip(asked, bins, strict=True)]
+    seen = {group: np.zeros(group[1]) for group in groups}
+    own = {(query.image_set, group): np.zeros(query.size) for query, group in zip(asked, groups, strict=True)}
+    for query, group, is_train in zip(asked, groups, train, strict=True):
+        if is_train or not taught:
+            seen[group][query.target] += 1
+            own[query.image_set, group][query.target] += 1
     credits = np.full(len(asked), np.nan)
-    for row, (query, part) in enumerate(zip(asked, bins, strict=True)):
+    for row, (query, group) in enumerate(zip(asked, groups, strict=True)):
         if taught and train[row]:
             continue
-        seen = counts.get((query.size, part))
-        if seen is None:
-            continue
-        left = seen if taught else seen - own[query.image_set, part]
+        left = seen[group] - own[query.image_set, group]
         if left.sum() > 0:
             best = left == left.max()
             credits[row] = best[query.target] / best.sum()

@@ -35,6 +35,7 @@ class AuditReport:
     Attributes:
         verdicts: by rule and part of the queries; all of them share one correction.
         missing: rules that could not be tried and why, one sentence each.
+        learnt: where the commonest position was learnt.
     """
 
     dataset: str
@@ -42,6 +43,7 @@ class AuditReport:
     verdicts: "tuple[Verdict, ...]"
     missing: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    learnt: str = ""
 
 
 def run(config: Audit, talk: Talk | None = None) -> AuditReport:
@@ -50,7 +52,7 @@ def run(config: Audit, talk: Talk | None = None) -> AuditReport:
     Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
     """
     talk = talk or Silent()
-    from ctxr.metrics.shortcuts import corrected, judge
+    from ctxr.metrics.shortcuts import corrected, judge, learns_on_train
     from ctxr.pipelines.audit_rules import asked_of, rules
 
     dataset = open_dataset(config.dataset, config.workdir, talk)
@@ -70,7 +72,8 @@ def run(config: Audit, talk: Talk | None = None) -> AuditReport:
             verdict = judge(name, part, [asked[row] for row in rows], credits[rows])
             if verdict is not None:
                 verdicts.append(verdict)
-    return AuditReport(dataset.name, len(asked), tuple(corrected(verdicts)), tuple(missing), dataset.notes)
+    learnt = "learnt on train" if learns_on_train(asked) else "learnt on all other sets"
+    return AuditReport(dataset.name, len(asked), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
 
 
 def as_table(report: AuditReport) -> Table:
@@ -81,7 +84,8 @@ def as_table(report: AuditReport) -> Table:
             one.part,
             one.queries,
             one.accuracy,
-            f"{one.low:.3f} – {one.high:.3f}",
+            one.low,
+            one.high,
             one.chance,
             one.corrected,
             "above chance" if one.flagged else "",
@@ -89,10 +93,10 @@ def as_table(report: AuditReport) -> Table:
         for one in report.verdicts
     )
     note = (
-        f"{report.queries} targets; interval: exact, 95 %, each by itself; p: exact binomial, Holm-corrected over "
-        f"{len(report.verdicts)} tests, flagged below 0.025"
+        f"{report.queries} targets; low, high: exact 95 % interval of each by itself; p: exact binomial, Holm-corrected over "
+        f"{len(report.verdicts)} tests, flagged below 0.025; positions {report.learnt}"
     )
-    heads = ("rule", "on", "queries", "accuracy", "interval", "chance", "p", "")
+    heads = ("rule", "on", "queries", "accuracy", "low", "high", "chance", "p", "")
     return Table("Shortcuts", heads, rows, note)
 
 

@@ -32,9 +32,7 @@ def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk)
     """Each rule with its credits [Q], or the sentence that says why it cannot be tried."""
     yield "first of the set", place_credits(asked, last=False)
     yield "last of the set", place_credits(asked, last=True)
-    taught = {query.split == "train" for query in asked} == {True, False}
-    how = "learnt on train" if taught else "other sets"
-    for name, by_length in ((f"commonest position ({how})", False), (f"position by length of text ({how})", True)):
+    for name, by_length in (("commonest position", False), ("position by length of text", True)):
         credits = learnt_credits(asked, by_length)
         yield (name, credits) if (~np.isnan(credits)).any() else f"{name}: there is no other set to learn from"
     wanted = {query.image_set for query in asked}
@@ -59,7 +57,7 @@ def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk)
             return seen[image.id]
 
         sharpnesses = _measure(dataset, sizes.keys(), sharp)
-    yield from _both_ends(("blurriest", "sharpest"), "image (variance of Laplacian)", asked, sharpnesses, why)
+    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, sharpnesses, why)
 
 
 def _both_ends(

@@ -46,7 +46,7 @@ def published_table(
     collections = {collection_of(one) for one in dataset.sets}
     if dataset.sources or not collections or not collections <= _COLLECTIONS.keys():
         return None
-    rows = []
+    rows: list[tuple[str, float | None, float, str]] = []
     for name, here, said, digits, whole in _figures(dataset, parsed, distances):
         if here is None:
             rows.append((name, None, said, "not here"))
@@ -88,10 +88,8 @@ def _figures(
     found = {one.phenomenon: one for one in phenomena_shares(dataset)}
     for name, published in _PHENOMENA.items():
         for part, said in zip(PARTS, published, strict=True):
-            base = (
-                f" of {found[name].looked[part]}" if name in found and found[name].looked["all"] < _LOOKED[name] else ""
-            )
-            yield f"{name}, {part} %{base}", found[name].percent(part) if name in found else None, said, 1
+            here = found[name].percent(part) if name in found else None
+            yield f"{name}, {part} %", here, said, 1, name in found and found[name].looked["all"] == _LOOKED[name]
     complete = {side: _of(dataset, side) == _SETS[side] for side in _SETS}
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     for writer, said in _WRITERS.items():

@@ -99,7 +99,7 @@ def per_set(dataset: Dataset) -> Table | str:
             mean = sum(asked[one.id] for one in sets) / len(sets)
             rows.append((side or "no split", *(tally[number] for number in numbers), mean))
     heads = ("split", *(f"{number} each" for number in numbers), "mean")
-    return Table("Sets by number of descriptions", heads, tuple(rows))
+    return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
 
 
 def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: str) -> Table | str:
@@ -123,7 +123,7 @@ def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: st
         if any(getattr(one, name) is not None for one in figures.values())
     ]
     note = f"tokens by {tokenizer}; lower-cased, punctuation counted, white space not"
-    return Table("Language", ("", *figures), tuple(rows), note)
+    return Table("Language", ("", *figures), tuple(rows), note, digits=2)
 
 
 def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:

@@ -4,7 +4,7 @@ Each annotated description becomes a query whose labels are the phenomena that s
 1 = found, 0 = looked, and not found. A phenomenon that nobody looked for has no row, so that shares have the right base.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,8 @@ FURTHER = ("context", "negation", "visibility", "nuances")
 FURTHER_ROWS = 1002
 """These four were annotated for so many rows; they give Table 2's underlined figures. Behind them nobody looked."""
 
-_DEEPEST = 3
+_DEEPEST = 20
+"""Levels of nesting; the layout has three, and composing many more is recursion without end."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def _compose(path: Path) -> Any:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:  # composing is recursive, and in C that ends the process
                 line = event.start_mark.line + 1
-                raise DataError(f"{path}:{line} is not YAML of phenomena: nested deeper than set, index, fields")
+                raise DataError(f"{path}:{line} is not YAML of phenomena: nested more than {_DEEPEST} levels deep")
         return yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -151,19 +152,19 @@ def _compose(path: Path) -> Any:
         raise DataError(f"{path} is not YAML: {str(error).splitlines()[0]}", hint="restore the file") from error
 
 
-def _pairs(path: Path, node: Any, what: str) -> Iterator[tuple[Any, Any]]:
+def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
     """Key and value nodes of a mapping. Raises DataError for another node, a key that is no scalar, or a key twice."""
     if node is None or getattr(node, "id", "") != "mapping":
         raise DataError(f"{path if node is None else _at(path, node)}: expected {what}", hint="restore the file")
     seen: dict[str, int] = {}
-    for key, value in node.value:
+    for key, _ in node.value:
         if not isinstance(key.value, str):
             raise DataError(f"{_at(path, key)}: expected {what}, found a key that is no text", hint="restore the file")
         if key.value in seen:
             first = f"it stands in line {seen[key.value]} already"
             raise DataError(f"{_at(path, key)}: {key.value!r} stands twice: {first}", hint="delete one of them")
         seen[key.value] = key.start_mark.line + 1
-        yield key, value
+    return list(node.value)
 
 
 def _at(path: Path, node: Any) -> str:
