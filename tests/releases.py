@@ -30,10 +30,10 @@ def write_release(
 
 
 def draw(file: Path, seed: int, side: int = 24) -> Path:
-    """A small picture of coloured noise; another seed gives another picture."""
+    """A small picture of soft coloured patches; another seed gives another picture."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 255, (side, side, 3)).astype(np.uint8)
-    Image.fromarray(pixels).save(file)
+    pixels = np.random.default_rng(seed).integers(0, 255, (4, 4, 3)).astype(np.uint8)
+    Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC).save(file)
     return file
 
 

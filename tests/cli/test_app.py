@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 from ctxr.cli.app import COMMANDS, app
 from ctxr.cli.options import field_help, load_toml
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
+from ctxr.pipelines.audit import Audit
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.stats import Stats
 
 runner = CliRunner()
 
@@ -23,7 +25,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
-@pytest.mark.parametrize("config", [BuildSets, Filter])
+@pytest.mark.parametrize("config", [BuildSets, Filter, Stats, Audit])
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}
