@@ -100,7 +100,9 @@ def test_copies_and_near_duplicates_across_splits_are_found(tmp_path: Path) -> N
     assert rows["same file"][2:4] == (1, 10)
     assert rows["look within 0.02"][2:4] == (2, 10)
     assert rows["look within 0.02"][4] == 0.0
-    assert next(row for name, row in rows.items() if name.startswith("embedding"))[2] >= 2
+    by_embedding = next(row for name, row in rows.items() if name.startswith("embedding"))
+    assert by_embedding[2] >= 1
+    assert by_embedding[4] == pytest.approx(0, abs=1e-3)
     assert any(
         f"{TRAIN_SET}/img15 (train) and {VALID_SET}/img16 (valid)" in line for line in report.tables["leakage"].examples
     )

@@ -120,7 +120,7 @@ def _licences(file: JsonFile) -> dict[Any, str]:
 
 def _check_path(where: str, name: str) -> None:
     for part in PurePosixPath(name).parts or ("",):
-        check_name(where, part)
+        check_name(lambda: where, part)
 
 
 def _is_inside(root: Path, file: Path) -> bool:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ctxr.data.dataset import Dataset
@@ -138,23 +139,27 @@ def _add(described: dict[str, _Described], path: Path) -> None:
         again = file.place(file.value.key, again=True)
         raise DataError(f"{again}: the set {file.value.key!r} stands twice", hint="delete one of them")
     for name, value in file.value.items():
-        where = f"{file.place(name)}: set {name!r}"
-        check_name(file.place(name), name)
+        check_name(partial(file.place, name), name)
         if name in described:
-            raise DataError(f"{where} is in {described[name].file.path.name} as well", hint="keep one of the two")
+            other = described[name].file.path.name
+            raise DataError(f"{file.place(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
         if isinstance(value, Repeated):
             place = file.place(name, value.key, again=True)
             raise DataError(f"{place}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them")
         if not isinstance(value, dict | list):
-            raise DataError(f"{where}: expected descriptions, found {kind_of(value)}", hint="restore the set")
+            what = f"expected descriptions, found {kind_of(value)}"
+            raise DataError(f"{file.place(name)}: set {name!r}: {what}", hint="restore the set")
         pairs = value.items() if isinstance(value, dict) else ((None, text) for text in value)
         found: list[tuple[int | None, str]] = []
         for key, text in pairs:
-            at = f"{file.place(name, *([key] if key is not None else []))}: set {name!r}"
+            wrong = ""
             if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
-                raise DataError(f"{at}: {key!r} is no index of an image", hint="indices are whole numbers from 0")
-            if not isinstance(text, str):
-                raise DataError(f"{at}: the description is {kind_of(text)}, not text", hint="restore the description")
+                wrong = f"{key!r} is no index of an image (whole numbers from 0)"
+            elif not isinstance(text, str):
+                wrong = f"the description is {kind_of(text)}, not text"
+            if wrong:
+                at = file.place(name, *([] if key is None else [key]))
+                raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
             found.append((None if key is None else int(key), text))
         described[name] = _Described(split_named(path), file, found)
 
@@ -213,13 +218,15 @@ def _authors(
                     at = file.place(*outer, holder.key, again=True)
                     raise DataError(f"{at}: {holder.key!r} stands twice", hint="delete one of them")
             for key, writer in value.items():
-                at = f"{file.place(name, key)}: set {name!r}, index {key!r}"
-                if not (key.isascii() and key.isdigit() and len(key) < 7):
-                    raise DataError(f"{at} is no index of an image", hint="indices are whole numbers from 0")
-                if not isinstance(writer, str) or not writer.isprintable():
-                    raise DataError(
-                        f"{at}: the writer is {kind_of(writer)}, not a plain word", hint="restore the entry"
+                is_index = key.isascii() and key.isdigit() and len(key) < 7
+                if not is_index or not isinstance(writer, str) or not writer.isprintable():
+                    wrong = (
+                        f": the writer is {kind_of(writer)}, not a plain word"
+                        if is_index
+                        else " is no index of an image"
                     )
+                    at = f"{file.place(name, key)}: set {name!r}, index {key!r}"
+                    raise DataError(f"{at}{wrong}", hint="restore the entry")
                 authors[name, int(key)] = writer
     if lost := len(authors.keys() - known):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")

@@ -6,6 +6,7 @@ Each annotated description becomes a query whose labels are the phenomena that s
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def read_annotations(path: Path) -> list[Annotated]:
     rows: list[Annotated] = []
     for set_key, inner in _pairs(path, _compose(path), "a mapping of set names"):
         name = set_key.value
-        check_name(_at(path, set_key), name)
+        check_name(partial(_at, path, set_key), name)
         for index_key, fields in _pairs(path, inner, f"set {name}: a mapping of target indices"):
             where = f"{_at(path, index_key)}: set {name}, index {index_key.value!r}"
             if not (index_key.value.isascii() and index_key.value.isdigit() and len(index_key.value) < 7):

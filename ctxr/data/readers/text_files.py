@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +32,8 @@ class JsonFile:
     value: Any
 
     def place(self, *keys: str, again: bool = False) -> str:
-        """`file:line` of a key, found after the keys around it; with `again`, of its second occurrence. The bare file if
+        """`file:line` of a key, found after the keys around it (a search: ask only when
+        something is wrong); with `again`, of its second occurrence. The bare file if
         the key is spelled in an unusual way."""
         position = 0
         for number, key in enumerate(keys):
@@ -82,11 +84,11 @@ def kind_of(value: object) -> str:
     return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
 
 
-def check_name(where: str, name: str) -> None:
-    """Refuse a name of a set that could lead out of its folder or act on a terminal. Raises DataError at `where`."""
+def check_name(where: Callable[[], str], name: str) -> None:
+    """Refuse a name of a set that could lead out of its folder or act on a terminal. Raises DataError at `where()`."""
     if not name or name in {".", ".."} or any(sign in name for sign in "/\\:") or not name.isprintable():
         raise DataError(
-            f"{where}: {name!r} is no name of an image set", hint="rename it: letters, digits, - _ and . are fine"
+            f"{where()}: {name!r} is no name of an image set", hint="rename it: letters, digits, - _ and . are fine"
         )
 
 
