@@ -9,7 +9,7 @@ def command(config: Audit, as_json: bool) -> None:
     """Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut."""
     from rich.markup import escape
 
-    from ctxr.cli.render import Terminal, show_json, show_table, stdout
+    from ctxr.cli.render import Terminal, show_json, show_lines, show_table, stdout
     from ctxr.errors import FindingsError
     from ctxr.pipelines.audit import as_table, run
 
@@ -17,14 +17,11 @@ def command(config: Audit, as_json: bool) -> None:
     if as_json:
         show_json(report)
     else:
-        console = stdout()
-        console.print(f"[bold]{escape(report.dataset)}[/]")
+        stdout().print(f"[bold]{escape(report.dataset)}[/]")
         if report.verdicts:
             show_table(as_table(report))
-        if report.missing:
-            console.print("\n[bold]cannot be tried[/]")
-            for line in report.missing:
-                console.print(f"· {escape(line)}")
+        show_lines("cannot be tried", report.missing)
+        show_lines("to know", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
     if flagged:
         named = ", ".join(f"{one.rule} on {one.part}" for one in flagged)

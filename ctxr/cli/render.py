@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,14 +78,27 @@ def show_table(table: "Tabular") -> None:
         numbers = any(isinstance(row[place], int | float) for row in table.rows)
         shown.add_column(escape(name), justify="right" if numbers else "left")
     for row in table.rows:
-        shown.add_row(*(escape(_figure(value, table.digits)) for value in row))
+        shown.add_row(*(_plain_text(_figure(value, table.digits)) for value in row))
     console = stdout()
     console.print()
     console.print(shown)
     if table.note:
-        console.print(f"[dim]{escape(table.note)}[/]")
+        console.print(f"[dim]{_plain_text(table.note)}[/]")
     for line in table.examples:
-        console.print(f"[dim]· {escape(line)}[/]")
+        console.print(f"[dim]· {_plain_text(line)}[/]")
+
+
+def show_lines(heading: str, lines: Iterable[str]) -> None:
+    """Sentences below a heading; nothing if there are none."""
+    for place, line in enumerate(lines):
+        if not place:
+            stdout().print(f"\n[bold]{heading}[/]")
+        stdout().print(f"· {_plain_text(line)}")
+
+
+def _plain_text(text: str) -> str:
+    """Text from files as it can be shown: neither markup nor a sign that acts on a terminal."""
+    return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
 
 
 def _figure(value: Any, digits: int) -> str:

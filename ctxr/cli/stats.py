@@ -9,19 +9,15 @@ def command(config: Stats, as_json: bool) -> None:
     """Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage."""
     from rich.markup import escape
 
-    from ctxr.cli.render import Terminal, show_json, show_table, stdout
+    from ctxr.cli.render import Terminal, show_json, show_lines, show_table, stdout
     from ctxr.pipelines.stats import run
 
     report = run(config, Terminal())
     if as_json:
         show_json(report)
         return
-    console = stdout()
-    console.print(f"[bold]{escape(report.dataset)}[/]")
+    stdout().print(f"[bold]{escape(report.dataset)}[/]")
     for table in report.tables.values():
         show_table(table)
-    for heading, lines in (("cannot be said", report.missing), ("to know", report.notes)):
-        if lines:
-            console.print(f"\n[bold]{heading}[/]")
-            for line in lines:
-                console.print(f"· {escape(line)}")
+    show_lines("cannot be said", report.missing)
+    show_lines("to know", report.notes)

@@ -72,7 +72,7 @@ def run(config: Audit, talk: Talk | None = None) -> AuditReport:
             verdict = judge(name, part, [asked[row] for row in rows], credits[rows])
             if verdict is not None:
                 verdicts.append(verdict)
-    learnt = "learnt on train" if learns_on_train(asked) else "learnt on all other sets"
+    learnt = "learnt on train" if learns_on_train(asked) else "learnt on the sets before, in an order fixed by hash"
     return AuditReport(dataset.name, len(asked), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
 
 

@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.dataset import Dataset
-from ctxr.data.images import read_image
 from ctxr.data.records import Image
-from ctxr.errors import DataError
 from ctxr.metrics.shortcuts import Asked, extreme_credits, learnt_credits, place_credits
 from ctxr.models.looks import sharpness
+from ctxr.pipelines.picture_vectors import open_pictures
 from ctxr.pipelines.talk import Talk
 
 Doubles = npt.NDArray[np.float64]
@@ -46,17 +45,11 @@ def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk)
     why = "no set has all its pictures at hand"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
     yield from _both_ends(("smallest", "largest"), "file", asked, sizes, why)
-    at_hand = sum(len(one.images) for one in dataset.sets if one.id in sizes)
-    with talk.progress("sharpness", at_hand) as task:
-        seen: dict[str, float] = {}
-
-        def sharp(image: Image) -> float:
-            if image.id not in seen:
-                seen[image.id] = _sharpness(dataset, image, talk)
-            task.advance()
-            return seen[image.id]
-
-        sharpnesses = _measure(dataset, sizes.keys(), sharp)
+    wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
+    files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
+    with open_pictures(files, "sharpness", talk) as opened:
+        seen = {name: sharpness(pixels) for name, pixels in opened}
+    sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
     yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, sharpnesses, why)
 
 
@@ -94,13 +87,4 @@ def _bytes(dataset: Dataset, image: Image) -> float:
     try:
         return np.nan if file is None else float(file.stat().st_size)
     except OSError:
-        return np.nan
-
-
-def _sharpness(dataset: Dataset, image: Image, talk: Talk) -> float:
-    file = dataset.picture(image)
-    try:
-        return np.nan if file is None else sharpness(read_image(file))
-    except DataError as error:
-        talk.warn(f"{error.message}: its set is left out of sharpness")
         return np.nan

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxr.data.dataset import Dataset
-from ctxr.data.images import read_image
 from ctxr.data.splits import SPLITS
-from ctxr.errors import DataError
 from ctxr.metrics.leakage import Leak, alike, shared_things
 from ctxr.models.looks import look_print
-from ctxr.pipelines.picture_vectors import PictureVectors
+from ctxr.pipelines.picture_vectors import PictureVectors, open_pictures
 from ctxr.pipelines.tables import Table
 from ctxr.pipelines.talk import Talk
 
@@ -80,12 +78,8 @@ def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], talk: 
     files = {name: file for name in sorted(of_image) if (file := dataset.picture(dataset.images[name])) is not None}
     rows: dict[str, int] = {}
     prints = []
-    with talk.progress("looking at pictures", len(files)) as task:
-        for name, file in files.items():
-            try:
-                prints.append(look_print(read_image(file)))
-                rows[name] = len(rows)
-            except DataError as error:
-                talk.warn(f"{error.message}: left out")
-            task.advance()
+    with open_pictures(files, "looking at pictures", talk) as opened:
+        for name, pixels in opened:
+            rows[name] = len(rows)
+            prints.append(look_print(pixels))
     return PictureVectors("look", 1.0, rows, np.stack(prints)) if prints else None

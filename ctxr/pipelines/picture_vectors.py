@@ -1,7 +1,11 @@
 """Embeddings of a dataset's pictures: those of its artifact, or made on demand with a named encoder."""
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +13,7 @@ import numpy.typing as npt
 from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.embeddings import pairwise_distances
-from ctxr.data.images import read_image
+from ctxr.data.images import Pixels, read_image
 from ctxr.data.units import SOURCES, read_unit
 from ctxr.errors import DataError
 from ctxr.pipelines.talk import Talk
@@ -85,13 +89,32 @@ def _embed(dataset: Dataset, name: str, device: str, talk: Talk) -> PictureVecto
         talk.warn("no picture is at hand: --encoder has nothing to embed")
         return None
     model = load_encoder(name, device, warn=talk.warn)
-    ids = sorted(files)
+    rows: dict[str, int] = {}
     blocks: list[npt.NDArray[np.float32]] = []
-    with talk.progress("embedding", len(ids)) as task:
-        for start in range(0, len(ids), BATCH):
-            part = ids[start : start + BATCH]
-            blocks.append(np.asarray(model.encode_images([read_image(files[one]) for one in part]), np.float32))
-            task.advance(len(part))
-    return PictureVectors(
-        model.name, model.threshold, {one: row for row, one in enumerate(ids)}, np.concatenate(blocks)
-    )
+    with open_pictures(files, "embedding", talk) as opened:
+        while part := list(islice(opened, BATCH)):
+            rows |= {image: len(rows) + place for place, (image, _) in enumerate(part)}
+            blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
+    return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None
+
+
+@contextmanager
+def open_pictures(files: Mapping[str, Path], label: str, talk: Talk) -> Iterator[Iterator[tuple[str, Pixels]]]:
+    """Pictures one after the other, by image id in order, with progress; those that cannot be read are left out and said."""
+    broken: list[str] = []
+
+    def walk(advance: Callable[[], None]) -> Iterator[tuple[str, Pixels]]:
+        for name in sorted(files):
+            try:
+                pixels = read_image(files[name])
+            except DataError as error:
+                broken.append(error.message)
+            else:
+                yield name, pixels
+            advance()
+
+    with talk.progress(label, len(files)) as task:
+        yield walk(task.advance)
+    if broken:
+        more = "" if len(broken) == 1 else f", and {len(broken) - 1} more"
+        talk.warn(f"{broken[0]}{more}: left out")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.frames import describe_picture
-from ctxr.data.readers.text_files import JsonFile, check_name, kind_of, read_json
+from ctxr.data.readers.text_files import JsonFile, check_name, is_text, kind_of, read_json
 from ctxr.data.records import Image, ImageSet, Judgment, Query, SplitName, Text
 from ctxr.errors import DataError
 
@@ -53,7 +53,8 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
             image = None if place is None else describe_picture(root, place, image_id, gallery, None)
             missing += image is None
             images[image_id] = image or Image(image_id, "", "", gallery, 0, 0)
-            licences[image_id] = named.get(row.get("license"), _UNSAID)
+            licence = row.get("license")
+            licences[image_id] = named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
             if passed is not None:
                 passed()
         if not by_id:
@@ -104,7 +105,7 @@ def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[s
             raise DataError(f"{file.path}: {table}[{number}] is {kind_of(row)}, not an object", hint="restore the row")
         for name, kind in fields.items():
             value = row.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
+            if not (is_text(value) if kind is str else isinstance(value, int) and not isinstance(value, bool)):
                 wanted = "a whole number" if kind is int else "text"
                 is_now = "missing" if name not in row else kind_of(value)
                 at = f"{file.path}: {table}[{number}] (id {row.get('id')!r})"
@@ -112,7 +113,7 @@ def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[s
     return rows
 
 
-def _licences(file: JsonFile) -> dict[Any, str]:
+def _licences(file: JsonFile) -> dict[int, str]:
     if "licenses" not in file.value:
         return {}
     return {row["id"]: f"{row['name']}" for row in _rows(file, "licenses", {"id": int, "name": str})}

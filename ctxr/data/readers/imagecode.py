@@ -15,7 +15,7 @@ from pathlib import Path
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.frames import Pictures, describe_all, find_pictures
 from ctxr.data.readers.phenomena import Annotated, label_queries, read_annotations
-from ctxr.data.readers.text_files import JsonFile, Repeated, check_name, kind_of, read_json
+from ctxr.data.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json
 from ctxr.data.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 from ctxr.errors import DataError
 
@@ -155,7 +155,7 @@ def _add(described: dict[str, _Described], path: Path) -> None:
             wrong = ""
             if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
                 wrong = f"{key!r} is no index of an image (whole numbers from 0)"
-            elif not isinstance(text, str):
+            elif not is_text(text):
                 wrong = f"the description is {kind_of(text)}, not text"
             if wrong:
                 at = file.place(name, *([] if key is None else [key]))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxr.data.readers.text_files import check_name, read_utf8
+from ctxr.data.readers.text_files import check_name, is_text, read_utf8
 from ctxr.data.records import Judgment, Query, Text
 from ctxr.errors import DataError
 
@@ -86,7 +86,7 @@ def read_annotations(path: Path) -> list[Annotated]:
                 raise DataError(f"{where} is no index of an image", hint="indices count from 0")
             known = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
             missing = [one for one in ("description", "annotation") if not hasattr(known.get(one), "tag")]
-            if missing or not all(isinstance(known[one].value, str) for one in ("description", "annotation")):
+            if missing or not all(is_text(known[one].value) for one in ("description", "annotation")):
                 wrong = missing[0] if missing else "description or annotation"
                 raise DataError(f"{where} has no text as {wrong}", hint="restore the row")
             tags = _tags(
@@ -159,7 +159,7 @@ def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
         raise DataError(f"{path if node is None else _at(path, node)}: expected {what}", hint="restore the file")
     seen: dict[str, int] = {}
     for key, _ in node.value:
-        if not isinstance(key.value, str):
+        if not is_text(key.value):
             raise DataError(f"{_at(path, key)}: expected {what}, found a key that is no text", hint="restore the file")
         if key.value in seen:
             first = f"it stands in line {seen[key.value]} already"

@@ -26,6 +26,14 @@ def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Datase
     Raises UsageError where nothing is or nothing is recognised, saying what was expected; DataError naming file:line or id
     for content that does not fit; UnfinishedError for an artifact without a manifest.
     """
+    try:
+        return _read(path, passed)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DataError(f"{error.filename or path} cannot be read: {reason}", hint=f"chmod -R u+rX {path}") from error
+
+
+def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if not path.exists():
         raise UsageError(f"{path} is not there", hint=f"expected {EXPECTED}")
     if path.is_file():

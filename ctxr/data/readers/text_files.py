@@ -80,8 +80,20 @@ def read_json(path: Path) -> JsonFile:
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, for complaints."""
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    text = "text" if is_text(value) else "half a surrogate pair"
+    names: dict[type, str] = {dict: "an object", list: "a list", str: text, bool: "true or false", type(None): "null"}
     return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be written: half a surrogate pair, which JSON lets through, cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_name(where: Callable[[], str], name: str) -> None:
