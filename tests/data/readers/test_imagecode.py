@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ctxr.data.readers import read_dataset
 from ctxr.data.readers.frames import in_string_order
 from ctxr.errors import CtxrError, DataError, UsageError
-from tests.releases import TEST, TRAIN, VALID, draw, draw_sets, write_release
+from tests.releases import TEST, TRAIN, VALID, annotation_yaml, draw, draw_sets, write_release
 
 FRAMES = "MSR-VTT-videoTrain_video1-shot0_0"
 PHOTOS = "open-images-12_abc"
@@ -211,3 +212,50 @@ def test_the_real_release_has_the_published_counts(real_files: Path) -> None:
     assert Counter(one.kind for one in valid) == {"video": 884, "photos": 155}
     assert Counter(text.author for text in dataset.texts.values())["train_worker"] == 502
     assert Counter(text.author for text in dataset.texts.values())["unseen_worker"] == 1800
+
+
+def test_bytes_changed_by_chance_never_give_more_than_one_sentence(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    name = next(iter(VALID))
+    (folder / "manual_annotation_valid.yaml").write_text(annotation_yaml([(name, 3, "con,q"), ("x", 1, "")]))
+    (folder / "annotator_split_valid.json").write_text(json.dumps({name: {"3": "train_worker"}}))
+    rng = np.random.default_rng(7)
+    scraps = [
+        b"\xff",
+        b'"',
+        b"{",
+        b"]",
+        b"null",
+        b"-1",
+        b"\\ud800",
+        b"9" * 30,
+        b"\x00",
+        b"../",
+        b": ",
+        b"*a",
+        b"&a",
+        b"",
+    ]
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    read = 0
+    refused: list[str] = []
+    for _ in range(300):
+        file = files[int(rng.integers(len(files)))]
+        before = file.read_bytes()
+        at, length = int(rng.integers(len(before))), int(rng.integers(0, 5))
+        file.write_bytes(before[:at] + scraps[int(rng.integers(len(scraps)))] + before[at + length :])
+        try:
+            read_dataset(folder)
+            read += 1
+        except CtxrError as error:
+            refused.append(error.message)
+        file.write_bytes(before)
+    assert read > 20
+    assert len(refused) > 100
+    assert not any("\n" in message for message in refused)
+
+
+def test_half_a_surrogate_pair_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train_data.json").write_text('{"s": {"1": "a\\ud800"}}')
+    with pytest.raises(DataError, match="the description is half a surrogate pair, not text"):
+        read_dataset(tmp_path)
