@@ -101,9 +101,9 @@ def _plain_text(text: str) -> str:
     return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
 
 
-def _figure(value: Any, digits: int) -> str:
+def _figure(value: Any, digits: int | None) -> str:
     if isinstance(value, float):
-        return f"{value:.{digits}f}"
+        return f"{value:g}" if digits is None else f"{value:.{digits}f}"
     return "–" if value is None else str(value)
 
 

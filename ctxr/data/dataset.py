@@ -46,11 +46,11 @@ class Dataset:
         return self.splits.get(image_set.group)
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
-        """Each query whose target `worker` named, with its set and the target's position in it, 0-based."""
+        """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""
         by_id = {image_set.id: image_set for image_set in self.sets}
         for judgment in self.judgments:
-            if judgment.worker == worker and judgment.value > 0:
-                query = self.queries[judgment.query]
+            query = self.queries[judgment.query]
+            if judgment.worker == worker and judgment.value > 0 and query.labels is None:
                 image_set = by_id[query.image_set]
                 yield query, image_set, image_set.images.index(judgment.candidate)
 

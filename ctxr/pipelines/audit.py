@@ -83,9 +83,7 @@ def as_table(report: AuditReport) -> Table:
             one.rule,
             one.part,
             one.queries,
-            one.accuracy,
-            one.low,
-            one.high,
+            f"{one.accuracy:.3f} ({one.low:.3f}–{one.high:.3f})",
             one.chance,
             one.corrected,
             "above chance" if one.flagged else "",
@@ -93,10 +91,10 @@ def as_table(report: AuditReport) -> Table:
         for one in report.verdicts
     )
     note = (
-        f"{report.queries} targets; low, high: exact 95 % interval of each by itself; p: exact binomial, Holm-corrected over "
-        f"{len(report.verdicts)} tests, flagged below 0.025; positions {report.learnt}"
+        f"{report.queries} targets; in brackets the exact 95 % interval of each by itself; p: exact binomial, Holm-corrected "
+        f"over {len(report.verdicts)} tests, flagged below 0.025; positions {report.learnt}"
     )
-    heads = ("rule", "on", "queries", "accuracy", "low", "high", "chance", "p", "")
+    heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
     return Table("Shortcuts", heads, rows, note)
 
 

@@ -29,9 +29,9 @@ def asked_of(dataset: Dataset, worker: str) -> list[Asked]:
 
 def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], or the sentence that says why it cannot be tried."""
-    yield "first of the set", place_credits(asked, last=False)
-    yield "last of the set", place_credits(asked, last=True)
-    for name, by_length in (("commonest position", False), ("position by length of text", True)):
+    yield "first image", place_credits(asked, last=False)
+    yield "last image", place_credits(asked, last=True)
+    for name, by_length in (("commonest position", False), ("position by length", True)):
         credits = learnt_credits(asked, by_length)
         yield (name, credits) if (~np.isnan(credits)).any() else f"{name}: there is no other set to learn from"
     wanted = {query.image_set for query in asked}

@@ -189,7 +189,8 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
         return "no distances: the dataset has no embeddings (where pictures are at hand: --encoder NAME)"
     note = ""
     if len(means) == 2 and means["video"] > 0:
-        note = f"video sets are {means['photos'] / means['video']:.2f} times more alike than photo sets"
+        ratio = means["photos"] / means["video"]
+        note = f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
     heads = ("kind", "sets", "mean distance", "mean of the closest pair")
     return Table("Distances within sets", heads, tuple(rows), note)
 

@@ -13,7 +13,7 @@ class Table:
         rows: plain values; None where there is no figure.
         note: what one must know to read it; empty if nothing.
         examples: sentences that show what is counted.
-        digits: shown behind the point; JSON has them all.
+        digits: shown behind the point, None for as many as a value has; JSON has them all.
     """
 
     title: str
@@ -21,4 +21,4 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
     examples: tuple[str, ...] = ()
-    digits: int = 3
+    digits: int | None = 3

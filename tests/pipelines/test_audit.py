@@ -65,7 +65,7 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
 
     report = run(Audit(dataset=write_release(tmp_path, train=sets("a"), valid=sets("b"), test=None)))
     flagged = {one.rule: one for one in report.verdicts if one.flagged}
-    assert flagged.keys() == {"commonest position", "position by length of text"}
+    assert flagged.keys() == {"commonest position", "position by length"}
     assert flagged["commonest position"].queries == 80
     assert report.learnt == "learnt on train"
 

@@ -147,6 +147,18 @@ def test_another_tokenizer_never_counts_silently(tmp_path: Path, monkeypatch: py
     assert "pip install 'ctxr[stats]'" in refused.stderr
 
 
+def test_a_parsing_model_adds_tree_depth(tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("parser").add_label("dep")
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "model")
+    report = run(Stats(dataset=write_release(tmp_path / "release"), parser=str(tmp_path / "model")))
+    assert cells(report.tables["language"])["mean tree depth"][0] >= 0
+    assert not any("tree depth" in line for line in report.missing)
+    assert cells(report.tables["published"])["mean tree depth"][2] == "a part is here"
+
+
 def test_json_on_stdout_and_in_the_file_say_the_same_twice(tmp_path: Path) -> None:
     folder = write_release(tmp_path / "release")
     results = [

@@ -38,9 +38,11 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         raise UsageError(f"{path} is not there", hint=f"expected {EXPECTED}")
     if path.is_file():
         return _read_file(path, passed)
-    if (path / MANIFEST).is_file() or (path / MARKER).is_file():
-        return read_artifact(path)
     files = sorted(file for file in path.iterdir() if file.is_file())
+    ours = [file.name for file in files if file.name in (MANIFEST, MARKER)]
+    if ours == [MARKER]:
+        return read_artifact(path)  # which says that it is unfinished
+    # an export of ours in the release's layout has a manifest too, of another kind
     release = [file for file in files if DESCRIPTIONS.fullmatch(file.name)]
     phenomena = [file for file in files if PHENOMENA_FILE.fullmatch(file.name)]
     if release or phenomena:
@@ -48,6 +50,8 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         for file in (*release, *phenomena, *writers):
             _check_size(file)
         return read_release(path, release, writers, phenomena, passed)
+    if ours:
+        return read_artifact(path)
     captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
     if captions:
         for file in captions:

@@ -11,6 +11,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Split, Text
 from ctxr.data.tables import write_table
 from ctxr.errors import CtxrError, DataError, UnfinishedError
+from tests.releases import write_release
 
 Tables = dict[str, list[Any]]
 
@@ -110,3 +111,21 @@ def test_an_unfinished_or_damaged_artifact_is_said(tmp_path: Path, marker: str, 
 def test_another_kind_of_artifact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds tasks, not image_sets or dataset"):
         read_dataset(write(tmp_path, {}, "tasks"))
+
+
+def test_an_export_in_the_releases_layout_is_read_as_a_release(tmp_path: Path) -> None:
+    write_release(write(tmp_path, {}, "export"))
+    assert len(read_dataset(tmp_path).queries) == 7
+
+
+def test_an_export_that_is_not_finished_is_said(tmp_path: Path) -> None:
+    (write_release(tmp_path) / ".ctxr").touch()
+    with pytest.raises(UnfinishedError, match=r"has no manifest\.json"):
+        read_dataset(tmp_path)
+
+
+def test_what_somebody_said_about_labels_is_no_target(tmp_path: Path) -> None:
+    content = tables()
+    content["queries"].append(Query("q/tags", "clip-shot0_0", ("t",), ("context",)))
+    content["judgments"].append(Judgment("q/tags", "context", "gold", 1.0))
+    assert len(list(read_dataset(write(tmp_path, content)).targets())) == 1
