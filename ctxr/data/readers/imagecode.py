@@ -65,7 +65,7 @@ def read_release(
         )
     names = sorted([*described, *strangers])
     pictures = find_pictures(root, names)
-    _check_targets(described, annotated, phenomena, pictures)
+    _check_targets(described, annotated, pictures)
     origin = {name: _origin(name) for name in names}
     sources = {name: source for name, (source, _) in origin.items()}
     groups, splits, parted = _groups(described, sources)
@@ -164,9 +164,7 @@ def _add(described: dict[str, _Described], path: Path) -> None:
         described[name] = _Described(split_named(path), file, found)
 
 
-def _check_targets(
-    described: Mapping[str, _Described], annotated: list[Annotated], phenomena: list[Path], pictures: Pictures
-) -> None:
+def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: Pictures) -> None:
     size = pictures.size
     hint = f"a set has {size} images, counted from 0"
     for name, one in described.items():
@@ -176,7 +174,7 @@ def _check_targets(
                 raise DataError(f"{at}: set {name!r}: target {index} is out of range (0 to {size - 1})", hint=hint)
     for row in annotated:
         if row.index >= size:
-            at = f"{phenomena[0]}:{row.line}: set {row.image_set!r}"
+            at = f"{row.place}: set {row.image_set!r}"
             raise DataError(f"{at}: target {row.index} is out of range (0 to {size - 1})", hint=hint)
 
 

@@ -49,12 +49,12 @@ class Annotated:
     """One annotated description.
 
     Attributes:
-        row: place in the file, from 0. index: position of the target.
+        row: number in the file, from 0. place: `file:line`. index: position of the target.
         tags: phenomena found. looked: phenomena that were looked for; empty behind the annotated range.
     """
 
     row: int
-    line: int
+    place: str
     image_set: str
     index: int
     text: str
@@ -93,9 +93,9 @@ def read_annotations(path: Path) -> list[Annotated]:
                 f"{_at(path, known['annotation'])}: set {name}, index {index_key.value}", known["annotation"].value
             )
             row = len(rows)
-            line = index_key.start_mark.line + 1
+            place = _at(path, index_key)
             index, text = int(index_key.value), known["description"].value
-            rows.append(Annotated(row, line, name, index, text, tags, looked_for(row)))
+            rows.append(Annotated(row, place, name, index, text, tags, looked_for(row)))
     return rows
 
 
