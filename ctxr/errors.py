@@ -4,7 +4,7 @@
     ├── UsageError (2)         a wrong argument or option value
     ├── DataError (3)          input that cannot be read or does not fit its format
     ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
-    └── FindingsError (5)      `ctxr doctor` looked and found something
+    └── FindingsError (5)      `ctxr doctor` or `ctxr audit` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
 command or one edit. `ctxr.cli.app` is the only place that turns an error into text.
@@ -46,6 +46,6 @@ class UnfinishedError(CtxrError):
 
 
 class FindingsError(CtxrError):
-    """`ctxr doctor` found something that needs attention."""
+    """`ctxr doctor` or `ctxr audit` found something that needs attention."""
 
     exit_code = 5

@@ -19,10 +19,15 @@ CONFIGS = {
     "export": "Export",
     "rebuild": "Rebuild",
     "verify": "Verify",
+    "stats": "Stats",
+    "audit": "Audit",
     "doctor": "Doctor",
     "demo": "Demo",
 }
 """The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
+
+POSITIONAL = {("doctor", "artifact"), ("stats", "dataset"), ("audit", "dataset")}
+"""Fields that are typed without a name, beside those that take several values."""
 
 
 def page() -> str:

@@ -15,6 +15,8 @@ COMMANDS = {
     "export": "Write image sets in a format that others read, or as a recipe without the pixels.",
     "rebuild": "Make the images of a recipe again out of its videos and photos.",
     "verify": "Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.",
+    "stats": "Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage.",
+    "audit": "Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
     "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
 }

@@ -4,15 +4,18 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ctxr.pipelines.tables import Table as Tabular
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
@@ -66,6 +69,42 @@ def show_facts(title: str, rows: Mapping[str, Any]) -> None:
     console = stdout()
     console.print(f"[bold]{escape(title)}[/]")
     console.print(table)
+
+
+def show_table(table: "Tabular") -> None:
+    """A table of figures, with what one must know to read it below."""
+    shown = Table(title=escape(table.title), title_justify="left", title_style="bold", caption_justify="left")
+    for place, name in enumerate(table.columns):
+        numbers = any(isinstance(row[place], int | float) for row in table.rows)
+        shown.add_column(escape(name), justify="right" if numbers else "left")
+    for row in table.rows:
+        shown.add_row(*(_plain_text(_figure(value, table.digits)) for value in row))
+    console = stdout()
+    console.print()
+    console.print(shown)
+    if table.note:
+        console.print(f"[dim]{_plain_text(table.note)}[/]")
+    for line in table.examples:
+        console.print(f"[dim]· {_plain_text(line)}[/]")
+
+
+def show_lines(heading: str, lines: Iterable[str]) -> None:
+    """Sentences below a heading; nothing if there are none."""
+    for place, line in enumerate(lines):
+        if not place:
+            stdout().print(f"\n[bold]{heading}[/]")
+        stdout().print(f"· {_plain_text(line)}")
+
+
+def _plain_text(text: str) -> str:
+    """Text from files as it can be shown: neither markup nor a sign that acts on a terminal."""
+    return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
+
+
+def _figure(value: Any, digits: int | None) -> str:
+    if isinstance(value, float):
+        return f"{value:g}" if digits is None else f"{value:.{digits}f}"
+    return "–" if value is None else str(value)
 
 
 class Terminal:

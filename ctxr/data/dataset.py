@@ -24,6 +24,7 @@ class Dataset:
         splits: side of each group; a group that is not named belongs to no split.
         sources: videos and albums, where they are known.
         facts: what was measured, by image id.
+        licences: what the publisher says of each image, by image id; empty where nothing was said.
         notes: what a reader left out or took on trust, one sentence each.
     """
 
@@ -38,17 +39,18 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     facts: dict[str, Facts] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    licences: dict[str, str] = field(default_factory=dict)
 
     def split_of(self, image_set: ImageSet) -> SplitName | None:
         """The side of a set; None where nobody said."""
         return self.splits.get(image_set.group)
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
-        """Each query whose target `worker` named, with its set and the target's position in it, 0-based."""
+        """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""
         by_id = {image_set.id: image_set for image_set in self.sets}
         for judgment in self.judgments:
-            if judgment.worker == worker and judgment.value > 0:
-                query = self.queries[judgment.query]
+            query = self.queries[judgment.query]
+            if judgment.worker == worker and judgment.value > 0 and query.labels is None:
                 image_set = by_id[query.image_set]
                 yield query, image_set, image_set.images.index(judgment.candidate)
 

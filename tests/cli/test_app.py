@@ -12,11 +12,13 @@ from ctxr.cli.app import COMMANDS, app
 from ctxr.cli.options import field_help, load_toml
 from ctxr.cli.render import Terminal
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
+from ctxr.pipelines.audit import Audit
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.export import Export
 from ctxr.pipelines.filter import Filter
 from ctxr.pipelines.rebuild import Rebuild
 from ctxr.pipelines.verify import Verify
+from ctxr.pipelines.stats import Stats
 
 runner = CliRunner()
 
@@ -28,7 +30,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
-@pytest.mark.parametrize("config", [BuildSets, Filter, Export, Rebuild, Verify])
+@pytest.mark.parametrize("config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit])
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}

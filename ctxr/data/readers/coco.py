@@ -1,0 +1,128 @@
+"""COCO captions: each JSON is a gallery of photos, each caption a query against it; the licence of every photo is kept."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ctxr.data.dataset import Dataset
+from ctxr.data.readers.frames import describe_picture
+from ctxr.data.readers.text_files import JsonFile, check_name, is_text, kind_of, read_json
+from ctxr.data.records import Image, ImageSet, Judgment, Query, SplitName, Text
+from ctxr.errors import DataError
+
+_UNSAID = "no licence named"
+
+
+def is_captions(file: JsonFile) -> bool:
+    """Whether a parsed JSON has the parts of COCO captions."""
+    return isinstance(file.value, dict) and {"images", "annotations"} <= file.value.keys()
+
+
+def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """Galleries from the JSON files `paths` in the folder `root`; `passed` is told of every photo that was looked at.
+
+    Photos are looked for in `root` and in the folders right in it. Raises DataError naming the id for what does not fit.
+    """
+    sets: list[ImageSet] = []
+    images: dict[str, Image] = {}
+    texts: dict[str, Text] = {}
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    splits: dict[str, SplitName] = {}
+    licences: dict[str, str] = {}
+    notes: list[str] = []
+    tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
+    for path in paths:
+        file = read_json(path)
+        if not is_captions(file):
+            raise DataError(f"{path}: expected COCO captions with `images` and `annotations`", hint="restore the file")
+        gallery = path.stem.removeprefix("captions_")
+        named = _licences(file)
+        by_id: dict[int, str] = {}
+        missing = 0
+        for row in _rows(file, "images", {"id": int, "file_name": str}):
+            name = row["file_name"]
+            _check_path(f"{path}: image {row['id']}", name)
+            image_id = f"{gallery}/{name}"
+            if row["id"] in by_id or image_id in images:
+                raise DataError(f"{path}: the image {row['id']} ({name}) stands twice", hint="delete one of them")
+            by_id[row["id"]] = image_id
+            place = next((top / name for top in tops if _is_inside(root, top / name)), None)
+            image = None if place is None else describe_picture(root, place, image_id, gallery, None)
+            missing += image is None
+            images[image_id] = image or Image(image_id, "", "", gallery, 0, 0)
+            licence = row.get("license")
+            licences[image_id] = named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
+            if passed is not None:
+                passed()
+        if not by_id:
+            raise DataError(f"{path}: there is no image in it", hint="restore the file")
+        sets.append(
+            ImageSet(gallery, "photos", tuple(sorted(by_id.values())), gallery, gallery, None, math.nan, math.nan)
+        )
+        if "train" in gallery or "val" in gallery:
+            splits[gallery] = "train" if "train" in gallery else "valid"
+        for place_in_file, row in enumerate(_rows(file, "annotations", {"id": int, "image_id": int, "caption": str})):
+            key = f"{gallery}/{row['id']}"
+            where = f"{path}: caption {row['id']}"
+            if key in texts:
+                raise DataError(f"{where} stands twice", hint="delete one of them")
+            if row["image_id"] not in by_id:
+                raise DataError(
+                    f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it"
+                )
+            texts[key] = Text(key, row["caption"], "unknown", place_in_file)
+            queries[key] = Query(key, gallery, (key,))
+            judgments.append(Judgment(key, by_id[row["image_id"]], "gold", 1.0))
+        if missing:
+            notes.append(
+                f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {root.name}/ or right below"
+            )
+    counted = Counter(licences.values()).most_common()
+    notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
+    return Dataset(
+        name=root.name or "captions",
+        root=root if any(image.path for image in images.values()) else None,
+        sets=tuple(sorted(sets, key=lambda one: one.id)),
+        images=images,
+        texts=texts,
+        queries=queries,
+        judgments=tuple(sorted(judgments, key=lambda row: row.key())),
+        splits=splits,
+        licences=licences,
+        notes=tuple(notes),
+    )
+
+
+def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:
+    rows = file.value[table]
+    if not isinstance(rows, list):
+        raise DataError(f"{file.path}: `{table}` is {kind_of(rows)}, not a list", hint="restore the file")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(f"{file.path}: {table}[{number}] is {kind_of(row)}, not an object", hint="restore the row")
+        for name, kind in fields.items():
+            value = row.get(name)
+            if not (is_text(value) if kind is str else isinstance(value, int) and not isinstance(value, bool)):
+                wanted = "a whole number" if kind is int else "text"
+                is_now = "missing" if name not in row else kind_of(value)
+                at = f"{file.path}: {table}[{number}] (id {row.get('id')!r})"
+                raise DataError(f"{at}: `{name}` must be {wanted} and is {is_now}", hint="restore the row")
+    return rows
+
+
+def _licences(file: JsonFile) -> dict[int, str]:
+    if "licenses" not in file.value:
+        return {}
+    return {row["id"]: f"{row['name']}" for row in _rows(file, "licenses", {"id": int, "name": str})}
+
+
+def _check_path(where: str, name: str) -> None:
+    for part in PurePosixPath(name).parts or ("",):
+        check_name(lambda: where, part)
+
+
+def _is_inside(root: Path, file: Path) -> bool:
+    return file.is_file() and file.resolve().is_relative_to(root.resolve())

@@ -1,0 +1,122 @@
+"""JSON that others wrote, read strictly: UTF-8 (a BOM is forgiven), no key twice, and every complaint has a line."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ctxr.errors import DataError, UsageError
+
+_DEEPEST = "brackets are nested too deeply for a dataset"
+
+
+class Repeated(dict[str, Any]):
+    """A JSON object in which a key stood twice; `key` is the first such key, and its last value was kept."""
+
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A parsed JSON file that knows where its keys stand.
+
+    Attributes:
+        text: the whole content, from which lines are counted when something is wrong.
+        value: what was parsed; an object with a key that stands twice is a `Repeated`.
+    """
+
+    path: Path
+    text: str
+    value: Any
+
+    def place(self, *keys: str, again: bool = False) -> str:
+        """`file:line` of a key, found after the keys around it (a search: ask only when
+        something is wrong); with `again`, of its second occurrence. The bare file if
+        the key is spelled in an unusual way."""
+        position = 0
+        for number, key in enumerate(keys):
+            for _ in range(1 + (again and number == len(keys) - 1)):
+                found = re.compile(f"(?:{_spellings(key)})\\s*:").search(self.text, position)
+                if found is None:
+                    return str(self.path)
+                position = found.end()
+        return f"{self.path}:{self.text.count(chr(10), 0, position) + 1}" if keys else str(self.path)
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file without its BOM. Raises UsageError if it cannot be opened, DataError naming the line that is not
+    UTF-8."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint="name a file or folder that is there"
+        ) from error
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{content[error.start]:02x}"
+        raise DataError(f"{path}:{line} is not UTF-8 text: {found}", hint=f"save {path.name} as UTF-8") from error
+
+
+def read_json(path: Path) -> JsonFile:
+    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8."""
+    text = read_utf8(path)
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        hint = "restore the file, or fetch it again"
+        raise DataError(f"{path}:{error.lineno} is not JSON: {error.msg} (column {error.colno})", hint=hint) from error
+    except RecursionError as error:
+        raise DataError(f"{path} is not JSON of a dataset: {_DEEPEST}") from error
+    except ValueError as error:  # NaN, or an integer of thousands of digits
+        raise DataError(f"{path} is not JSON of a dataset: {str(error).splitlines()[0]}") from error
+    return JsonFile(path, text, value)
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's type, for complaints."""
+    text = "text" if is_text(value) else "half a surrogate pair"
+    names: dict[type, str] = {dict: "an object", list: "a list", str: text, bool: "true or false", type(None): "null"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be written: half a surrogate pair, which JSON lets through, cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_name(where: Callable[[], str], name: str) -> None:
+    """Refuse a name of a set that could lead out of its folder or act on a terminal. Raises DataError at `where()`."""
+    if not name or name in {".", ".."} or any(sign in name for sign in "/\\:") or not name.isprintable():
+        raise DataError(
+            f"{where()}: {name!r} is no name of an image set", hint="rename it: letters, digits, - _ and . are fine"
+        )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    twice = Repeated(made)
+    seen: set[str] = set()
+    twice.key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return twice
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _spellings(key: str) -> str:
+    return "|".join({re.escape(json.dumps(key, ensure_ascii=flag)) for flag in (True, False)})

@@ -1,0 +1,57 @@
+"""How often descriptions show a phenomenon, from the judgments on it (ImageCoDe, Table 2)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ctxr.data.records import Judgment, Query
+
+
+@dataclass(frozen=True)
+class Share:
+    """One row of the table: by part of the dataset (`all`, `video`, `photos`), in how many of the descriptions that
+    somebody looked at the phenomenon was found."""
+
+    phenomenon: str
+    found: dict[str, int]
+    looked: dict[str, int]
+
+    def percent(self, part: str) -> float | None:
+        """Found of looked at, 0..100; None where nobody looked."""
+        return 100 * self.found[part] / self.looked[part] if self.looked[part] else None
+
+
+def shares(
+    phenomena: Sequence[str],
+    queries: Iterable[Query],
+    judgments: Iterable[Judgment],
+    kinds: Mapping[str, str],
+) -> list[Share]:
+    """A row for each phenomenon that somebody looked for.
+
+    A query counts if all its labels are phenomena. Several workers decide by majority; a tie is no. A later round replaces
+    an earlier one of the same worker.
+
+    Args:
+        phenomena: their names, in the order of the table.
+        queries: of any sort; others are passed over.
+        judgments: of any sort; others are passed over.
+        kinds: kind of each image set, by id.
+    """
+    known = set(phenomena)
+    asked = {query.id: query for query in queries if query.labels and known.issuperset(query.labels)}
+    latest: dict[tuple[str, str, str], Judgment] = {}
+    for row in judgments:
+        if row.query in asked and row.candidate in known:
+            before = latest.get((row.query, row.candidate, row.worker))
+            if before is None or row.round > before.round:
+                latest[row.query, row.candidate, row.worker] = row
+    votes: dict[tuple[str, str], list[bool]] = {}
+    for (query, phenomenon, _), row in latest.items():
+        votes.setdefault((query, phenomenon), []).append(row.value > 0)
+    parts = ("all", "video", "photos")
+    table = {one: Share(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
+    for (query, phenomenon), said in votes.items():
+        for part in ("all", kinds[asked[query].image_set]):
+            table[phenomenon].looked[part] += 1
+            table[phenomenon].found[part] += 2 * sum(said) > len(said)
+    return [share for share in table.values() if share.looked["all"]]

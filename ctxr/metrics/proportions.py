@@ -1,0 +1,98 @@
+"""Shares of right answers: exact intervals, exact tests against chance, and many tests at once."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+
+
+def upper_tail(hits: int, trials: int, chance: float) -> float:
+    """P(X >= hits) for X binomial: how often luck alone does as well. 1.0 for no trial.
+
+    >>> upper_tail(2, 2, 0.5)
+    0.25
+    """
+    if hits <= 0:
+        return 1.0
+    if hits > trials or chance <= 0:
+        return 0.0
+    if chance >= 1:
+        return 1.0
+    logs = _log_choose(trials)[hits:]
+    counts = np.arange(hits, trials + 1)
+    logs = logs + counts * np.log(chance) + (trials - counts) * np.log1p(-chance)
+    most = logs.max()
+    return min(1.0, float(np.exp(most) * np.exp(logs - most).sum()))
+
+
+def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a share, (low, high) in 0..1: it covers the truth at least `level` of the time.
+
+    Half hits, from ties, are rounded outwards: the interval only grows. (0, 1) for no trial.
+
+    >>> tuple(round(edge, 4) for edge in exact_interval(0, 10))
+    (0.0, 0.3085)
+    """
+    if not trials:
+        return 0.0, 1.0
+    least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
+    side = (1 - level) / 2
+    low = 0.0 if least <= 0 else _root(lambda share: upper_tail(least, trials, share) - side)
+    # P(X <= most) at share p is P(X >= trials - most) at 1 - p
+    high = 1.0 if most >= trials else 1 - _root(lambda share: upper_tail(trials - most, trials, share) - side)
+    return low, high
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values, in the order given: refusing those below a level errs anywhere at most that often (Holm 1979).
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = [0.0] * len(p_values)
+    before = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        before = max(before, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = before
+    return adjusted
+
+
+def even_spread(counts: Sequence[int]) -> tuple[float, float]:
+    """Pearson's statistic and its p-value for the claim that all cells are equally likely; (0, 1) where there is nothing.
+
+    The p-value is that of Wilson and Hilferty's cube-root approximation, good to two digits from five expected a cell.
+    """
+    total, cells = sum(counts), len(counts)
+    if not total or cells < 2:
+        return 0.0, 1.0
+    expected = total / cells
+    statistic = sum((count - expected) ** 2 for count in counts) / expected
+    free = cells - 1
+    spread = 2 / (9 * free)
+    distance = ((statistic / free) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
+    return statistic, _normal_tail(float(distance))
+
+
+def _normal_tail(distance: float) -> float:
+    return math.erfc(distance / math.sqrt(2)) / 2
+
+
+def _log_choose(trials: int) -> Doubles:
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
+    chosen: Doubles = logs[-1] - logs - logs[::-1]
+    return chosen
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """Where a rising function of 0..1 crosses zero, by halving."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if rising(middle) < 0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -1,0 +1,104 @@
+"""Tokens, sentences and trees of descriptions, by spaCy, or by a plain rule that says that it is one.
+
+spaCy is an optional extra (`pip install 'ctxr[stats]'`). Its rules for English need no model; tree depth needs a parsing model.
+The two ways of counting differ, so every result carries the name of the one that made it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ctxr.errors import DataError, UsageError
+from ctxr.metrics.language import Parsed, tree_depth
+
+PARSER = "en_core_web_sm"
+"""The model of the published figures (ImageCoDe, section 4.2)."""
+
+MOST_LETTERS = 1_000_000
+"""spaCy's own limit; no description is a book."""
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_END = re.compile(r"[.!?]+(?=\s|$)")
+
+
+class Tokenizer:
+    """Takes texts apart. `name` says how, `why_no_depth` why there are no trees ("" when there are)."""
+
+    def __init__(self, name: str, take_apart: Callable[[list[str]], list[Parsed]], why_no_depth: str) -> None:
+        self.name = name
+        self.why_no_depth = why_no_depth
+        self._take_apart = take_apart
+
+    def parse(self, texts: Mapping[str, str]) -> list[Parsed]:
+        """The texts (by id) in order. Raises DataError for one that is far too long."""
+        for name, text in texts.items():
+            if len(text) > MOST_LETTERS:
+                raise DataError(f"text {name!r} has {len(text)} characters", hint=f"at most {MOST_LETTERS} are read")
+        return self._take_apart(list(texts.values()))
+
+
+def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer:
+    """The tokenizer `auto` (spaCy where it is installed), `spacy` or `regex`; `parser` names a spaCy model or its folder.
+
+    Without `parser` the published model is used where it is installed. Raises UsageError for what is unknown or not installed.
+    """
+    if choice not in ("auto", "spacy", "regex"):
+        raise UsageError(f"--tokenizer {choice} is unknown", hint="choose auto, spacy or regex")
+    spacy = None if choice == "regex" else _spacy()
+    if spacy is None:
+        if choice == "spacy" or parser is not None:
+            raise UsageError("spaCy is not installed", hint="pip install 'ctxr[stats]'")
+        return Tokenizer("regex (words and single signs)", _by_rule, "tree depth needs spaCy and a parsing model")
+    version = spacy.__version__
+    wanted = parser or PARSER
+    if Path(wanted).is_dir() or spacy.util.is_package(wanted):
+        return _with_parser(spacy, wanted, version)
+    fetch = f"python -m spacy download {PARSER}"
+    if parser is not None:
+        raise UsageError(f"there is no spaCy model {parser!r} here", hint=f"name a folder, or install one: {fetch}")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    why = f"tree depth needs a parsing model, and {PARSER} is not installed: {fetch}"
+    return Tokenizer(
+        f"spaCy {version}, English rules, rule sentencizer", lambda texts: _by_spacy(nlp, texts, False), why
+    )
+
+
+def _with_parser(spacy: Any, wanted: str, version: str) -> Tokenizer:
+    try:
+        nlp = spacy.load(wanted)
+    except Exception as error:  # whatever spaCy says about a folder that is no model
+        first = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise UsageError(f"{wanted} is no spaCy model: {first}", hint="name another --parser") from error
+    if "parser" not in nlp.pipe_names:
+        raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
+    model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"
+    return Tokenizer(f"spaCy {version}, {model}", lambda texts: _by_spacy(nlp, texts, True), "")
+
+
+def _spacy() -> Any:
+    try:
+        import spacy
+    except ImportError:
+        return None
+    return spacy
+
+
+def _by_spacy(nlp: Any, texts: list[str], trees: bool) -> list[Parsed]:
+    parsed = []
+    for document in nlp.pipe(texts):
+        tokens = tuple(token.lower_ for token in document if not token.is_space)
+        sentences = [sentence for sentence in document.sents if any(not token.is_space for token in sentence)]
+        depths = (tree_depth([token.head.i - one.start for token in one]) for one in sentences) if trees else ()
+        parsed.append(Parsed(tokens, len(sentences), tuple(depths)))
+    return parsed
+
+
+def _by_rule(texts: list[str]) -> list[Parsed]:
+    parsed = []
+    for text in texts:
+        tokens = tuple(_WORD.findall(text.lower()))
+        pieces = [piece for piece in _END.split(text) if _WORD.search(piece)]
+        parsed.append(Parsed(tokens, max(len(pieces), min(1, len(tokens)))))
+    return parsed

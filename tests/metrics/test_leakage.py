@@ -1,0 +1,54 @@
+"""What two splits share, against the slow obvious comparison."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+import ctxr.metrics.leakage
+from ctxr.metrics.leakage import alike, nearest, shared_things
+
+ORDER = ("train", "valid", "test")
+
+
+def test_the_example_in_the_text_is_true() -> None:
+    assert doctest.testmod(ctxr.metrics.leakage).failed == 0
+
+
+def test_shared_things_are_counted_once_and_named() -> None:
+    things = [("a", "train", "s1"), ("a", "train", "s2"), ("a", "test", "s3"), ("b", "test", "s4"), ("", "test", "s5")]
+    (leak,) = shared_things("video", things, ORDER)
+    assert (leak.splits, leak.shared, leak.of, leak.examples) == (
+        ("train", "test"),
+        1,
+        2,
+        ("s1 (train) and s3 (test)",),
+    )
+
+
+def test_an_unknown_key_is_no_leak() -> None:
+    assert shared_things("file", [("", "train", "a"), ("", "test", "b")], ORDER) == []
+
+
+def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
+    rng = np.random.default_rng(2)
+    asked, pool = rng.normal(size=(70, 9)).astype(np.float32), rng.normal(size=(5000, 9)).astype(np.float32)
+    distances, partner = nearest(asked, pool)
+    slow = np.sqrt(((asked[:, None].astype(float) - pool[None].astype(float)) ** 2).sum(-1))
+    assert partner.tolist() == slow.argmin(1).tolist()
+    assert distances == pytest.approx(slow.min(1))
+
+
+def test_equal_vectors_are_at_zero() -> None:
+    one = np.random.default_rng(0).normal(size=(1, 512)).astype(np.float32)
+    assert nearest(one, one)[0].tolist() == [0.0]
+
+
+def test_only_images_of_another_split_count_as_alike() -> None:
+    vectors = np.array([[0, 0], [0, 0.001], [5, 5], [5, 5.01], [9, 9]], np.float32)
+    names, splits = ["a", "b", "c", "d", "e"], ["train", "train", "train", "test", "test"]
+    (leak,) = alike("look", vectors, names, splits, 0.1, ORDER)
+    assert (leak.shared, leak.of) == (1, 2)
+    assert leak.examples == ("c (train) and d (test), 0.0100 apart",)
+    assert leak.nearest == pytest.approx(0.01, abs=1e-6)
+    assert alike("look", vectors[:3], names[:3], splits[:3], 0.1, ORDER) == []

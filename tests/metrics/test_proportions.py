@@ -1,0 +1,84 @@
+"""Exact intervals and tests against the slow obvious versions."""
+
+import doctest
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import ctxr.metrics.proportions
+from ctxr.metrics.proportions import even_spread, exact_interval, holm, upper_tail
+
+
+def slow_tail(hits: int, trials: int, chance: Fraction) -> float:
+    """Every outcome counted with whole numbers."""
+    return float(
+        sum(
+            math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+            for count in range(max(0, hits), trials + 1)
+        )
+    )
+
+
+def test_the_examples_in_the_text_are_true() -> None:
+    assert doctest.testmod(ctxr.metrics.proportions).failed == 0
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 5), (1, 5), (5, 5), (6, 5), (9, 40), (40, 300), (0, 0)])
+@pytest.mark.parametrize("chance", [Fraction(1, 10), Fraction(1, 3), Fraction(9, 10), Fraction(0), Fraction(1)])
+def test_the_tail_is_the_sum_over_outcomes(hits: int, trials: int, chance: Fraction) -> None:
+    assert upper_tail(hits, trials, float(chance)) == pytest.approx(
+        slow_tail(hits, trials, chance), rel=1e-9, abs=1e-300
+    )
+
+
+def test_a_tail_of_thousands_neither_overflows_nor_vanishes() -> None:
+    assert 0 < upper_tail(3000, 20_000, 0.1) < 1e-100
+    assert upper_tail(2000, 20_000, 0.1) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 7), (3, 7), (7, 7), (31, 250)])
+def test_the_interval_ends_where_its_tails_are_a_fortieth(hits: int, trials: int) -> None:
+    low, high = exact_interval(hits, trials)
+    assert low <= hits / trials <= high
+    if hits:
+        assert slow_tail(hits, trials, Fraction(low)) == pytest.approx(0.025, rel=1e-6)
+    if hits < trials:
+        assert 1 - slow_tail(hits + 1, trials, Fraction(high)) == pytest.approx(0.025, rel=1e-6)
+
+
+def test_the_interval_covers_the_truth_often_enough() -> None:
+    draws = np.random.default_rng(4).binomial(60, 0.1, 400)
+    known = {int(hits): exact_interval(int(hits), 60) for hits in set(draws.tolist())}
+    assert np.mean([known[int(hits)][0] <= 0.1 <= known[int(hits)][1] for hits in draws]) >= 0.95
+
+
+def test_half_hits_only_widen_the_interval() -> None:
+    low, high = exact_interval(10.5, 40)
+    assert low == exact_interval(10, 40)[0]
+    assert high == exact_interval(11, 40)[1]
+
+
+def test_no_trial_says_nothing() -> None:
+    assert exact_interval(0, 0) == (0.0, 1.0)
+    assert upper_tail(0, 0, 0.1) == 1.0
+
+
+def test_holm_is_the_step_down_by_hand() -> None:
+    assert holm([0.04, 0.001, 0.03, 0.9]) == pytest.approx([0.09, 0.004, 0.09, 0.9])
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_an_even_spread_is_likely_and_a_lopsided_one_is_not() -> None:
+    assert even_spread([10, 10, 10])[0] == 0
+    assert even_spread([10, 10, 10])[1] > 0.99
+    assert even_spread([100, 10, 10])[1] < 1e-10
+    assert even_spread([]) == even_spread([7]) == (0.0, 1.0)
+
+
+def test_the_spreads_p_value_is_right_on_average() -> None:
+    draws = np.random.default_rng(1).multinomial(200, [0.1] * 10, 2000)
+    refused = np.mean([even_spread(row.tolist())[1] < 0.05 for row in draws])
+    assert refused == pytest.approx(0.05, abs=0.015)

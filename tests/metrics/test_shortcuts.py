@@ -1,0 +1,162 @@
+"""Shortcuts: against slow versions, on data with a shortcut, and on data without one."""
+
+import doctest
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+import ctxr.metrics.shortcuts
+from ctxr.metrics.shortcuts import (
+    Asked,
+    Verdict,
+    corrected,
+    extreme_credits,
+    judge,
+    learns_on_train,
+    learnt_credits,
+    length_bins,
+    place_credits,
+)
+
+
+def draw(
+    rng: np.random.Generator, sets: int, weights: list[float] | None = None, split: str | None = None
+) -> list[Asked]:
+    """Sets of ten with one to three different targets each, drawn by `weights` (evenly without)."""
+    found = []
+    for number in range(sets):
+        targets = rng.choice(10, int(rng.integers(1, 4)), replace=False, p=weights)
+        kind = "video" if number % 4 else "photos"
+        found += [
+            Asked(f"{split}{number}", kind, split, 10, int(target), int(rng.integers(3, 40))) for target in targets
+        ]
+    return found
+
+
+def verdicts(asked: list[Asked], values: dict[str, np.ndarray]) -> list[Verdict]:
+    rules = {
+        "first": place_credits(asked, last=False),
+        "last": place_credits(asked, last=True),
+        "commonest": learnt_credits(asked, by_length=False),
+        "length": learnt_credits(asked, by_length=True),
+        "least": extreme_credits(asked, values, largest=False),
+        "most": extreme_credits(asked, values, largest=True),
+    }
+    found = [judge(name, "all", asked, credits) for name, credits in rules.items()]
+    return corrected([one for one in found if one is not None])
+
+
+def slow_learnt(asked: list[Asked], by_length: bool) -> list[float]:
+    """For each query look at every other one again."""
+    taught = learns_on_train(asked)
+    learnt_on = np.array([query.split == "train" for query in asked]) if taught else None
+    bins = length_bins([query.length for query in asked], learnt_on) if by_length else [0] * len(asked)
+    turn = [sha256(query.image_set.encode()).hexdigest() for query in asked]
+    credits = []
+    for row, query in enumerate(asked):
+        teachers = [
+            other.target
+            for place, other in enumerate(asked)
+            if (other.kind, other.size, bins[place]) == (query.kind, query.size, bins[row])
+            and (other.split == "train" if taught else turn[place] < turn[row])
+        ]
+        if not teachers or (taught and query.split == "train"):
+            credits.append(float("nan"))
+            continue
+        tally = Counter(teachers)
+        best = [target for target, count in tally.items() if count == max(tally.values())]
+        credits.append((query.target in best) / len(best))
+    return credits
+
+
+def test_the_examples_in_the_text_are_true() -> None:
+    assert doctest.testmod(ctxr.metrics.shortcuts).failed == 0
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+@pytest.mark.parametrize("taught", [False, True])
+def test_what_is_learnt_is_what_looking_at_all_teachers_gives(by_length: bool, taught: bool) -> None:
+    rng = np.random.default_rng(3)
+    asked = draw(rng, 30, split="train") + draw(rng, 20, split="valid") if taught else draw(rng, 40)
+    asked.append(Asked("large", "video", asked[-1].split, 12, 11, 5))
+    assert learnt_credits(asked, by_length).tolist() == pytest.approx(slow_learnt(asked, by_length), nan_ok=True)
+
+
+def test_ties_share_the_credit() -> None:
+    asked = [Asked("s", "video", None, 4, target, 3) for target in range(4)]
+    values = {"s": np.array([2.0, 5.0, 5.0, 1.0])}
+    assert extreme_credits(asked, values, largest=True).tolist() == [0, 0.5, 0.5, 0]
+    assert extreme_credits(asked, values, largest=False).tolist() == [0, 0, 0, 1]
+    assert extreme_credits(asked, {"s": np.full(4, 7.0)}, largest=True).tolist() == [0.25] * 4
+
+
+def test_sets_without_values_are_left_out_and_not_counted_as_wrong() -> None:
+    asked = [Asked("a", "video", None, 2, 1, 3), Asked("b", "video", None, 2, 1, 3)]
+    credits = extreme_credits(asked, {"a": np.array([1.0, 2.0]), "b": np.array([1.0, np.nan])}, largest=True)
+    assert credits.tolist() == pytest.approx([1.0, float("nan")], nan_ok=True)
+    verdict = judge("largest", "all", asked, credits)
+    assert verdict is not None
+    assert (verdict.queries, verdict.accuracy, verdict.chance) == (1, 1.0, 0.5)
+    assert judge("largest", "all", asked, np.full(2, np.nan)) is None
+
+
+def test_chance_is_the_mean_over_sets_of_different_size() -> None:
+    asked = [Asked("a", "video", None, 2, 0, 3), Asked("b", "video", None, 10, 3, 3)]
+    verdict = judge("first", "all", asked, place_credits(asked, last=False))
+    assert verdict is not None
+    assert verdict.accuracy == 0.5
+    assert verdict.chance == pytest.approx(0.3)
+
+
+def test_one_set_teaches_nothing_about_itself() -> None:
+    asked = [Asked("s", "video", None, 10, target, 3) for target in (1, 4)]
+    assert np.isnan(learnt_credits(asked, by_length=False)).all()
+
+
+@pytest.mark.parametrize("rule", ["first", "last", "commonest", "length", "least", "most"])
+def test_a_shortcut_that_is_there_is_found(rule: str) -> None:
+    rng = np.random.default_rng(8)
+    weights = {"first": [0.3] + [0.7 / 9] * 9, "last": [0.7 / 9] * 9 + [0.3]}.get(rule)
+    if rule == "commonest":
+        weights = [0.05] * 4 + [0.3] + [0.1] * 5
+    asked = draw(rng, 250, np.divide(weights, np.sum(weights)).tolist() if weights else None)
+    values = {query.image_set: rng.normal(size=10) for query in asked}
+    if rule == "length":
+        asked = [replace(query, length=4 * query.target + int(rng.integers(6))) for query in asked]
+    if rule in ("least", "most"):
+        for query in asked:
+            values[query.image_set][query.target] += 1.2 if rule == "most" else -1.2
+    flagged = {verdict.rule for verdict in verdicts(asked, values) if verdict.flagged}
+    assert rule in flagged
+    assert all(verdict.low > verdict.chance for verdict in verdicts(asked, values) if verdict.flagged)
+
+
+def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
+    rng = np.random.default_rng(5)
+    alarms, rounds = 0, 150
+    below: Counter[str] = Counter()
+    for _ in range(rounds):
+        asked = draw(rng, 50)
+        # whole numbers, so that ties happen
+        values = {query.image_set: rng.integers(0, 12, 10).astype(float) for query in asked}
+        found = verdicts(asked, values)
+        alarms += any(verdict.flagged for verdict in found)
+        below.update(verdict.rule for verdict in found if verdict.p_value < 0.025)
+    # at most 2.5 % are 3.75 of 150; nine and more has a chance of 1 in 70 even at that limit
+    assert alarms <= 8
+    assert max(below.values(), default=0) <= 8
+
+
+def test_what_was_learnt_before_tries_at_chance() -> None:
+    rng = np.random.default_rng(6)
+    credits = [learnt_credits(draw(rng, 60), by_length=False) for _ in range(150)]
+    assert np.nanmean(np.concatenate(credits)) == pytest.approx(0.1, abs=0.005)
+
+
+def test_many_rules_are_corrected_for() -> None:
+    alone = Verdict("r", "all", 100, 0.17, 0.1, 0.26, 0.1, p_value=0.02)
+    assert corrected([alone])[0].flagged
+    assert not any(verdict.flagged for verdict in corrected([alone, replace(alone, p_value=0.5)]))

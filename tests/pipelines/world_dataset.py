@@ -1,0 +1,48 @@
+"""An artifact of kind `dataset` drawn from the toy world: sets, pictures, contextual descriptions, targets, phenomena."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as Pillow
+
+from ctxr.data.artifacts import finish
+from ctxr.data.hashing import sha256_file
+from ctxr.data.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
+from ctxr.data.tables import write_table
+from ctxr.data.world import TAGS, contextual_description, render, sample_sets
+from ctxr.data.world.sets import SIZE
+
+
+def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:
+    """`sets` sets of video and half as many of photos, two descriptions each, the last set of each kind on valid."""
+    rng = np.random.default_rng(seed)
+    rows: dict[str, list[object]] = {name: [] for name in ("sets", "images", "splits", "texts", "queries", "judgments")}
+    kinds: tuple[tuple[Kind, int], ...] = (("video", sets), ("photos", max(1, sets // 2)))
+    for kind, count in kinds:
+        for number, drawn in enumerate(sample_sets(rng, count, kind)):
+            name = f"{kind}{number}-shot0_0" if kind == "video" else f"{kind}{number}"
+            side: SplitName = "valid" if number == count - 1 else "train"
+            ids = tuple(f"{name}/img{frame}" for frame in range(3, 3 + SIZE))
+            rows["sets"].append(ImageSet(name, kind, ids, name, name, 0 if kind == "video" else None, 0.1, 0.2))
+            rows["splits"].append(Split(name, side))
+            for place, scene in enumerate(drawn.scenes):
+                file = folder / "images" / name / f"img{3 + place}.jpg"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Pillow.fromarray(render(scene, 48, 48)).save(file)
+                path, digest = file.relative_to(folder).as_posix(), sha256_file(file)
+                index = 3 + place if kind == "video" else None
+                rows["images"].append(Image(ids[place], path, digest, name, 48, 48, index))
+            for target in rng.permutation(SIZE)[:2].tolist():
+                said = contextual_description(drawn.scenes, target, rng, drawn.ordered)
+                if said is None:
+                    continue
+                key = f"{name}/{target}"
+                rows["texts"].append(Text(key, said.text, "drawn"))
+                rows["queries"] += [Query(key, name, (key,)), Query(f"{key}/tags", name, (key,), TAGS)]
+                rows["judgments"].append(Judgment(key, ids[target], "gold", 1.0))
+                rows["judgments"] += [Judgment(f"{key}/tags", tag, "world", float(tag in said.tags)) for tag in TAGS]
+    for table, content in rows.items():
+        write_table(folder / f"{table}.jsonl", content)  # type: ignore[type-var]
+    files = [f"{table}.jsonl" for table in rows]
+    finish(folder, kind="dataset", verb="test", config={}, parents=[], counts={}, models={}, files=files)
+    return folder
