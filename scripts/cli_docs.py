@@ -10,7 +10,7 @@ from ctxr.cli.options import field_help
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
-CONFIGS = {"build-sets": "BuildSets", "filter": "Filter", "doctor": "Doctor", "demo": "Demo"}
+CONFIGS = {"build-sets": "BuildSets", "filter": "Filter", "report": "Report", "doctor": "Doctor", "demo": "Demo"}
 """The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
 
 

@@ -12,6 +12,7 @@ from ctxr.errors import CtxrError, FindingsError, UsageError
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "report": "Show a chain of artifacts as one page that opens in any browser, without a server.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
     "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
 }
