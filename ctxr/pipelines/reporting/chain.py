@@ -197,7 +197,9 @@ def load_chain(artifacts: list[Artifact], notes: list[str]) -> Chain:
     for stage in stages:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more" if len(stage.changed) > 1 else ""
-            notes.append(f"{stage.name}/{stage.changed[0]}{more} was changed since it was written: ctxr doctor says more")
+            notes.append(
+                f"{stage.name}/{stage.changed[0]}{more} was changed since it was written: ctxr doctor says more"
+            )
     return Chain(stages, units, splits, tuple(notes))
 
 

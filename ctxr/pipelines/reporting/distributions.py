@@ -23,7 +23,9 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         found = yield_curve(chain.root)
         points = [(float(threshold), float(sets)) for threshold, sets in found.items()]
         now = (chain.threshold, f"in force {chain.threshold:g}")
-        yield curve("Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now)
+        yield curve(
+            "Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now
+        )
     facts = list(edition.facts.values())
     for name, title, label, values in (
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
@@ -33,7 +35,9 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         if len(known):
             yield _measured(title, label, known, chain.limit(name), name == "max_text")
         else:
-            missing.append(f"{title}: nobody measured it (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'}).")
+            missing.append(
+                f"{title}: nobody measured it (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
+            )
     gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
     if gates:
         limit = chain.limit("gate")
@@ -62,7 +66,12 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
     values = [(kind, f"pairs {told}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, told in named]
     yield histogram(
-        "Distances between two images of a set", "Euclidean distance of unit vectors, 0..2", "pairs", values, limit, low=0
+        "Distances between two images of a set",
+        "Euclidean distance of unit vectors, 0..2",
+        "pairs",
+        values,
+        limit,
+        low=0,
     )
     yield histogram(
         "How hard the sets are",

@@ -32,7 +32,9 @@ def make(edition: Edition) -> Mapping[str, Any]:
 
 def _barren(unit: Unit) -> Barren:
     counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
-    told = ", ".join(f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3))
+    told = ", ".join(
+        f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)
+    )
     return Barren(unit.source.name, len(unit.ledger), told or "nothing was considered")
 
 

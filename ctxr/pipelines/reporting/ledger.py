@@ -9,6 +9,10 @@ IN_A_SET = -1
 """Fate of what is in a set; otherwise it is the number of a reason."""
 
 
+FATE, PICTURE = 2, 6
+"""Columns of a row."""
+
+
 def fill(edition: Edition) -> None:
     """Have `data["ledger"]`: by source number, rows of index, milliseconds, fate, value, nearest, distance, picture, name."""
     if "ledger" not in edition.data:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from ctxr import __version__
 from ctxr.pipelines.reporting import distributions, dropped, failures, provenance, sets, summary, timelines
@@ -50,14 +51,16 @@ def write_page(edition: Edition, beside: str, sections: Sequence[Section] = SECT
     made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
     shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]
     parts = [
-        (section, environment.get_template(f"{section.id}.html").render(context, section=section))
+        (section, Markup(environment.get_template(f"{section.id}.html").render(context, section=section)))  # noqa: S704
         for section, context in shown
     ]
     edition.data["pictures"] = edition.pictures.addresses(beside)
     edition.data["near"] = edition.near
     style = _static("report.css")
     scripts = ["base", *(section.id for section, _ in shown)]
-    script = "".join(f"(() => {{\n{code}}})();\n" for name in scripts if (code := _static(f"{name}.js", must=name == "base")))
+    script = "".join(
+        f"(() => {{\n{code}}})();\n" for name in scripts if (code := _static(f"{name}.js", must=name == "base"))
+    )
     page = environment.get_template("page.html").render(
         first_line=FIRST_LINE.decode(),
         chain=edition.chain,

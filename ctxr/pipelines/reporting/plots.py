@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -73,13 +74,13 @@ def histogram(
     title: str,
     x_label: str,
     y_label: str,
-    values: Sequence[tuple[str, str, Sequence[float]]],
+    values: Sequence[tuple[str, str, Any]],
     limit: tuple[float, str] | None = None,
     low: float | None = None,
     percent: bool = False,
     note: str = "",
 ) -> Plot:
-    """Bars of equal width, the series stacked. `values` are (colour, meaning, numbers); empty series are left out.
+    """Bars of equal width, the series stacked. `values` are (colour, meaning, list or array of numbers); empty series are left out.
 
     The axis reaches from `low` (default: the smallest) to the largest value and takes in the limit.
     """
@@ -93,12 +94,11 @@ def histogram(
     start = math.floor(start / step + 1e-9) * step
     end = math.ceil(max(*ends, start + step) / step - 1e-9) * step
     # bars are a whole fraction of a tick's step, so that their edges are round numbers
-    per_step = max(1, round(40 * step / (end - start)))
+    per_step = min((1, 2, 4, 5, 10, 20), key=lambda parts: abs(parts - 40 * step / (end - start)))
     edges = np.linspace(start, end, round((end - start) / step) * per_step + 1)
     counts = [np.histogram(numbers, edges)[0] for _, _, numbers in filled]
     most = int(np.sum(counts, axis=0).max()) if counts else 1
-    y_values = ticks(0, max(most, 1), 5)
-    top = max(most, 1) * 1.04
+    y_values, top = _upright(most)
 
     def across(value: float) -> float:
         return round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2)
@@ -125,7 +125,9 @@ def histogram(
                 )
             )
         below += found
-    middle = f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
+    middle = (
+        f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
+    )
     return Plot(
         title,
         x_label,
@@ -133,7 +135,7 @@ def histogram(
         bars,
         [],
         [(across(value), plain(value * scale)) for value in ticks(start, end, 6)],
-        [(up(value), plain(value)) for value in y_values if value == int(value)],
+        [(up(value), plain(value)) for value in y_values],
         _limit(across, limit),
         [(name, meaning) for name, meaning, _ in filled],
         f"{title}: {len(everything)} values{middle}.",
@@ -147,7 +149,7 @@ def curve(
     """A line through `points`, on a logarithmic x axis, with a dot at each."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     low, high = math.log2(min(xs)), math.log2(max(xs))
-    top = max(*ys, 1) * 1.08
+    y_values, top = _upright(max(ys))
 
     def across(value: float) -> float:
         return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
@@ -162,11 +164,20 @@ def curve(
         [],
         [(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points],
         [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]],
-        [(up(value), plain(value)) for value in ticks(0, max(*ys, 1), 5) if value == int(value)],
+        [(up(value), plain(value)) for value in y_values],
         _limit(across, limit),
         [],
         f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}.",
     )
+
+
+def _upright(most: float) -> tuple[list[float], float]:
+    """Whole numbers for an axis of counts up to `most`, the last of which is its end."""
+    values = [value for value in ticks(0, max(most, 1), 5) if value == int(value)]
+    step = values[1] - values[0]
+    while values[-1] < most:
+        values.append(values[-1] + step)
+    return values, values[-1]
 
 
 def _limit(across: "object", limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:

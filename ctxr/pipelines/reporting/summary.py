@@ -19,7 +19,7 @@ PHOTO_STEPS = (
     ("drawn", ("not_sampled",)),
     ("seen once", ("duplicate",)),
     ("good enough", ("blurry", "too_much_text", "too_small")),
-    ("with a set of their own", ("too_few_neighbours",)),
+    ("anchors a set", ("too_few_neighbours",)),
 )
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
 

@@ -68,7 +68,9 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
 
 def _line(edition: Edition, unit: Unit, opened: bool) -> Timeline:
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
-    start = min([shot.start_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=Fraction(0))
+    start = min(
+        [shot.start_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=Fraction(0)
+    )
     end = max([shot.end_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=start)
     length = float(end - start) or 1.0
 
@@ -91,7 +93,9 @@ def _line(edition: Edition, unit: Unit, opened: bool) -> Timeline:
         known = [time for name in image_set.images if (time := times.get(name)) is not None]
         if known:
             first, last = min(known), max(known)
-            told = f"{image_set.id}: {time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
+            told = (
+                f"{image_set.id}: {time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
+            )
             sets.append(Span(percent(first), round(percent(last) - percent(first), 3), image_set.id, told))
     seconds = ticks(float(start), float(end), 8)
     step = seconds[1] - seconds[0] if len(seconds) > 1 else length
@@ -144,7 +148,7 @@ def _facts(unit: Unit) -> str:
     if source.width and source.height:
         told.append(f"{source.width} × {source.height}")
     if source.rate:
-        told.append(f"{plain(float(source.rate))} frames/s")
+        told.append(f"{plain(round(float(source.rate), 2))} frames/s")
     shots, sets = source.shots or len(unit.shots), len(unit.sets)
     told.append(f"{shots} shot{'' if shots == 1 else 's'}")
     told.append(f"{source.considered} of {source.frames} frames considered")

@@ -20,7 +20,8 @@ function choose() {
   upTo = AT_ONCE;
   const tab = tabs.find((one) => Number(one.dataset.reason) === reason);
   for (const one of tabs) one.setAttribute("aria-pressed", String(one === tab));
-  const bound = limit === null || limit === undefined ? "" : ` Limit in force: ${told(limit)}.`;
+  const key = data.reasons[reason].key;
+  const bound = limit === null || limit === undefined ? "" : ` Limit in force: ${told(limit)}${key === "near_still" ? " of luma difference" : ""}.`;
   means.textContent = tab.dataset.means ? `${tab.dataset.means[0].toUpperCase()}${tab.dataset.means.slice(1)}.${bound}` : "";
   draw();
 }
@@ -29,6 +30,8 @@ function told(value) {
   const key = data.reasons[reason].key;
   if (value === null) return "";
   if (key === "too_much_text") return percent(value);
+  if (key === "set_incomplete") return `${value} in its set`;
+  if (key === "too_small") return `${value} px`;
   return key === "too_close" || key === "blurry" ? figure(value) : String(Number(value.toFixed(2)));
 }
 
@@ -52,7 +55,7 @@ function beside(source, row) {
 function tile({ source, row }) {
   const made = make("figure", "tile", make("div", "frame", picture(row[PICTURE], `${data.sources[source].name} ${place(row)}`)));
   const value = figureOf(row);
-  if (value !== null) made.append(make("p", "value", told(value), " ", make("span", "", data.reasons[row[FATE]].unit)));
+  if (value !== null) made.append(make("p", "value", told(value)));
   const where = make("p", "under", make("b", "", place(row)));
   const from = make("p", "under", beside(source, row));
   from.title = data.sources[source].name;
@@ -70,5 +73,5 @@ function word({ source, row }) {
 for (const tab of tabs) tab.addEventListener("click", () => { reason = Number(tab.dataset.reason); choose(); });
 order.addEventListener("change", choose);
 more.addEventListener("click", () => { upTo += AT_ONCE; draw(); });
-reason = Number(tabs[0].dataset.reason);
+reason = Number(tabs.find((one) => one.getAttribute("aria-pressed") === "true").dataset.reason);
 choose();

@@ -28,13 +28,13 @@ function distances(set) {
 function matrix(known, large) {
   const n = known.full.length, [low, high] = data.span;
   const grid = make("div", "matrix");
-  grid.style.gridTemplateColumns = `${large ? 20 : 13}px repeat(${n}, minmax(0, 1fr))`;
+  grid.style.gridTemplateColumns = `${large ? "20px " : ""}repeat(${n}, minmax(0, 1fr))`;
   grid.setAttribute("role", "img");
   grid.setAttribute("aria-label", `Distances between the ${n} images; nearest are ${known.nearest[0] + 1} and ${known.nearest[1] + 1}`);
-  grid.append(make("span"));
-  for (let column = 0; column < n; column++) grid.append(make("span", "at", String(column + 1)));
+  if (large) grid.append(make("span"));
+  for (let column = 0; large && column < n; column++) grid.append(make("span", "at", String(column + 1)));
   for (let row = 0; row < n; row++) {
-    grid.append(make("span", "at", String(row + 1)));
+    if (large) grid.append(make("span", "at", String(row + 1)));
     for (let column = 0; column < n; column++) {
       const value = known.full[row][column];
       const cell = make("span", row === column ? "cell self" : "cell");
@@ -42,7 +42,7 @@ function matrix(known, large) {
         const strength = Math.max(0, Math.min(100, (100 * (high - value)) / (high - low || 1)));
         cell.style.setProperty("--p", strength.toFixed(1));
         cell.title = `${row + 1} and ${column + 1}: ${figure(value)}`;
-        if (strength > 52) cell.classList.add("deep");
+        if (strength > 40) cell.classList.add("deep");
         if (Math.min(row, column) === known.nearest[0] && Math.max(row, column) === known.nearest[1]) cell.classList.add("nearest");
         if (large) cell.textContent = figure(value, 2);
       }
@@ -142,7 +142,7 @@ function draw() {
   const from = page * PAGE, to = Math.min(shown.length, from + PAGE);
   const total = data.sets.length;
   const of = shown.length === total ? `${total} sets` : `${shown.length} of ${total} sets`;
-  field("found").textContent = shown.length > PAGE ? `${of}, ${from + 1} to ${to} shown` : of;
+  field("found").textContent = shown.length > PAGE ? `${of}, here ${from + 1} to ${to}` : of;
   cards.replaceChildren(...(shown.length ? shown.slice(from, to).map((_, at) => card(data.sets[shown[from + at]], from + at)) : [empty()]));
   const pager = field("pager");
   pager.replaceChildren();

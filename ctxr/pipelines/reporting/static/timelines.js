@@ -6,7 +6,7 @@ const seconds = (code) => code.replace("−", "-").split(":").reduce((sum, part)
 
 for (const track of document.querySelectorAll(".track")) {
   const rows = (data.ledger[Number(track.dataset.source)] || []).filter((row) => row[CODE] !== null);
-  const told = track.closest(".line").querySelector(".told"), cursor = track.querySelector(".cursor");
+  const told = track.querySelector(".told"), cursor = track.querySelector(".cursor");
   const times = rows.map((row) => seconds(row[CODE]));
   const from = Number(track.dataset.from), length = Number(track.dataset.length);
   let at = 0;
@@ -17,7 +17,9 @@ for (const track of document.querySelectorAll(".track")) {
     at = Math.max(0, Math.min(rows.length - 1, to));
     const row = rows[at];
     cursor.hidden = false;
-    cursor.style.left = `${(100 * (times[at] - from)) / length}%`;
+    const share = (times[at] - from) / length;
+    cursor.style.left = `${100 * share}%`;
+    told.style.left = `clamp(0px, ${100 * share}% - 165px, 100% - 330px)`;
     const fate = row[FATE] < 0 ? "in a set" : data.reasons[row[FATE]].name;
     const unit = row[FATE] < 0 ? "" : data.reasons[row[FATE]].unit;
     const words = [` frame #${row[INDEX]}, `, make("b", "", fate)];
