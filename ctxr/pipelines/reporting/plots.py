@@ -1,7 +1,7 @@
 """Plots as inline SVG: bars and lines on labelled axes, with the limit in force as a line across."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,7 @@ def histogram(
     y_values, top = _upright(most)
 
     def across(value: float) -> float:
-        return round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2)
+        return float(round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2))
 
     def up(value: float) -> float:
         return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
@@ -180,8 +180,8 @@ def _upright(most: float) -> tuple[list[float], float]:
     return values, values[-1]
 
 
-def _limit(across: "object", limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:
+def _limit(across: Callable[[float], float], limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:
     if limit is None:
         return None
-    at = across(limit[0])  # type: ignore[operator]
+    at = across(limit[0])
     return at, limit[1], at > (LEFT + WIDTH - RIGHT) / 2

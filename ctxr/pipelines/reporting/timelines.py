@@ -1,6 +1,6 @@
 """Each video as a line of time: shots and cuts, where sets lie, and one lane for every fate of a considered frame."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -122,10 +122,10 @@ def _mark(seconds: float, step: float) -> str:
     return f"{int(seconds // 60)}:{seconds % 60:04.1f}" if step < 1 else f"{int(seconds // 60)}:{int(seconds % 60):02}"
 
 
-def _lanes(edition: Edition, rows: Sequence[LedgerRow], place: Any) -> list[Lane]:
+def _lanes(edition: Edition, rows: Sequence[LedgerRow], place: Callable[[Fraction], int]) -> list[Lane]:
     by_fate: dict[str, list[int]] = {}
     for row in rows:
-        by_fate.setdefault(row.reason or "", []).append(place(row.time))
+        by_fate.setdefault(row.reason or "", []).append(place(row.time or Fraction(0)))
     order = ["", *REASONS, *sorted(by_fate.keys() - REASONS.keys() - {""})]
     return [
         Lane(

@@ -62,7 +62,8 @@ function frame(at, place, near, large) {
   if (!image) return item;
   const under = make("p", "under");
   if (image[CODE]) {
-    under.append(make("b", "", image[CODE]), large ? ` = ${image[EXACT]}, frame ${image[NAME]}` : ` ${image[NAME]}`);
+    under.append(make("b", "", image[CODE]), ` ${image[NAME]}`);
+    if (large) under.append(make("br"), `= ${image[EXACT]}`);
     under.title = `${image[EXACT]}, frame ${image[NAME]}`;
   } else {
     under.append(image[NAME]);
@@ -71,8 +72,10 @@ function frame(at, place, near, large) {
   item.append(under);
   if (large) {
     const told = make("p", "under");
-    if (image[BRISQUE] !== null) told.append(`BRISQUE/100 ${figure(image[BRISQUE], 2)} `);
-    if (image[TEXT] !== null) told.append(`text ${percent(image[TEXT])} `);
+    const facts = [];
+    if (image[BRISQUE] !== null) facts.push(`BRISQUE/100 ${figure(image[BRISQUE], 2)}`);
+    if (image[TEXT] !== null) facts.push(`text ${percent(image[TEXT])}`);
+    if (facts.length) told.append(facts.join(" · "), make("br"));
     if (data.near && image[PICTURE] >= 0) {
       const link = make("a", "", `${image[WIDTH]} × ${image[HEIGHT]}`);
       link.href = `${data.near}/${image[PATH].split("/").map(encodeURIComponent).join("/")}`;
