@@ -13,6 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {"light": ROOT / "docs" / "report.jpg", "dark": ROOT / "docs" / "report-dark.jpg"}
 MOST_BYTES = 400_000
 
+SEEN = """async () => {
+  const seen = [...document.images].filter((one) => one.getBoundingClientRect().top < innerHeight);
+  await Promise.all(seen.map((one) => one.decode()));
+}"""
+"""Waits for the pictures in view; those below are not read before somebody scrolls there."""
+
 
 def chromium() -> str | None:
     """The browser of this machine; None if there is none."""
@@ -37,7 +43,9 @@ def picture(page: Path, theme: str, width: int = 1280, height: int = 1180) -> by
     with browser() as opened:
         tab = opened.new_page(viewport={"width": width, "height": height}, color_scheme=theme)  # type: ignore[arg-type]
         tab.goto(page.resolve().as_uri())
-        tab.wait_for_function("[...document.images].every((one) => one.complete)")
+        if tab.locator("#kind option", has_text="video").count():
+            tab.select_option("#kind", "video")
+        tab.evaluate(SEEN)
         return tab.screenshot(type="jpeg", quality=78)
 
 

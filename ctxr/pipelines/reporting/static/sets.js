@@ -195,8 +195,12 @@ function open(at) {
     (known ? ` between ${known.nearest[0] + 1} and ${known.nearest[1] + 1}` : "");
   const right = make("div", "", known ? matrix(known, true) : make("p", "muted", "The embeddings of this set are not at hand."),
     make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
+  const held = look.contains(document.activeElement) ? document.activeElement.title : "";
   look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", strip(set, known, true), right));
   if (!look.open) look.showModal();
+  // what was focused was drawn anew: the same button again, or the set itself
+  const again = [...steps.children].find((one) => held && one.title === held && !one.disabled);
+  (again || look).focus();
 }
 function hop(sign, words, to) {
   const button = make("button", "", sign);
@@ -212,7 +216,8 @@ function closing() {
   button.dataset.close = "";
   return button;
 }
-look.addEventListener("keydown", (event) => {
+document.addEventListener("keydown", (event) => {
+  if (!look.open) return;
   const by = { ArrowLeft: -1, ArrowRight: 1, k: -1, j: 1 }[event.key];
   if (by) { open(current + by); event.preventDefault(); }
 });
