@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ctxr.data.artifacts import Parent, open_artifact
-from ctxr.data.embeddings import pairwise_distances
+from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.data.units import Stamp, Unit, write_unit
 from ctxr.pipelines.sets_artifact import complete
@@ -27,13 +27,13 @@ def paint(file: Path, seed: int, width: int = 48, height: int = 32) -> None:
     Pillow.fromarray(coarse).resize((width, height), Pillow.Resampling.BICUBIC).save(file, quality=90)
 
 
-def unit_vectors(count: int, seed: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+def unit_vectors(count: int, seed: int) -> Vectors:
     drawn = np.random.default_rng(seed).normal(size=(count, 8))
-    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.float32)
 
 
-def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: object) -> ImageSet:
-    distances = pairwise_distances(np.asarray(vectors, np.float32))
+def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: Vectors) -> ImageSet:
+    distances = pairwise_distances(vectors)
     above = distances[np.triu_indices(len(distances), 1)]
     closest, mean = round(float(above.min()), 6), round(float(above.mean()), 6)
     return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)  # type: ignore[arg-type]

@@ -184,9 +184,10 @@ function go(to) {
 }
 
 const look = document.getElementById("look");
+let opened = -1;
 function open(at) {
   if (at < 0 || at >= shown.length) return;
-  current = at;
+  opened = at;
   const set = data.sets[shown[at]], known = distances(set);
   const title = make("h2", "", set.id);
   title.id = "look-title";
@@ -219,9 +220,9 @@ function closing() {
 document.addEventListener("keydown", (event) => {
   if (!look.open) return;
   const by = { ArrowLeft: -1, ArrowRight: 1, k: -1, j: 1 }[event.key];
-  if (by) { open(current + by); event.preventDefault(); }
+  if (by) { open(opened + by); event.preventDefault(); }
 });
-look.addEventListener("close", () => go(current));
+look.addEventListener("close", () => go(opened));
 
 for (const name of ["kind", "source", "split", "sort"]) field(name).addEventListener("change", choose);
 field("find").addEventListener("input", choose);
