@@ -106,7 +106,8 @@ class Chain:
                 places = [rows.get(name) for name in image_set.images]
                 known = [vectors[row] for vectors, row in (place for place in places if place is not None)]
                 whole = len(known) == len(places) and len({len(vector) for vector in known}) == 1
-                yield image_set, pairwise_distances(np.stack(known)) if whole else None
+                distances = pairwise_distances(np.stack(known)) if whole else np.full((1, 1), np.nan)
+                yield image_set, distances if np.isfinite(distances).all() else None
 
 
 def number(value: Any) -> float | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxr.pipelines.reporting.chain import number
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import Plot, curve, histogram, plain
 from ctxr.pipelines.sets_report import yield_curve
@@ -19,7 +20,7 @@ def make(edition: Edition) -> Mapping[str, Any]:
 def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     chain = edition.chain
     yield from _distances(edition, missing)
-    if chain.last.counts.get("videos") and chain.threshold:
+    if chain.threshold and number(chain.last.model("selection", "set_size")) and _has_embedded_frames(edition):
         found = yield_curve(chain.root)
         points = [(float(threshold), float(sets)) for threshold, sets in found.items()]
         now = (chain.threshold, f"in force {chain.threshold:g}")
@@ -49,6 +50,10 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             (limit, f"gate {limit:g}") if limit else None,
             low=0,
         )
+
+
+def _has_embedded_frames(edition: Edition) -> bool:
+    return any(unit.source.kind == "video" and len(unit.vectors) for unit in edition.chain.units)
 
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:

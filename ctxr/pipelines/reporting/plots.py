@@ -86,17 +86,18 @@ def histogram(
     """
     filled = [(name, meaning, np.asarray(numbers, np.float64)) for name, meaning, numbers in values if len(numbers)]
     everything = np.concatenate([numbers for _, _, numbers in filled]) if filled else np.zeros(0)
-    ends = [*everything[:0], *([everything.min(), everything.max()] if len(everything) else [0.0, 1.0])]
+    ends = [float(everything.min()), float(everything.max())] if len(everything) else [0.0, 1.0]
     ends += [limit[0]] if limit else []
     start = min(ends) if low is None else min(low, *ends)
-    x_values = ticks(start, max(ends) if max(ends) > start else start + 1, 6)
+    x_values = ticks(start, max(ends) if max(ends) - start > 1e-6 else start + 1, 6)
     step = x_values[1] - x_values[0] if len(x_values) > 1 else (max(ends) - start or 1.0)
     start = math.floor(start / step + 1e-9) * step
     end = math.ceil(max(*ends, start + step) / step - 1e-9) * step
     # bars are a whole fraction of a tick's step, so that their edges are round numbers
     per_step = min((1, 2, 4, 5, 10, 20), key=lambda parts: abs(parts - 40 * step / (end - start)))
     edges = np.linspace(start, end, round((end - start) / step) * per_step + 1)
-    counts = [np.histogram(numbers, edges)[0] for _, _, numbers in filled]
+    # rounding may put the last edge a hair below the largest value
+    counts = [np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)[0] for _, _, numbers in filled]
     most = int(np.sum(counts, axis=0).max()) if counts else 1
     y_values, top = _upright(most)
 

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from ctxr.data.records import Image, ImageSet
-from ctxr.pipelines.reporting.chain import Distances
+from ctxr.pipelines.reporting.chain import Distances, number
 from ctxr.pipelines.reporting.edition import Edition, Section, exact, time_code
 
 STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
+
+MOST_IN_MATRIX = 30
+"""Images up to which a set's distances are drawn; in a larger matrix nobody finds a pair."""
 
 
 def make(edition: Edition) -> Mapping[str, Any]:
@@ -87,8 +90,12 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
         "images": [images.number(name) for name in image_set.images],
     }
     if distances is not None and len(distances) > 1:
-        above = distances[np.triu_indices(len(distances), 1)]
-        row["distances"] = base64.b64encode(np.rint(above / STEP).astype("<u2").tobytes()).decode()
+        rows, columns = np.triu_indices(len(distances), 1)
+        above = distances[rows, columns]
+        at = int(above.argmin())
+        row["nearest"] = [int(rows[at]), int(columns[at])]
+    if distances is not None and 1 < len(distances) <= MOST_IN_MATRIX:
+        row["distances"] = base64.b64encode(np.rint(np.minimum(above, 2) / STEP).astype("<u2").tobytes()).decode()
     return row
 
 
@@ -97,7 +104,8 @@ def _why_none(edition: Edition) -> str:
     reasons = edition.chain.last.counts.get("reasons")
     if not edition.chain.units:
         return "No source gave anything; the failures below say why."
-    if not isinstance(reasons, dict) or not reasons:
+    reasons = {name: many for name, many in reasons.items() if number(many)} if isinstance(reasons, dict) else {}
+    if not reasons:
         return "Nothing was considered."
     most = max(reasons, key=lambda name: reasons[name])
     return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."

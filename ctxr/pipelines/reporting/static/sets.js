@@ -2,7 +2,7 @@
 const { data, make, figure, percent, picture, keys } = window.ctxr;
 const cards = document.getElementById("cards");
 if (!cards) return;
-const STEP = 1e-4, PAGE = 20;
+const STEP = 1e-4, PAGE = 20, STRIP = 20;
 const [NAME, CODE, EXACT, PICTURE, PATH, BRISQUE, TEXT, WIDTH, HEIGHT] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 const field = (id) => document.getElementById(id);
 let shown = [], page = 0, current = -1;
@@ -15,14 +15,13 @@ function distances(set) {
   if (!set.distances) return null;
   const bytes = atob(set.distances), n = set.images.length;
   const full = Array.from({ length: n }, () => new Array(n).fill(0));
-  let at = 0, nearest = [0, 1];
+  let at = 0;
   for (let row = 0; row < n; row++) {
     for (let column = row + 1; column < n; column++, at += 2) {
       full[row][column] = full[column][row] = (bytes.charCodeAt(at) + 256 * bytes.charCodeAt(at + 1)) * STEP;
-      if (full[row][column] < full[nearest[0]][nearest[1]]) nearest = [row, column];
     }
   }
-  return { full, nearest };
+  return { full, nearest: set.nearest };
 }
 
 function matrix(known, large) {
@@ -87,9 +86,11 @@ function frame(at, place, near, large) {
   return item;
 }
 
-function strip(set, known, large) {
-  const list = make("ol", "strip");
-  set.images.forEach((at, place) => list.append(frame(at, place, Boolean(known) && known.nearest.includes(place), large)));
+function strip(set, large) {
+  const list = make("ol", "strip"), near = set.nearest || [];
+  const some = large ? set.images : set.images.slice(0, STRIP);
+  some.forEach((at, place) => list.append(frame(at, place, near.includes(place), large)));
+  if (some.length < set.images.length) list.append(make("li", "muted small", `and ${set.images.length - some.length} more`));
   return list;
 }
 
@@ -108,9 +109,9 @@ function card(set, at) {
   title.addEventListener("click", () => open(at));
   const figures = make("span", "figures", make("span", "", "mean ", make("b", "", figure(set.mean))));
   const pair = make("span", "", "nearest ", make("b", "", figure(set.closest)));
-  if (known) pair.append(` (${known.nearest[0] + 1}, ${known.nearest[1] + 1})`);
+  if (set.nearest) pair.append(` (${set.nearest[0] + 1}, ${set.nearest[1] + 1})`);
   figures.append(pair);
-  made.append(make("header", "", title, meta(set), figures), strip(set, known, false));
+  made.append(make("header", "", title, meta(set), figures), strip(set, false));
   if (known) made.append(matrix(known, false));
   made.addEventListener("focusin", () => { current = at; });
   return made;
@@ -193,11 +194,11 @@ function open(at) {
   title.id = "look-title";
   const steps = make("div", "steps", hop("←", "Previous set", at - 1), hop("→", "Next set", at + 1), closing());
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
-    (known ? ` between ${known.nearest[0] + 1} and ${known.nearest[1] + 1}` : "");
-  const right = make("div", "", known ? matrix(known, true) : make("p", "muted", "The embeddings of this set are not at hand."),
+    (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
+  const right = make("div", "", known ? matrix(known, true) : make("p", "muted", set.nearest ? "A matrix of so many images would not be read." : "The embeddings of this set are not at hand."),
     make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
-  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", strip(set, known, true), right));
+  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", strip(set, true), right));
   if (!look.open) look.showModal();
   // what was focused was drawn anew: the same button again, or the set itself
   const again = [...steps.children].find((one) => held && one.title === held && !one.disabled);
