@@ -78,7 +78,9 @@ def run(config: Report, talk: Talk | None = None) -> Written:
     beside = len(paths) > config.inside
     pictures = Pictures(chain.root, _new_folder(folder) if beside else None)
     with talk.progress("pictures", len(paths)) as task:
-        pictures.make(sorted(paths), task.advance)
+        for path in sorted(paths):
+            pictures.number(path)
+            task.advance()
     content = write_page(Edition(chain, pictures, _way(page, chain.root)), folder.name if beside else "")
     _put_folder(folder, beside)
     write_bytes(page, content)

@@ -1,9 +1,6 @@
 """Small pictures for a page: each made once, inside the page while they are few, as files beside it beyond that."""
 
 import base64
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +12,6 @@ from ctxr.pipelines.reporting.chain import inside
 
 SIDE = 240
 """Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
-
-BATCH = 256
-"""Pictures made between two points at which they are written, so that memory does not grow with their number."""
 
 NONE = -1
 """Number of a picture that there is none of, by right: the frame was never saved."""
@@ -46,16 +40,6 @@ class Pictures:
         if path not in self._numbers:
             self._numbers[path] = self._keep(self._make(path))
         return self._numbers[path]
-
-    def make(self, paths: Sequence[str], watch: Callable[[], None]) -> None:
-        """Make the pictures at `paths`, several at a time, numbered in that order; `watch` is called after each."""
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
-            for start in range(0, len(paths), BATCH):
-                batch = paths[start : start + BATCH]
-                for path, made in zip(batch, pool.map(self._make, batch), strict=True):
-                    self._numbers[path] = self._keep(made)
-                    watch()
 
     def _make(self, path: str) -> bytes | str:
         """A small JPEG, or in words why there is none."""
