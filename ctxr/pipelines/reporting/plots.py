@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 26, 46
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 32, 46
 WIDTH, HEIGHT = 520, 260
 """Box of a plot and the room for its axes, in SVG units; a unit is about a pixel."""
 

@@ -96,7 +96,7 @@ function strip(set, large) {
 
 function meta(set) {
   return make("span", "meta", make("span", `chip ${set.kind}`, set.kind), make("span", "", set.source),
-    set.shot === null ? null : make("span", "", `shot ${set.shot}`), set.split ? make("span", "", set.split) : null);
+    set.shot === null ? null : make("span", "", `shot ${set.shot}`), set.split ? make("span", "", `${set.split} split`) : null);
 }
 
 function card(set, at) {
