@@ -101,16 +101,18 @@ def run(config: Report, talk: Talk | None = None) -> Written:
 
 def _refuse_strangers(page: Path) -> None:
     """Raises UsageError when `page` is a folder, or a file that is no page of ours."""
+    from ctxr.data.atomic import disk_errors
     from ctxr.pipelines.reporting.page import FIRST_LINE
 
-    if page.is_dir():
-        raise UsageError(f"{page} is a folder, not a page", hint=f"--out {page / 'report.html'}")
-    if not page.stem or page.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{page} does not end in .html", hint=f"--out {page.with_name(page.name + '.html')}")
-    if page.exists():
-        with page.open("rb") as stream:
-            if stream.read(len(FIRST_LINE)) != FIRST_LINE:
-                raise UsageError(f"{page} is no page that ctxr wrote", hint="choose another --out, or remove it")
+    with disk_errors(page):
+        if page.is_dir():
+            raise UsageError(f"{page} is a folder, not a page", hint="name a file, such as --out report.html")
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"{page} does not end in .html", hint=f"--out {page}.html")
+        if page.exists():
+            with page.open("rb") as stream:
+                if stream.read(len(FIRST_LINE)) != FIRST_LINE:
+                    raise UsageError(f"{page} is no page that ctxr wrote", hint="choose another --out, or remove it")
 
 
 def _way(page: Path, root: Path) -> str:
