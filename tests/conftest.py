@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
-from scripts.screenshot import browser, chromium
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,8 +32,10 @@ def real_files() -> Path:
 
 
 @pytest.fixture(scope="session")
-def headless() -> Iterator[Browser]:
+def headless() -> "Iterator[Browser]":
     """A headless Chromium; tests that want it are skipped where there is none."""
+    from scripts.screenshot import browser, chromium
+
     if chromium() is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium (make system)")
     with browser() as opened:

@@ -75,7 +75,7 @@ def test_an_unfinished_filter_is_passed_over_and_said(work: Path) -> None:
     (work / "filtered" / "manifest.json").unlink()
     result = runner.invoke(app, ["report", "-w", str(work)])
     assert result.exit_code == 0
-    assert "filtered is unfinished, so this is about" in result.stderr
+    assert "filtered is unfinished, so this is about sets" in result.stderr
     assert "filtered is unfinished" in (work / "report.html").read_text(encoding="utf-8")
 
 
@@ -83,7 +83,15 @@ def test_a_filter_of_other_sets_is_said_on_the_page(work: Path) -> None:
     write(work / "sets", [video_unit(work / "sets", "clip9")])
     written = run(Report(workdir=work))
     assert [path.name for path in written.chain] == ["filtered"]
-    assert "was made from other sets than" in written.notes[0]
+    assert written.notes == ["filtered was made from other sets than sets holds now: ctxr filter makes it again"]
+
+
+def test_an_artifact_that_was_moved_alone_says_that_its_parent_is_not_beside_it(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    (work / "filtered").rename(tmp_path / "alone" / "mine")
+    written = run(Report(workdir=tmp_path / "alone", input=tmp_path / "alone" / "mine"))
+    assert [path.name for path in written.chain] == ["mine"]
+    assert "that mine was made from are not beside it" in written.notes[0]
 
 
 def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _rows(unit: Unit) -> dict[str, tuple[Vectors, int]]:
 
 
 def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[str]]:
-    """The artifacts to report on, oldest first, and what is worth knowing about the choice.
+    """The artifacts to report on, oldest first, and what is worth knowing about the choice, in words without places.
 
     Without a name it is the last finished one of the project. Raises UnfinishedError when there is none.
     """
@@ -140,10 +140,9 @@ def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[
     while parent := _parent(chain[0]):
         found = _beside(chain[0].path, parent)
         if found is None or any(found.path == one.path for one in chain):
-            notes.append(
-                f"{chain[0].path.name} was made from image sets {parent[:12]}…, which are not beside it (any more): "
-                "the page shows what it holds itself"
-            )
+            if not notes:
+                name = chain[0].path.resolve().name
+                notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
             break
         chain.insert(0, found)
     return chain, notes
@@ -155,11 +154,13 @@ def _newest(workdir: Path, notes: list[str]) -> Artifact:
         last = open_artifact(filtered, KIND)
         made_from_these = not (built / MANIFEST).is_file() or _parent(last) == open_artifact(built).fingerprint()
         if not made_from_these:
-            notes.append(f"{filtered} was made from other sets than {built} holds now: ctxr filter makes it again")
+            notes.append(
+                f"{STANDARD[1]} was made from other sets than {STANDARD[0]} holds now: ctxr filter makes it again"
+            )
         return last
     if (built / MANIFEST).is_file():
         if filtered.exists():
-            notes.append(f"{filtered} is unfinished, so this is about {built}")
+            notes.append(f"{STANDARD[1]} is unfinished, so this is about {STANDARD[0]}")
         return open_artifact(built, KIND)
     if built.exists() or filtered.exists():
         raise UnfinishedError(

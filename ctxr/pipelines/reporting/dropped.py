@@ -35,7 +35,8 @@ def make(edition: Edition) -> Mapping[str, Any]:
     shown = {row[ledger.FATE] for rows in edition.data["ledger"] for row in rows if row[ledger.PICTURE] >= 0}
     first = next((one["number"] for one in reasons if one["number"] in shown), reasons[0]["number"] if reasons else 0)
     edition.data["limits"] = {one["number"]: one["limit"] for one in reasons}
-    return {"reasons": reasons, "first": first, "total": sum(counts.values())}
+    considered = any(unit.ledger for unit in edition.chain.units)
+    return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
 
 
 SECTION = Section("dropped", "Left out", make)

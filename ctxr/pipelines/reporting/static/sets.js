@@ -88,6 +88,7 @@ function frame(at, place, near, large) {
 
 function strip(set, large) {
   const list = make("ol", "strip"), near = set.nearest || [];
+  list.style.setProperty("--columns", String(Math.max(6, Math.min(10, set.images.length))));
   const some = large ? set.images : set.images.slice(0, STRIP);
   some.forEach((at, place) => list.append(frame(at, place, near.includes(place), large)));
   if (some.length < set.images.length) list.append(make("li", "muted small", `and ${set.images.length - some.length} more`));
