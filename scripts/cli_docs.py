@@ -8,14 +8,12 @@ from pathlib import Path
 from ctxr.cli.app import COMMANDS
 from ctxr.cli.options import field_help
 
-POSITIONAL = {("doctor", "artifact"), ("rebuild", "recipe"), ("verify", "artifact")}
-"""Single fields that are arguments, not options."""
-
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
 CONFIGS = {
     "build-sets": "BuildSets",
     "filter": "Filter",
+    "report": "Report",
     "export": "Export",
     "rebuild": "Rebuild",
     "verify": "Verify",
@@ -26,7 +24,13 @@ CONFIGS = {
 }
 """The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
 
-POSITIONAL = {("doctor", "artifact"), ("stats", "dataset"), ("audit", "dataset")}
+POSITIONAL = {
+    ("doctor", "artifact"),
+    ("rebuild", "recipe"),
+    ("verify", "artifact"),
+    ("stats", "dataset"),
+    ("audit", "dataset"),
+}
 """Fields that are typed without a name, beside those that take several values."""
 
 

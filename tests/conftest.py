@@ -1,9 +1,14 @@
 """Fixtures for all rooms: a quiet environment, and real files where they are."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,3 +29,14 @@ def real_files() -> Path:
     if not (folder / "videos").is_dir():
         pytest.skip(f"no real files: set CTXR_REAL_DATA to a folder with videos/ and photos/ (looked in {folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def headless() -> "Iterator[Browser]":
+    """A headless Chromium; tests that want it are skipped where there is none."""
+    from scripts.screenshot import browser, chromium
+
+    if chromium() is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium (make system)")
+    with browser() as opened:
+        yield opened

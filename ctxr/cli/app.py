@@ -12,6 +12,7 @@ from ctxr.errors import CtxrError, FindingsError, UsageError
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "report": "Show a chain of artifacts as one page that opens in any browser, without a server.",
     "export": "Write image sets in a format that others read, or as a recipe without the pixels.",
     "rebuild": "Make the images of a recipe again out of its videos and photos.",
     "verify": "Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.",

@@ -41,10 +41,13 @@ def command(config: Demo, as_json: bool) -> None:
     console.print(
         f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)"
     )
-    console.print(f"\n[bold]look at[/]   {report.picture}, {report.filtered.artifact / 'images'}")
+    console.print(
+        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
+    )
     console.print(
         "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
         "          ctxr build-sets --yield-curve\n"
         "          ctxr filter --brisque 0.65 --max-text 0.02\n"
+        "          ctxr report\n"
         "          ctxr doctor work/filtered"
     )

@@ -1,6 +1,7 @@
 """Pictures as files: reading them upright, writing them canonically, walking folders of them."""
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 
 import cv2
@@ -22,9 +23,14 @@ _QUARTER_TURNS = frozenset({5, 6, 7, 8})
 JPEG_QUALITY = 95
 """Quality 0..100 of saved frames; at 95 the artefacts stay below what BRISQUE reacts to."""
 
+THUMBNAIL_QUALITY = 68
+"""Quality of small pictures on a page: differences between neighbouring frames stay visible, at 4 to 8 kB each."""
 
-def read_image(path: Path) -> Pixels:
+
+def read_image(path: Path, side: int | None = None) -> Pixels:
     """The picture at `path` as upright RGB uint8 [H, W, 3] (EXIF orientation applied, transparency on white).
+
+    With `side`, a JPEG may come smaller than it is, its sides not below twice that.
 
     Raises DataError for a file that is missing, empty, truncated, absurdly large or no picture.
     """
@@ -35,6 +41,8 @@ def read_image(path: Path) -> Pixels:
             # anything else Pillow warns about (odd EXIF, palette transparency) does not change the pixels
             warnings.simplefilter("ignore", UserWarning)
             with Pillow.open(path) as opened:
+                if side is not None:
+                    opened.draft("RGB", (2 * side, 2 * side))
                 upright = ImageOps.exif_transpose(opened)
                 if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
                     rgba = upright.convert("RGBA")
@@ -49,6 +57,18 @@ def read_image(path: Path) -> Pixels:
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         empty = path.is_file() and path.stat().st_size == 0
         raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
+
+
+def thumbnail(path: Path, side: int) -> bytes:
+    """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
+
+    A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
+    """
+    rgb = Pillow.fromarray(read_image(path, side))
+    rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+    content = BytesIO()
+    rgb.save(content, "JPEG", quality=THUMBNAIL_QUALITY, optimize=True)
+    return content.getvalue()
 
 
 def encode_jpeg(rgb: Pixels) -> bytes:

@@ -1,4 +1,4 @@
-"""`ctxr demo`: a drawn world with known answers, the chain on it, and what it found next to the truth."""
+"""`ctxr demo`: a drawn world with known answers, the chain on it, what it found next to the truth, and a page to look at."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxr.errors import UsageError
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.report import Report
 from ctxr.pipelines.sets_report import SetsReport
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -27,7 +28,7 @@ class Demo:
     """Configuration of `ctxr demo`; a field's text is its help."""
 
     out: Path = Path("demo")
-    """Folder for the drawn world, the artifacts and the picture of the sets."""
+    """Folder for the drawn world, the artifacts and the report."""
     seed: int = 7
     """Seed of the world; another seed draws another one."""
     videos: int = 7
@@ -63,6 +64,7 @@ class DemoReport:
 
     folder: Path
     picture: Path
+    page: Path
     world: dict[str, int]
     cuts: "CutScore"
     dissolves: int
@@ -80,6 +82,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.pipelines.build_sets import run as build_sets
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.filter import run as filter_sets
+    from ctxr.pipelines.report import run as report
 
     talk = talk or Silent()
     if config.out.exists() and not config.out.is_dir():
@@ -101,9 +104,11 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     text = MAX_TEXT if _can_read(talk) else None
     filtered = filter_sets(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
     picture = write_sheet(filtered.artifact, config.out / "sets.png")
+    page = report(Report(workdir=work), talk).page
     return DemoReport(
         folder=config.out,
         picture=picture,
+        page=page,
         world={"videos": len(world.videos), "frames": len(world.frames), "photos": len(world.photos)},
         cuts=_cuts(built.artifact, world),
         dissolves=sum(cut.kind == "dissolve" for cut in world.cuts),

@@ -92,7 +92,7 @@ def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch
     photos: list[Photo] = []
     unreadable: list[tuple[Found, int, str]] = []
     blocks: list[Vectors] = []
-    names = _file_names(album)
+    names = file_names(album.photos)
     for start in range(0, len(album.photos), SHARD):
         chosen = range(start, min(start + SHARD, len(album.photos)))
         sizes, problems, vectors = _shard(artifact, album, chosen, scan, embedder)
@@ -111,7 +111,7 @@ def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch
 
 def _reopened(album: Found, unit: Unit) -> Pool:
     photos: list[Photo] = []
-    names = _file_names(album)
+    names = file_names(album.photos)
     for row in unit.ledger:
         if row.row is None:
             continue
@@ -164,11 +164,11 @@ def _shard(
     return sizes, problems, vectors
 
 
-def _file_names(album: Found) -> list[str]:
-    """Safe and unique file names inside the artifact, by position."""
+def file_names(photos: Sequence[Path]) -> list[str]:
+    """Safe and unique file names inside the artifact of an album's photos, by position."""
     taken: set[str] = set()
     names = []
-    for position, file in enumerate(album.photos):
+    for position, file in enumerate(photos):
         stem, suffix = safe_name(file.stem), file.suffix.lower()
         while f"{stem}{suffix}".lower() in taken:
             stem = f"{stem}-{position}"

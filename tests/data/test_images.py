@@ -1,12 +1,13 @@
 """Pictures: upright, canonical, and refused in one sentence when they are none."""
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ctxr.data.images import decode_jpeg, encode_jpeg, image_size, read_image
+from ctxr.data.images import decode_jpeg, encode_jpeg, image_size, read_image, thumbnail
 from ctxr.errors import DataError
 
 
@@ -59,3 +60,37 @@ def test_an_absurdly_large_picture_is_refused_before_it_is_read(tmp_path: Path) 
     Image.new("1", (30_000, 30_000)).save(tmp_path / "p.png")
     with pytest.raises(DataError, match="too large"):
         read_image(tmp_path / "p.png")
+
+
+def test_a_thumbnail_is_small_upright_and_the_same_again(tmp_path: Path) -> None:
+    wide = np.zeros((600, 1200, 3), np.uint8)
+    wide[:, :600] = (255, 0, 0)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a camera held on its side: to be turned clockwise
+    Image.fromarray(wide).save(tmp_path / "turned.jpg", exif=exif)
+    content = thumbnail(tmp_path / "turned.jpg", 240)
+    small = Image.open(BytesIO(content))
+    assert small.size == (120, 240)
+    top, bottom = np.asarray(small)[20, 60], np.asarray(small)[220, 60]
+    assert top[0] > 240
+    assert bottom[0] < 15
+    assert thumbnail(tmp_path / "turned.jpg", 240) == content
+
+
+def test_a_thumbnail_of_a_small_picture_is_not_enlarged(tmp_path: Path) -> None:
+    Image.new("RGBA", (30, 20), (0, 0, 0, 0)).save(tmp_path / "small.png")
+    small = Image.open(BytesIO(thumbnail(tmp_path / "small.png", 240)))
+    assert small.size == (30, 20)
+    assert np.asarray(small).min() > 250
+
+
+def test_what_is_no_picture_has_no_thumbnail(tmp_path: Path) -> None:
+    (tmp_path / "cut.jpg").write_bytes(thumbnail_source()[:200])
+    with pytest.raises(DataError, match="not a readable picture"):
+        thumbnail(tmp_path / "cut.jpg", 240)
+
+
+def thumbnail_source() -> bytes:
+    content = BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 90, 3)).astype(np.uint8)).save(content, "JPEG")
+    return content.getvalue()

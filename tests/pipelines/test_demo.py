@@ -41,12 +41,19 @@ def test_the_picture_of_the_sets_can_be_opened(shown: DemoReport) -> None:
         assert picture.width > 1000
 
 
+def test_the_page_shows_the_chain_of_the_demo(shown: DemoReport) -> None:
+    page = shown.page.read_text(encoding="utf-8")
+    assert f"{shown.filtered.counts['sets']}</span> sets of images" in page
+    assert '<span class="crumb here"><b>filtered</b>' in page
+
+
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
     options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16"]
     result = runner.invoke(app, ["demo", *options])
     assert result.exit_code == 0
     assert result.stdout.count("nothing to do") == 2
     assert "ctxr build-sets FOLDER" in result.stdout
+    assert f"{shown.page} in a browser" in result.stdout
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:

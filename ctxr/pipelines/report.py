@@ -1,0 +1,170 @@
+"""`ctxr report`: a chain of artifacts as one page to be looked at, without a server and without a network."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.talk import Silent, Talk
+
+
+@dataclass(frozen=True)
+class Report:
+    """Configuration of `ctxr report`; a field's text is its help."""
+
+    input: Path | None = None
+    """Artifact to report on; default: the last finished one of the workdir, with those it was made from."""
+    out: Path | None = None
+    """Page to write; default: `report.html` in the workdir. It replaces an earlier page, and nothing else."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    inside: int = 1200
+    """Pictures up to which they are inside the page (about 10 MB); with more they go to a folder beside it, named as
+    the page, and are read when they are looked at."""
+
+    def page(self) -> Path:
+        """Where the page is written."""
+        return self.out or self.workdir / "report.html"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `ctxr report` says when it is done.
+
+    Attributes:
+        chain: folders of the artifacts shown, oldest first. folder: pictures beside the page; None if they are inside.
+        missing: pictures that could not be shown. notes: what a reader should know first.
+    """
+
+    page: Path
+    bytes: int
+    chain: list[Path]
+    sets: int
+    pictures: int
+    folder: Path | None
+    missing: list[str]
+    notes: list[str]
+
+
+def run(config: Report, talk: Talk | None = None) -> Written:
+    """Write the page and say what it is about.
+
+    Raises UnfinishedError without a finished artifact, DataError for a damaged table, UsageError where something else
+    stands at the page's place.
+    """
+    talk = talk or Silent()
+    page = config.page()
+    if config.inside < 0:
+        raise UsageError(f"--inside {config.inside} is out of range", hint="a number of pictures, 0 or more")
+    _refuse_strangers(page)
+
+    from ctxr.pipelines.reporting.chain import find_chain, load_chain
+
+    artifacts, notes = find_chain(config.workdir, config.input)
+    for artifact in artifacts:
+        if page.resolve().is_relative_to(artifact.path.resolve()):
+            raise UsageError(f"{page} lies inside the artifact {artifact.path}", hint="choose another --out")
+    chain = load_chain(artifacts, notes)
+    for note in chain.notes:
+        talk.warn(note)
+
+    from ctxr.data.atomic import write_bytes
+    from ctxr.pipelines.reporting.edition import Edition
+    from ctxr.pipelines.reporting.page import write_page
+    from ctxr.pipelines.reporting.pictures import Pictures
+
+    paths = {image.path for unit in chain.units for image in unit.images}
+    paths |= {facts.path for unit in chain.units for facts in unit.facts}
+    folder = page.with_name(page.stem)
+    beside = len(paths) > config.inside
+    pictures = Pictures(chain.root, _new_folder(folder) if beside else None)
+    with talk.progress("pictures", len(paths)) as task:
+        for path in sorted(paths):
+            pictures.number(path)
+            task.advance()
+    content = write_page(Edition(chain, pictures, _way(page, chain.root)), folder.name if beside else "")
+    _put_folder(folder, beside)
+    write_bytes(page, content)
+    if pictures.missing:
+        more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
+        talk.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
+    return Written(
+        page=page,
+        bytes=len(content),
+        chain=[artifact.path for artifact in artifacts],
+        sets=sum(len(unit.sets) for unit in chain.units),
+        pictures=len(pictures),
+        folder=folder if beside else None,
+        missing=pictures.missing,
+        notes=list(chain.notes),
+    )
+
+
+def _refuse_strangers(page: Path) -> None:
+    """Raises UsageError when `page` is a folder, or a file that is no page of ours."""
+    from ctxr.data.atomic import disk_errors
+    from ctxr.pipelines.reporting.page import FIRST_LINE
+
+    with disk_errors(page):
+        if page.is_dir():
+            raise UsageError(f"{page} is a folder, not a page", hint="name a file, such as --out report.html")
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"{page} does not end in .html", hint=f"--out {page}.html")
+        if page.exists():
+            with page.open("rb") as stream:
+                if stream.read(len(FIRST_LINE)) != FIRST_LINE:
+                    raise UsageError(f"{page} is no page that ctxr wrote", hint="choose another --out, or remove it")
+
+
+def _way(page: Path, root: Path) -> str:
+    """The way from the page to the artifact, for links to whole pictures; "" where there is none."""
+    import os
+    from urllib.parse import quote
+
+    try:
+        return quote(Path(os.path.relpath(root.resolve(), page.resolve().parent)).as_posix())
+    except ValueError:  # another drive
+        return ""
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether `folder` holds the pictures of a page that ctxr wrote, and nothing else."""
+    import re
+
+    from ctxr.data.artifacts import MARKER
+
+    if folder.is_symlink() or not (folder / MARKER).is_file():
+        return False
+    return all(re.fullmatch(r"\d+-[0-9a-f]{12}\.jpg|\.ctxr", file.name) for file in folder.iterdir())
+
+
+def _making(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.making")
+
+
+def _new_folder(folder: Path) -> Path:
+    """An empty folder that takes the place of `folder` when it is full."""
+    import shutil
+
+    from ctxr.data.artifacts import MARKER
+    from ctxr.data.atomic import disk_errors, write_bytes
+
+    if folder.exists() and not _is_ours(folder):
+        raise UsageError(f"{folder} is not a folder of pictures that ctxr wrote", hint="choose another --out")
+    with disk_errors(_making(folder)):
+        shutil.rmtree(_making(folder), ignore_errors=True)
+        _making(folder).mkdir(parents=True)
+    write_bytes(_making(folder) / MARKER, b"", durable=False)
+    return _making(folder)
+
+
+def _put_folder(folder: Path, beside: bool) -> None:
+    """Put the new pictures in place, or remove those of an earlier page; what is not ours is left alone."""
+    import shutil
+
+    from ctxr.data.atomic import disk_errors, replace_folder
+
+    if beside:
+        replace_folder(_making(folder), folder)
+    elif _is_ours(folder):
+        with disk_errors(folder):
+            shutil.rmtree(folder)

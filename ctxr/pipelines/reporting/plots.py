@@ -1,0 +1,188 @@
+"""Plots as inline SVG: bars and lines on labelled axes, with the limit in force as a line across."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 32, 46
+WIDTH, HEIGHT = 520, 260
+"""Box of a plot and the room for its axes, in SVG units; a unit is about a pixel."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar in SVG units, `series` decides its colour, `title` is what it says when pointed at."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    series: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Everything the template draws. Ticks are (position, label); `limit` is (position, label, whether the label goes left).
+
+    Attributes:
+        series: names of the colours used, with what they mean.
+        says: the plot in one sentence, for those who do not see it.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    bars: list[Bar]
+    line: list[tuple[float, float, str]]
+    x_ticks: list[tuple[float, str]]
+    y_ticks: list[tuple[float, str]]
+    limit: tuple[float, str, bool] | None
+    series: list[tuple[str, str]]
+    says: str
+    note: str = ""
+
+
+def plain(value: float) -> str:
+    """A number for an axis: no needless zeros, thousands apart.
+
+    >>> plain(0.5), plain(12000.0)
+    ('0.5', '12,000')
+    """
+    return f"{value:,.0f}" if abs(value - round(value)) < 1e-9 else f"{value:.6g}"
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most `most` + 1 round values from `low` to `high`: steps of 1, 2 or 5 times a power of ten.
+
+    >>> ticks(0, 1, 5)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(number * step, 10) + 0.0 for number in range(first, last + 1)]
+
+
+def histogram(
+    title: str,
+    x_label: str,
+    y_label: str,
+    values: Sequence[tuple[str, str, Any]],
+    limit: tuple[float, str] | None = None,
+    low: float | None = None,
+    percent: bool = False,
+    note: str = "",
+) -> Plot:
+    """Bars of equal width, the series stacked. `values` are (colour, meaning, list or array of numbers); empty series are left out.
+
+    The axis reaches from `low` (default: the smallest) to the largest value and takes in the limit.
+    """
+    filled = [(name, meaning, np.asarray(numbers, np.float64)) for name, meaning, numbers in values if len(numbers)]
+    everything = np.concatenate([numbers for _, _, numbers in filled]) if filled else np.zeros(0)
+    ends = [float(everything.min()), float(everything.max())] if len(everything) else [0.0, 1.0]
+    ends += [limit[0]] if limit else []
+    start = min(ends) if low is None else min(low, *ends)
+    x_values = ticks(start, max(ends) if max(ends) - start > 1e-6 else start + 1, 6)
+    step = x_values[1] - x_values[0] if len(x_values) > 1 else (max(ends) - start or 1.0)
+    start = math.floor(start / step + 1e-9) * step
+    end = math.ceil(max(*ends, start + step) / step - 1e-9) * step
+    # bars are a whole fraction of a tick's step, so that their edges are round numbers
+    per_step = min((1, 2, 4, 5, 10, 20), key=lambda parts: abs(parts - 40 * step / (end - start)))
+    edges = np.linspace(start, end, round((end - start) / step) * per_step + 1)
+    # rounding may put the last edge a hair below the largest value
+    counts = [np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)[0] for _, _, numbers in filled]
+    most = int(np.sum(counts, axis=0).max()) if counts else 1
+    y_values, top = _upright(most)
+
+    def across(value: float) -> float:
+        return float(round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2))
+
+    def up(value: float) -> float:
+        return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
+
+    scale = 100 if percent else 1
+    bars = []
+    below = np.zeros(len(edges) - 1)
+    for (name, meaning, _), found in zip(filled, counts, strict=True):
+        for at in np.flatnonzero(found).tolist():
+            left, right = across(edges[at]), across(edges[at + 1])
+            y, foot = up(float(below[at] + found[at])), up(float(below[at]))
+            told = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
+            bars.append(
+                Bar(
+                    left + 0.5,
+                    y,
+                    round(max(right - left - 1, 0.5), 2),
+                    round(foot - y, 2),
+                    name,
+                    f"{told}{' %' if percent else ''}: {plain(float(found[at]))} {meaning}",
+                )
+            )
+        below += found
+    middle = (
+        f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
+    )
+    return Plot(
+        title,
+        x_label,
+        y_label,
+        bars,
+        [],
+        [(across(value), plain(value * scale)) for value in ticks(start, end, 6)],
+        [(up(value), plain(value)) for value in y_values],
+        _limit(across, limit),
+        [(name, meaning) for name, meaning, _ in filled],
+        f"{title}: {len(everything)} values{middle}.",
+        note,
+    )
+
+
+def curve(
+    title: str, x_label: str, y_label: str, points: Sequence[tuple[float, float]], limit: tuple[float, str] | None
+) -> Plot:
+    """A line through `points`, on a logarithmic x axis, with a dot at each."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    low, high = math.log2(min(xs)), math.log2(max(xs))
+    y_values, top = _upright(max(ys))
+
+    def across(value: float) -> float:
+        return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
+
+    def up(value: float) -> float:
+        return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
+
+    return Plot(
+        title,
+        x_label,
+        y_label,
+        [],
+        [(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points],
+        [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]],
+        [(up(value), plain(value)) for value in y_values],
+        _limit(across, limit),
+        [],
+        f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}.",
+    )
+
+
+def _upright(most: float) -> tuple[list[float], float]:
+    """Whole numbers for an axis of counts up to `most`, the last of which is its end."""
+    values = [value for value in ticks(0, max(most, 1), 5) if value == int(value)]
+    step = values[1] - values[0]
+    while values[-1] < most:
+        values.append(values[-1] + step)
+    return values, values[-1]
+
+
+def _limit(across: Callable[[float], float], limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:
+    if limit is None:
+        return None
+    at = across(limit[0])
+    return at, limit[1], at > (LEFT + WIDTH - RIGHT) / 2

@@ -1,0 +1,114 @@
+"""The sets, hardest first: strips of their images with times, distances as a heat map, the nearest pair marked."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ctxr.data.records import Image, ImageSet
+from ctxr.pipelines.reporting.chain import Distances, number
+from ctxr.pipelines.reporting.edition import Edition, Section, exact, time_code
+
+STEP = 1e-4
+"""Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
+
+MOST_IN_MATRIX = 30
+"""Images up to which a set's distances are drawn; in a larger matrix nobody finds a pair."""
+
+
+def make(edition: Edition) -> Mapping[str, Any]:
+    """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer."""
+    chain = edition.chain
+    images, rows = _Images(edition), []
+    nearest, farthest, unknown = 2.0, 0.0, 0
+    for image_set, distances in chain.distances():
+        rows.append(_row(edition, images, image_set, distances))
+        if distances is None:
+            unknown += 1
+        elif len(distances) > 1:
+            above = distances[np.triu_indices(len(distances), 1)]
+            nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
+    edition.data["images"], edition.data["sets"] = images.rows, rows
+    edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
+    sources = sorted({image_set.source for unit in chain.units for image_set in unit.sets})
+    return {
+        "count": len(rows),
+        "kinds": sorted({row["kind"] for row in rows}),
+        "sources": sources,
+        "splits": [name for name in ("train", "valid", "test") if any(row["split"] == name for row in rows)],
+        "span": edition.data["span"],
+        "unknown": unknown,
+        "threshold": chain.threshold,
+        "why_none": _why_none(edition),
+    }
+
+
+class _Images:
+    """Rows for the scripts: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
+
+    def __init__(self, edition: Edition) -> None:
+        self._edition = edition
+        self._known = edition.chain.images
+        self._numbers: dict[str, int] = {}
+        self.rows: list[list[Any]] = []
+
+    def number(self, name: str) -> int:
+        """The image's row; -1 for an id that no table has."""
+        if name not in self._numbers:
+            image = self._known.get(name)
+            self._numbers[name] = -1 if image is None else len(self.rows)
+            if image is not None:
+                self.rows.append(self._row(image))
+        return self._numbers[name]
+
+    def _row(self, image: Image) -> list[Any]:
+        facts = self._edition.facts_by_path.get(image.path)
+        video = image.index is not None
+        return [
+            f"#{image.index}" if video else image.id.removeprefix(f"{image.group}/"),
+            None if image.time is None else time_code(image.time),
+            None if image.time is None else exact(image.time),
+            self._edition.pictures.number(image.path),
+            image.path,
+            facts.brisque if facts else None,
+            facts.text_share if facts else None,
+            image.width,
+            image.height,
+        ]
+
+
+def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Distances | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": image_set.id,
+        "kind": image_set.kind,
+        "source": image_set.source,
+        "split": edition.chain.splits.get(image_set.group),
+        "shot": image_set.shot,
+        "closest": image_set.closest,
+        "mean": image_set.mean_distance,
+        "images": [images.number(name) for name in image_set.images],
+    }
+    if distances is not None and len(distances) > 1:
+        rows, columns = np.triu_indices(len(distances), 1)
+        above = distances[rows, columns]
+        at = int(above.argmin())
+        row["nearest"] = [int(rows[at]), int(columns[at])]
+    if distances is not None and 1 < len(distances) <= MOST_IN_MATRIX:
+        row["distances"] = base64.b64encode(np.rint(np.minimum(above, 2) / STEP).astype("<u2").tobytes()).decode()
+    return row
+
+
+def _why_none(edition: Edition) -> str:
+    """What an empty list of sets comes from."""
+    reasons = edition.chain.last.counts.get("reasons")
+    if not edition.chain.units:
+        return "No source gave anything; the failures below say why."
+    reasons = {name: many for name, many in reasons.items() if number(many)} if isinstance(reasons, dict) else {}
+    if not reasons:
+        return "Nothing was considered."
+    most = max(reasons, key=lambda name: reasons[name])
+    return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
+
+
+SECTION = Section("sets", "Sets", make)

@@ -1,0 +1,84 @@
+"use strict";
+// What the parts share. Text goes in as text, never as markup: names come from files and may hold anything.
+const data = JSON.parse(document.getElementById("data").textContent);
+
+function make(tag, name, ...inside) {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  for (const one of inside) if (one !== null && one !== undefined) made.append(one);
+  return made;
+}
+
+const figure = (value, digits = 3) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
+
+// number: -1 = never saved, -2 = should be there and is not
+function picture(number, words) {
+  if (number < 0) return make("span", "", number === -2 ? "picture missing" : "never saved");
+  const image = make("img");
+  image.alt = words;
+  image.loading = "lazy";
+  image.decoding = "async";
+  image.src = data.pictures[number];
+  return image;
+}
+
+const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "");
+const keys = new Map();
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (document.querySelector("dialog[open]") && event.key !== "t") return;
+  const action = keys.get(event.key);
+  if (action && action(event) !== false) event.preventDefault();
+});
+
+// light, dark, or as the system says; a file:// page may be forbidden to remember
+const root = document.documentElement;
+const themes = ["auto", "light", "dark"];
+function remember(theme) {
+  try {
+    if (theme === undefined) return localStorage.getItem("ctxr-theme");
+    localStorage.setItem("ctxr-theme", theme);
+  } catch { /* forgotten when the page is closed */ }
+  return null;
+}
+function dress(theme) {
+  if (theme === "auto") delete root.dataset.theme;
+  else root.dataset.theme = theme;
+  document.getElementById("theme-name").textContent = theme;
+}
+const turn = () => {
+  const next = themes[(themes.indexOf(root.dataset.theme || "auto") + 1) % themes.length];
+  dress(next);
+  remember(next);
+};
+dress(themes.includes(remember()) ? remember() : "auto");
+document.getElementById("theme").addEventListener("click", turn);
+keys.set("t", turn);
+
+const help = document.getElementById("help");
+const showHelp = () => help.showModal();
+document.getElementById("help-open").addEventListener("click", showHelp);
+keys.set("?", showHelp);
+for (const dialog of document.querySelectorAll("dialog")) {
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+  });
+}
+
+// the part that is being read
+const links = [...document.querySelectorAll(".top nav a")];
+const parts = links.map((link) => document.getElementById(link.hash.slice(1)));
+let asked = 0;
+function mark() {
+  asked = 0;
+  const end = window.innerHeight + window.scrollY >= document.body.scrollHeight - 4;
+  let here = 0;
+  parts.forEach((part, at) => { if (part.getBoundingClientRect().top < 140) here = at; });
+  if (end && window.scrollY > 0) here = parts.length - 1;
+  links.forEach((link, at) => (at === here ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+}
+window.addEventListener("scroll", () => { asked = asked || requestAnimationFrame(mark); }, { passive: true });
+mark();
+
+window.ctxr = { data, make, figure, percent, picture, keys, openSet: () => {} };

@@ -1,0 +1,105 @@
+"""What came out, and how many fell out at each step on the way."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ctxr.data.units import Unit
+from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
+
+VIDEO_STEPS = (
+    ("embedded", ("near_still",)),
+    ("different enough", ("too_close",)),
+    ("good enough", ("blurry", "too_much_text", "too_small")),
+    ("in a full set", ("set_incomplete",)),
+)
+PHOTO_STEPS = (
+    ("readable", ("unreadable",)),
+    ("drawn", ("not_sampled",)),
+    ("seen once", ("duplicate",)),
+    ("good enough", ("blurry", "too_much_text", "too_small")),
+    ("anchors a set", ("too_few_neighbours",)),
+)
+"""Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is left after a step, as a number and in percent of the first; `lost` says why the rest is gone."""
+
+    name: str
+    left: int
+    percent: float
+    lost: list[tuple[str, str, int]]
+
+
+def make(edition: Edition) -> Mapping[str, Any]:
+    """Headline, one row of figures per artifact, and the steps for frames and for photos."""
+    chain = edition.chain
+    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
+    sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
+    funnels = [
+        (title, steps)
+        for title, kind, asked in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
+        if (steps := _steps(by_kind[kind], asked, kind == "video"))
+    ]
+    names = ["sets", "images", "considered", "embedded", "measured", "failed"]
+    reasons = [name for name in _reasons(edition) if name]
+    return {
+        "sets": sets,
+        "total": sum(sets.values()),
+        "videos": len(by_kind["video"]),
+        "photos": sum(unit.source.frames for unit in by_kind["photos"]),
+        "notes": chain.notes,
+        "missing": edition.pictures,
+        "stages": chain.stages,
+        "funnels": funnels,
+        "rows": [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names],
+        "reasons": [
+            (
+                name if name in REASONS else "other",
+                REASONS[name][0] if name in REASONS else name.replace("_", " "),
+                [_of(stage.counts.get("reasons")).get(name, 0) for stage in chain.stages],
+            )
+            for name in reasons
+        ],
+        "leaking": chain.last.counts.get("leaking_images"),
+    }
+
+
+def _of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _reasons(edition: Edition) -> list[str]:
+    found = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
+    return [*(name for name in REASONS if name in found), *sorted(found - REASONS.keys())]
+
+
+def _steps(units: Sequence[Unit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[Step]:
+    """From what the sources hold to what is in a set; steps at which nothing could fall out are left out."""
+    rows = [row for unit in units for row in unit.ledger]
+    if not rows:
+        return []
+    counts = Counter(row.reason for row in rows)
+    whole = sum(unit.source.frames for unit in units) if video else len(rows)
+    whole = max(whole, len(rows))
+    steps = [Step("decoded" if video else "considered", whole, 100.0, [])]
+    left = len(rows)
+    if video:
+        between = [("", "between samples", whole - left)] if whole > left else []
+        steps.append(Step("considered", left, _share(left, whole), between))
+    for name, reasons in asked:
+        lost = [(reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]]
+        left -= sum(number for _, _, number in lost)
+        if lost or name == asked[-1][0]:
+            steps.append(Step(name, left, _share(left, whole), lost))
+    return steps
+
+
+def _share(part: int, whole: int) -> float:
+    return round(100 * part / whole, 2)
+
+
+SECTION = Section("summary", "Overview", make)
