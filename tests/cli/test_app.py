@@ -17,8 +17,8 @@ from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.export import Export
 from ctxr.pipelines.filter import Filter
 from ctxr.pipelines.rebuild import Rebuild
-from ctxr.pipelines.verify import Verify
 from ctxr.pipelines.stats import Stats
+from ctxr.pipelines.verify import Verify
 
 runner = CliRunner()
 
