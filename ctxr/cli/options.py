@@ -22,6 +22,13 @@ from ctxr.errors import DataError, UsageError
 C = TypeVar("C")
 
 _NAMES = {"workdir": ("--workdir", "-w"), "out": ("--out", "-o"), "input": ("--input", "-i")}
+_KINDS: dict[Any, str] = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text in quotes",
+    Path: "a path in quotes",
+}
 _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
@@ -90,14 +97,25 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is not TOML: {error}") from error
     hints = typing.get_type_hints(config_class)
-    tables = {key: value for key, value in loaded.items() if isinstance(value, dict) and key in COMMANDS}
+    tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
+    for table in tables:
+        if table.replace("_", "-") not in COMMANDS:
+            near = get_close_matches(table.replace("_", "-"), COMMANDS, n=1)
+            hint = f"did you mean [{near[0]}]?" if near else f"tables are named after commands: {', '.join(COMMANDS)}"
+            raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
+    own = [table for name, table in tables.items() if name.replace("_", "-") == command]
     plain = {key: value for key, value in loaded.items() if key not in tables}
     values: dict[str, Any] = {}
-    for key, value in (plain | tables.get(command, {})).items():
-        name = key.replace("-", "_")
-        if name not in hints:
-            raise UsageError(f"{file}: unknown key {key!r}", hint=_meant(key, sorted(hints), command))
-        values[name] = _convert(file, key, value, hints[name])
+    for part in (plain, *own):
+        seen: dict[str, str] = {}
+        for key, value in part.items():
+            name = key.replace("-", "_")
+            if name in seen:
+                raise UsageError(f"{file}: {seen[name]!r} and {key!r} are the same key", hint="keep one of them")
+            seen[name] = key
+            if name not in hints:
+                raise UsageError(f"{file}: unknown key {key!r}", hint=_meant(key, sorted(hints), command))
+            values[name] = _convert(file, key, value, hints[name])
     return values
 
 
@@ -105,8 +123,8 @@ def _meant(key: str, known: list[str], command: str) -> str:
     near = get_close_matches(key.replace("-", "_"), known, n=1)
     if near:
         return f"did you mean {near[0]}?"
-    table = f"; what is for another command goes below its name, like [{command}]" if command else ""
-    return f"known: {', '.join(known)}{table}"
+    other = next(name for name in COMMANDS if name != command)
+    return f"known: {', '.join(known)}; a key of another command goes below that command's name, such as [{other}]"
 
 
 def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:
@@ -118,8 +136,8 @@ def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
-        wanted = " or ".join(one.__name__ for one in kinds)
-        raise DataError(f"{file}: {key} = {value!r} is not {wanted}")
+        wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
+        raise UsageError(f"{file}: {key} = {value!r} is not {wanted}", hint="see the command's --help")
     return value
 
 

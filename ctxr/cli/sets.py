@@ -14,8 +14,8 @@ def show(report: SetsReport, as_json: bool) -> None:
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
         "sources": _sources(counts),
-        "considered": f"{counts['considered']}, embedded {counts['embedded']}, measured {counts['measured']}",
-        "not kept": ", ".join(f"{reason} {number}" for reason, number in counts["reasons"].items()) or "nothing",
+        "looked at": _looked_at(counts),
+        "in no set": ", ".join(f"{number} {reason}" for reason, number in counts["reasons"].items()) or "none",
         "splits": ", ".join(f"{name} {number}" for name, number in counts["splits"].items()) or "none",
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
     }
@@ -33,12 +33,22 @@ def show(report: SetsReport, as_json: bool) -> None:
             stdout().print(f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}")
 
 
+def _looked_at(counts: dict[str, int]) -> str:
+    """How many frames and photos were sampled, how many of them the encoder saw, how many were judged for quality."""
+    measured = f", {counts['measured']} measured for quality" if counts["measured"] else ""
+    return f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded{measured}"
+
+
 def _sources(counts: dict[str, int]) -> str:
     parts = []
     if counts["videos"]:
-        parts.append(f"{counts['videos']} videos ({counts['frames']} frames, {counts['shots']} shots)")
+        parts.append(f"{_many(counts, 'videos')} ({_many(counts, 'frames')}, {_many(counts, 'shots')})")
     if counts["albums"]:
-        parts.append(f"{counts['albums']} albums ({counts['photos']} photos)")
+        parts.append(f"{_many(counts, 'albums')} ({_many(counts, 'photos')})")
     if counts["failed"]:
         parts.append(f"{counts['failed']} failed")
     return ", ".join(parts)
+
+
+def _many(counts: dict[str, int], things: str) -> str:
+    return f"{counts[things]} {things if counts[things] != 1 else things.removesuffix('s')}"

@@ -72,6 +72,14 @@ class Artifact:
         """SHA-256 of the manifest file, by which children name their parent."""
         return sha256_file(self.path / MANIFEST)
 
+    def is_unchanged(self) -> bool:
+        """Whether the manifest on the disk is still the one that was read."""
+        try:
+            content = (self.path / MANIFEST).read_bytes()
+        except OSError:
+            return False
+        return bool(msgspec.json.decode(content) == msgspec.json.decode(_encoded(self.manifest)))
+
     def changed_files(self) -> list[str]:
         """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone."""
         return [name for name, entry in self.manifest.files.items() if _digest(self.path / name) != entry.sha256]
@@ -218,9 +226,12 @@ def finish(
         packages=package_versions(),
         files=entries,
     )
-    encoded = msgspec.json.encode(manifest, enc_hook=encode_other)
-    write_bytes(path / MANIFEST, msgspec.json.format(encoded, indent=1) + b"\n")
+    write_bytes(path / MANIFEST, msgspec.json.format(_encoded(manifest), indent=1) + b"\n")
     return Artifact(path, manifest)
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest, enc_hook=encode_other)
 
 
 def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:

@@ -123,7 +123,7 @@ class LedgerRow(Record, frozen=True):
         thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
         image_set: the set that the frame is in; None if it is in none.
         reason: None if kept, else `near_still`, `too_close`, `blurry`, `too_much_text`, `too_small`, `set_incomplete`,
-            `duplicate`, `unreadable`, `not_sampled`, `too_few_neighbours`.
+            `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
         value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
         nearest: index of the nearest chosen frame when it was considered; distance: to that, 0..2.
     """

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -18,15 +18,22 @@ from ctxr.pipelines.build_sets import BuildSets, limits_of
 from ctxr.pipelines.build_work import Build, build_photos, readable_unit
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import Meter
+from ctxr.pipelines.quality import Meter, Unmeasurable
 from ctxr.pipelines.scan import ScanFailed, Scanner, ScanOptions
 from ctxr.pipelines.sets_artifact import complete
 from ctxr.pipelines.talk import Talk, Task
 from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
 
 
-def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Sequence[Parent], talk: Talk) -> None:
-    """Make or complete the artifact `out`. The caller holds its lock."""
+def build(
+    config: BuildSets,
+    out: Path,
+    sources: Sequence[Found],
+    parents: Sequence[Parent],
+    talk: Talk,
+    clear: Callable[[], None],
+) -> None:
+    """Make or complete the artifact `out`. The caller holds its lock; `clear` removes what must be made anew."""
     from ctxr.models.encode import load_encoder
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
@@ -72,6 +79,7 @@ def build(config: BuildSets, out: Path, sources: Sequence[Found], parents: Seque
     }
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
+    clear()
     _videos(run, [source for source in sources if source.kind == "video"])
     build_photos(run, [source for source in sources if source.kind == "photos"])
     if not run.units:
@@ -143,7 +151,16 @@ def _video(run: Build, free: list[Scanner], found: Found, stamp: Stamp, again: b
         old = readable_unit(run.out, found.name) if again else None
         if old is not None:
             unit = pick_again(
-                run.out, old, run.out, lambda: found.path, stamp, run.picking, run.embedder, cache, run.scan_options
+                run.out,
+                old,
+                run.out,
+                lambda: found.path,
+                stamp,
+                run.picking,
+                run.embedder,
+                cache,
+                run.scan_options,
+                run.stopping.is_set,
             )
         else:
             unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
@@ -154,7 +171,7 @@ def _video(run: Build, free: list[Scanner], found: Found, stamp: Stamp, again: b
                 f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
                 f"frames, fewer than a set of {needed}"
             )
-    except (ScanFailed, VideoError) as failure:
+    except (ScanFailed, VideoError, Unmeasurable) as failure:
         if not run.stopping.is_set():
             run.fail(found, failure.reason, failure.message, failure.hint)
     finally:

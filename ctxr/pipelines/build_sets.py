@@ -25,7 +25,8 @@ class BuildSets:
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     encoder: str = "auto"
-    """open_clip `name:pretrained`, `local-dir:PATH`, `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
+    """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
+    `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
     had, else ctxr-tiny with a warning."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
@@ -156,8 +157,8 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
     from ctxr.data.sources import find_sources
-    from ctxr.data.units import drop_units, units_of
     from ctxr.data.whereabouts import remember_places
+    from ctxr.pipelines.changes import changed, discard
 
     talk = talk or Silent()
     config.check()
@@ -182,8 +183,8 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     ready = finished(out, KIND, "build-sets", config.result_config(), parents)
     if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, talk):
         ready = None
-    changed = ready.changed_files() if ready else []
-    if ready and not changed and not (config.retry_failed and ready.manifest.counts.get("failed")):
+    files, units = changed(ready) if ready else ([], [])
+    if ready and not files and not (config.retry_failed and ready.manifest.counts.get("failed")):
         if config.encoder == "auto" and ready.manifest.models["encoder"]["name"] == "ctxr-tiny":
             talk.warn("these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai")
         return report_on(out, up_to_date=True, curve=config.yield_curve)
@@ -192,11 +193,8 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     refuse_strangers(out)
     with locked(out):
         _say_what_goes(out, search.found, talk)
-        if changed:
-            talk.warn(f"{out / changed[0]} was changed since it was written: its source is worked on again")
-            drop_units(out, units_of(changed))
         remember_places(out, {source.sha256: source.path for source in search.found})
-        build(config, out, search.found, parents, talk)
+        build(config, out, search.found, parents, talk, lambda: discard(out, files, units, talk))
     report = report_on(out, up_to_date=False, curve=config.yield_curve)
     if not report.counts["sets"]:
         talk.warn(f"no set came about: {_cure_for_none(report)}")
@@ -204,21 +202,21 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
 
 
 def _say_what_goes(out: Path, found: "Sequence[Found]", talk: Talk) -> None:
-    """A warning when sources that are in the artifact now are not among those that it is made from next."""
-    from ctxr.data.artifacts import MANIFEST, open_artifact
+    """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
+    from ctxr.data.units import SOURCES
 
-    if not (out / MANIFEST).is_file():
-        return
-    before = {parent.name for parent in open_artifact(out, KIND).manifest.parents}
+    units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
+    before = {unit.name for unit in units if not unit.name.startswith(".")}
     if gone := sorted(before - {source.name for source in found}):
         named = ", ".join(gone[:3]) + (" …" if len(gone) > 3 else "")
-        talk.warn(
-            f"{out} was built from {len(before)} sources, of which {len(gone)} leave it now: {named} (--out keeps both)"
-        )
+        sources = "1 source" if len(before) == 1 else f"{len(before)} sources"
+        talk.warn(f"{out} held {sources}, of which {len(gone)} leave it now: {named} (another --out keeps both)")
 
 
 def _cure_for_none(report: SetsReport) -> str:
-    reasons = report.counts["reasons"]
+    counts, reasons = report.counts, report.counts["reasons"]
+    if not counts["videos"]:
+        return f"{counts['photos']} photos are too few different ones; try a smaller --set-size, or more photos"
     if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
         return "most frames were near-still; try --gate 0, a higher --rate, or footage in which more happens"
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"

@@ -81,6 +81,8 @@ class Build:
             value = getattr(self.config, name, None)
             if hasattr(default, name) and value != getattr(default, name):
                 typed += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
+        if self.config.splits is not None:  # what decides the result is the file's content, but it is typed as a path
+            typed += ["--splits", str(self.config.splits)]
         return shlex.join([*typed, "--retry-failed"])
 
 

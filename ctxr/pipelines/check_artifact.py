@@ -93,7 +93,11 @@ def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[C
     except OSError as error:
         yield _unreadable("parent", error)
         return
-    cure = "only needed to filter again: run ctxr filter again if the sets were made anew"
+    if (path.resolve().parent / "sets" / MANIFEST).is_file():
+        detail = f"{path.parent / 'sets'} was made anew since: {path} is out of date"
+        yield Check("parent", "problem", detail, "run the same ctxr filter again")
+        return
+    cure = "only needed to filter again"
     yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
 
 

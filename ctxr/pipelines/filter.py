@@ -58,7 +58,7 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
     cannot be found.
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
-    from ctxr.data.units import drop_units, read_unit, units_of
+    from ctxr.pipelines.changes import changed, discard, refuse_changed
 
     talk = talk or Silent()
     limits = limits_of(config)
@@ -75,30 +75,32 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
         raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
     if out.resolve() == source.resolve():
         raise UsageError("--input and --out are the same folder", hint="choose another --out")
-    artifact = open_artifact(source, KIND, "ctxr build-sets videos/")
-    if edited := artifact.changed_files():
-        for name in units_of(edited):
-            read_unit(source, name)  # where a row cannot be read, its line says more
-        cure = "restore it, or run ctxr build-sets again as before: it makes anew what was changed"
-        raise DataError(f"{source / edited[0]} was changed since it was written", hint=cure)
+    artifact = open_artifact(source, KIND, _maker(config))
+    refuse_changed(artifact, "ctxr build-sets")
     _check_same_limits(artifact.manifest.config, config)
     parents = [Parent("image_sets", KIND, artifact.fingerprint()), *artifact.manifest.parents]
     ready = finished(out, KIND, "filter", config.result_config(), parents)
-    changed = ready.changed_files() if ready else []
-    if ready and not changed:
+    files, units = changed(ready) if ready else ([], [])
+    if ready and not files:
         return report_on(out, up_to_date=True, read=source)
     from ctxr.pipelines.filter_run import refilter
 
     refuse_strangers(out)
     with locked(out):
-        if changed:
-            talk.warn(f"{out / changed[0]} was changed since it was written: its source is worked on again")
-            drop_units(out, units_of(changed))
-        refilter(config, artifact, out, parents, talk)
+        refilter(config, artifact, out, parents, talk, lambda: discard(out, files, units, talk))
     report = report_on(out, up_to_date=False, read=source)
     if not report.counts["sets"]:
-        talk.warn("no set is left: wider limits let more through (--brisque up, --max-text up, --min-size down)")
+        asked = {"--brisque": config.brisque, "--max-text": config.max_text, "--min-size": config.min_size}
+        limits_typed = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
+        talk.warn(f"no set is left by {limits_typed}: wider limits let more through")
     return report
+
+
+def _maker(config: Filter) -> str:
+    """The command that makes what this filter reads."""
+    if config.input is not None:
+        return f"ctxr build-sets videos/ --out {config.input}"
+    return "ctxr build-sets videos/" + ("" if config.workdir == Filter().workdir else f" -w {config.workdir}")
 
 
 def _check_same_limits(built: dict[str, Any], config: Filter) -> None:

@@ -3,7 +3,7 @@
 import os
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
 from ctxr.data.atomic import write_bytes
-from ctxr.data.hashing import sha256_file, sha256_of
+from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure, Split
-from ctxr.data.sources import Found, find_sources
 from ctxr.data.tables import read_table, write_table
-from ctxr.data.units import Stamp, Unit, album_files, read_stamp, read_unit, unit_folder
-from ctxr.data.video import VideoError, check_file
-from ctxr.data.whereabouts import place_of
-from ctxr.errors import DataError, UsageError
+from ctxr.data.units import Stamp, Unit, read_stamp, read_unit, unit_folder
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.footage_again import MOVED, Whereabouts
 from ctxr.pipelines.photo_pool import reopen_pool
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
@@ -37,12 +35,17 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 256
 
-MOVED = "restore the files, or name the folder that they moved to: --videos DIR"
-"""What to do when a source is not there any more."""
 
-
-def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
-    """Make or complete the artifact `out` from the finished sets in `artifact`. The caller holds the lock of `out`.
+def refilter(
+    config: Filter,
+    artifact: Artifact,
+    out: Path,
+    parents: Sequence[Parent],
+    talk: Talk,
+    clear: Callable[[], None],
+) -> None:
+    """Make or complete the artifact `out` from the finished sets in `artifact`. The caller holds the lock of `out`; `clear`
+    removes from it what must be made anew.
 
     A video that cannot be used any more costs only itself. It is then no parent of the result, so that the same command tries
     it again. Raises DataError when none can be used, and for an album of which a photo is gone or was changed.
@@ -57,12 +60,13 @@ def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Pa
     picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], meter)
     units = {parent.name: read_unit(artifact.path, parent.name) for parent in _present(artifact)}
     albums = [unit for unit in units.values() if unit.source.kind == "photos"]
-    whereabouts = _Whereabouts(artifact.path, config.videos)
+    whereabouts = Whereabouts(artifact.path, config.videos)
     run = _Refilter(
         config, artifact, out, picking, _embedder(models["encoder"], built, config, talk), whereabouts, talk
     )
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
+    clear()
     _videos(run, [unit for unit in units.values() if unit.source.kind == "video"])
     if albums:
         stamps = {unit.source.name: run.stamp(unit) for unit in albums}
@@ -79,6 +83,8 @@ def refilter(config: Filter, artifact: Artifact, out: Path, parents: Sequence[Pa
         first = min(run.failures, key=lambda failure: failure.key())
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
         raise DataError(f"no source could be used: {first.message}{more}", hint=MOVED)
+    if not artifact.is_unchanged():
+        raise UnfinishedError(f"{artifact.path} was made anew meanwhile", hint="run the same command again")
     failed = {failure.source for failure in run.failures}
     used = [parent for parent in parents if parent.name not in failed]
     described = {"encoder": models["encoder"], "selection": selection, "quality": described_quality}
@@ -124,10 +130,11 @@ class _Refilter:
     out: Path
     picking: Picking
     embedder: Embedder
-    whereabouts: "_Whereabouts"
+    whereabouts: Whereabouts
     talk: Talk
     done: dict[str, Unit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     def stamp(self, unit: Unit) -> Stamp:
         """The stamp of `unit` filtered with the limits in force."""
@@ -137,6 +144,8 @@ class _Refilter:
 
     def pick(self, unit: Unit) -> None:
         """Pick the sets of a video again, or take them as an earlier run left them."""
+        if self.stopping.is_set():
+            return
         name, stamp = unit.source.name, self.stamp(unit)
         if read_stamp(self.out, name) == stamp:
             with suppress(DataError):  # damaged since: it is picked again
@@ -144,18 +153,28 @@ class _Refilter:
                 return
         place = Path(unit.source.file)
         try:
-            place = self.whereabouts.of(unit)
+            place = self.whereabouts.known(unit)
             cache = FactCache.beside(self.out, name, unit.source.sha256)
-            video = partial(self.whereabouts.checked, place, unit.source.sha256)
+            video = partial(self.whereabouts.of, unit)
             self.done[name] = pick_again(
-                self.out, unit, self.artifact.path, video, stamp, self.picking, self.embedder, cache
+                self.out,
+                unit,
+                self.artifact.path,
+                video,
+                stamp,
+                self.picking,
+                self.embedder,
+                cache,
+                stopping=self.stopping.is_set,
             )
         except _OtherEncoder:
             raise
         except DataError as error:
+            if self.stopping.is_set():
+                return
             reason = getattr(error, "reason", "unreadable")
             self.failures.append(Failure(name, str(place), reason, error.message, self._retry()))
-            self.talk.warn(error.message)
+            self.talk.warn(f"{error.message} ({error.hint or MOVED})")
 
     def _retry(self) -> str:
         default, config = Filter(), self.config
@@ -176,6 +195,7 @@ def _videos(run: _Refilter, videos: Sequence[Unit]) -> None:
                 job.result()
                 task.advance()
         except BaseException:
+            run.stopping.set()
             for job in jobs:
                 job.cancel()
             raise
@@ -211,54 +231,6 @@ def _photos(run: _Refilter, albums: Sequence[Unit], stamps: Mapping[str, Stamp])
 
 class _OtherEncoder(DataError):
     """The encoder is not the one of the sets: that is no fault of a single video."""
-
-
-class _Whereabouts:
-    """Finds the sources of an artifact again: where they were, or among the files of another folder, by content."""
-
-    def __init__(self, artifact: Path, moved_to: Path | None) -> None:
-        self._artifact, self._moved_to = artifact, moved_to
-        self._lock = threading.Lock()
-        self._moved: tuple[Found, ...] | None = None
-
-    def of(self, unit: Unit) -> Path:
-        """Where the video of a unit should be; it need not be there until a frame has to be decoded."""
-        if self._moved_to is not None:
-            return self._by_content(unit).path
-        return place_of(self._artifact, unit.source.sha256) or Path(unit.source.file)
-
-    @staticmethod
-    def checked(place: Path, sha256: str) -> Path:
-        """`place`, if the file there is the one that was recorded; else raises VideoError."""
-        check_file(place)
-        if sha256_file(place) != sha256:
-            hint = "restore the file, or run ctxr build-sets again"
-            raise VideoError("changed", f"{place} has changed since the sets were built", hint)
-        return place
-
-    def album(self, unit: Unit) -> Found:
-        """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
-        source = unit.source
-        if self._moved_to is not None:
-            folder = self._by_content(unit).path
-        else:
-            folder = place_of(self._artifact, source.sha256) or Path(source.file)
-        files, hashes, wrong = album_files(unit, folder)
-        if wrong:
-            raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=MOVED)
-        return Found(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
-
-    def _by_content(self, unit: Unit) -> Found:
-        with self._lock:
-            if self._moved is None:
-                self._moved = find_sources([str(self._moved_to)]).found
-        for found in self._moved:
-            if found.sha256 == unit.source.sha256 and found.kind == unit.source.kind:
-                return found
-        raise DataError(
-            f"{self._moved_to} does not hold {unit.source.name} (sha256 {unit.source.sha256[:12]}…)",
-            hint=f"--videos names the folder where {unit.source.file} lies now, unchanged",
-        )
 
 
 def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, talk: Talk) -> Embedder:

@@ -18,7 +18,7 @@ from ctxr.data.units import Stamp, Unit, write_unit
 from ctxr.models.selection import Rejection
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.photo_pool import Photo, Pool
-from ctxr.pipelines.quality import Meter
+from ctxr.pipelines.quality import Meter, Unmeasurable
 
 Positions = npt.NDArray[np.int64]
 
@@ -124,7 +124,10 @@ class _Judge:
             if facts is None:
                 facts = Facts(photo.album.name, photo.position, photo.path, photo.sha256, photo.width, photo.height)
             if not self._meter.complete(facts):
-                facts = self._meter.measure(facts, read_image(photo.file))
+                try:
+                    facts = self._meter.measure(facts, lambda: read_image(photo.file))
+                except Unmeasurable:
+                    return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=photo.path)
         return self._meter.limits.judge(self.facts[position])
 

@@ -126,7 +126,7 @@ class Picker:
         facts = self.facts[index]
         if not meter.complete(facts):
             # measured on the file as it is saved, so that anyone can repeat it
-            facts = meter.measure(facts, decode_jpeg(self.files[index].read_bytes()))
+            facts = meter.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
         self.facts[index] = self.measured[index] = msgspec.structs.replace(facts, path=path)
         return meter.limits.judge(facts)
 

@@ -1,7 +1,7 @@
 """Quality as a gate: what is measured on a saved image, and when it rules the image out."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import msgspec
 from ctxr.data.hashing import sha256_of
 from ctxr.data.images import Pixels
 from ctxr.data.records import Facts
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.selection import Rejection
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Limits:
 
     def check(self) -> None:
         """Raises UsageError for a limit out of range."""
-        if self.brisque is not None and not -1 <= self.brisque <= 3:
+        if self.brisque is not None and not 0 <= self.brisque <= 3:
             raise UsageError(
                 f"--brisque {self.brisque} is out of range", hint="it is BRISQUE / 100: the paper's value is 0.65"
             )
@@ -61,6 +61,16 @@ class Limits:
         if self.max_text is not None and facts.text_share is not None and facts.text_share > self.max_text:
             return Rejection("too_much_text", facts.text_share)
         return None
+
+
+class Unmeasurable(DataError):
+    """A picture that cannot be read, or on which an instrument fails: it costs its source, not the run.
+
+    Attributes:
+        reason: as in failures.jsonl.
+    """
+
+    reason = "unmeasurable"
 
 
 @dataclass(frozen=True)
@@ -111,8 +121,17 @@ class Meter:
         have = {"brisque": facts.brisque, "text": facts.text_share}
         return all(have[name] is not None for name in self.limits.measured)
 
-    def measure(self, facts: Facts, rgb: Pixels) -> Facts:
-        """`facts` with what was missing measured on `rgb` uint8 [H, W, 3]."""
+    def measure(self, facts: Facts, read: Callable[[], Pixels]) -> Facts:
+        """`facts` with what was missing measured on the picture uint8 [H, W, 3] that `read` gives.
+
+        Raises Unmeasurable, with the picture's name, when it cannot be read or an instrument fails on it.
+        """
+        try:
+            return self._measured(facts, read())
+        except DataError as error:
+            raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
+
+    def _measured(self, facts: Facts, rgb: Pixels) -> Facts:
         if "brisque" in self.limits.measured and facts.brisque is None:
             facts = msgspec.structs.replace(facts, brisque=round(self.brisque.score(rgb), 6))
         if "text" in self.limits.measured and facts.text_share is None:

@@ -21,7 +21,7 @@ from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.frame_child import ChildFrameReader
 from ctxr.pipelines.picking import Picker, Picking
 from ctxr.pipelines.quality import forget_other_measures
-from ctxr.pipelines.scan import Candidate, ScanEnd, Scanner, ScanOptions
+from ctxr.pipelines.scan import Candidate, ScanEnd, ScanFailed, Scanner, ScanOptions
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -190,6 +190,7 @@ def pick_again(
     embedder: Embedder,
     cache: FactCache,
     options: ScanOptions | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Unit:
     """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, into `artifact`.
 
@@ -227,6 +228,8 @@ def pick_again(
     rows = [_undecided(row) for row in old.ledger]
     with reader:
         for row in rows:
+            if stopping():
+                raise ScanFailed("cancelled", f"{old.source.name}: picking was stopped")
             if row.row is not None and row.shot is not None:
                 picker.push(row, row.shot, old.vectors[row.row])
     unit = Unit(

@@ -89,8 +89,8 @@ def test_the_workdir_can_come_from_the_environment(tmp_path: Path) -> None:
     ("text", "error", "message"),
     [
         ("brisk = 1", UsageError, "unknown key 'brisk'"),
-        ("brisque = 'much'", DataError, "brisque = 'much' is not float"),
-        ("min_size = true", DataError, "min_size = True is not int"),
+        ("brisque = 'much'", UsageError, "brisque = 'much' is not a number"),
+        ("min_size = true", UsageError, "min_size = True is not a whole number"),
         ("brisque = ", DataError, "is not TOML"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_video_is_compared_once_and_only_if_a_frame_of_it_is_wanted(
         return sha256_file(path)
 
     refilter(tmp_path / "sets", tmp_path / "a", brisque=LIMIT)
-    monkeypatch.setattr("ctxr.pipelines.filter_run.sha256_file", count)
+    monkeypatch.setattr("ctxr.pipelines.footage_again.sha256_file", count)
     refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
     assert hashed == []
     for memory in (tmp_path / CACHE).glob("clip*"):
@@ -159,7 +159,7 @@ def test_a_folder_of_moved_videos_is_searched_once(own: Path, tmp_path: Path, mo
         searched.append(typed)
         return find_sources(typed)
 
-    monkeypatch.setattr("ctxr.pipelines.filter_run.find_sources", count)
+    monkeypatch.setattr("ctxr.pipelines.footage_again.find_sources", count)
     own.rename(tmp_path / "moved")
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
     assert len(searched) == 1
