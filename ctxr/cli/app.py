@@ -1,7 +1,10 @@
 """The front door: finds the command, calls it, and turns errors into text and exit codes. Nothing heavy is imported here."""
 
+import errno
+import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -24,6 +27,9 @@ COMMANDS = {
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
 
 INTERRUPTED = 130
+
+_MISTYPED: Any = typer.BadParameter.__base__
+"""What typer raises for words that it cannot parse; its own name is in no public module."""
 
 
 class Commands(TyperGroup):
@@ -60,9 +66,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except CtxrError as error:
-            # findings are the result, and stand on stdout already
-            _say(error.message, error.hint, error.exit_code, "--json" in typed and not isinstance(error, FindingsError))
-            sys.exit(error.exit_code)
+            _stop(error, typed)
+        except _MISTYPED as error:
+            _stop(_mistyped(error, typed), typed)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever read our output has gone: nobody is left to talk to
+                raise
+            _stop(_refused(error), typed)
         except KeyboardInterrupt:
             _say("interrupted", "run the same command again: it goes on where it was", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
@@ -70,6 +80,16 @@ class Commands(TyperGroup):
             hint = "give this process more, or work on fewer sources at once: --workers 1"
             _say("out of memory", hint, 1, "--json" in typed)
             sys.exit(1)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What stands before the command's name."""
+        typed = list(args)
+        try:
+            return list(super().parse_args(ctx, args))
+        except _MISTYPED as error:
+            if not typed:  # the help, as an error: typer shows it
+                raise
+            _stop(_mistyped(error, typed), typed)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, or the one that may have been meant as a hint."""
@@ -80,6 +100,36 @@ class Commands(TyperGroup):
             hint = f"did you mean ctxr {near[0]}?" if near else f"commands are {', '.join(COMMANDS)}"
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
+
+
+def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
+    # findings are the result, and stand on stdout already
+    _say(error.message, error.hint, error.exit_code, "--json" in typed and not isinstance(error, FindingsError))
+    sys.exit(error.exit_code)
+
+
+def _mistyped(error: Any, typed: list[str]) -> UsageError:
+    """What typer found wrong with the words of a command, as our error."""
+    near = getattr(error, "possibilities", None) or ()
+    command = " ".join(["ctxr", *(word for word in typed[:1] if word in COMMANDS)])
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists what there is"
+    # some messages of typer end with what else is possible
+    message = str(error.message if near else error.format_message()).strip().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _refused(error: OSError) -> CtxrError:
+    """What the system refused, where no command knew better what to make of it."""
+    why = error.strerror or str(error) or type(error).__name__
+    where = error.filename if error.filename is not None else error.filename2
+    named = os.fsdecode(where) if isinstance(where, str | bytes | os.PathLike) else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space and run the same command again"
+    elif named:
+        hint = "check that path and its permissions"
+    else:
+        hint = "run the same command again"
+    return CtxrError(f"{named}: {why}" if named else why, hint=hint)
 
 
 def _say(message: str, hint: str, exit_code: int, as_json: bool) -> None:
@@ -117,5 +167,8 @@ def root(
 
 def main() -> NoReturn:
     """Entry point of the `ctxr` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows another one in its place
+            stream.reconfigure(errors="replace")
     app()
     raise SystemExit(0)

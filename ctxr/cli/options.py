@@ -132,7 +132,7 @@ def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:
     if typing.get_origin(kind) is tuple:
         return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
     if Path in kinds and isinstance(value, str):
-        return Path(value)
+        return _path(f"{file}: {key}", value)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
@@ -151,17 +151,36 @@ def _parameter(field: "Field[Any]", kind: Any, text: str, positional: bool) -> i
     if positional:
         default: Any = list(field.default) if isinstance(field.default, tuple) else field.default
         kind = list[str] if typing.get_origin(kind) is tuple else kind
-        annotation: Any = Annotated[
-            kind | None, typer.Argument(help=text, show_default=False, metavar=field.name.upper())
-        ]
+        metavar = field.name.upper()
+        argument = typer.Argument(help=text, show_default=False, metavar=metavar, parser=_parser(metavar, kind))
+        annotation: Any = Annotated[kind | None, argument]
         return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     return _option(field.name, kind, field.default, text)
 
 
 def _option(name: str, kind: Any, default: Any, text: str, metavar: str | None = None) -> inspect.Parameter:
     names = _NAMES.get(name, (f"--{name.replace('_', '-')}",))
+    parser = _parser(names[0], kind)
     option = typer.Option(
-        *names, help=text, envvar=_ENVIRONMENT.get(name), metavar=metavar, show_default=default is not None
+        *names,
+        help=text,
+        envvar=_ENVIRONMENT.get(name),
+        metavar=metavar or ("<path>" if parser else None),
+        show_default=default is not None,
+        parser=parser,
     )
     annotation = Annotated[kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _parser(typed: str, kind: Any) -> Callable[[str], Path] | None:
+    """What makes a path of a word, for a field of that kind: an empty one would silently be the current folder."""
+    if Path not in (typing.get_args(kind) or (kind,)):
+        return None
+    return lambda word: _path(typed, word)
+
+
+def _path(typed: str, word: str | Path) -> Path:
+    if not str(word):
+        raise UsageError(f"{typed} is an empty name", hint="name a file or folder; the current folder is called .")
+    return Path(word)

@@ -36,14 +36,20 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
     if as_json:
         show_json({"error": message, "hint": hint, "exit_code": exit_code})
     console = stderr()
-    console.print(f"[bold red]error:[/] {escape(message)}")
+    console.print(f"[bold red]error:[/] {_plain_text(message)}")
     if hint:
-        console.print(f"[cyan]hint:[/]  {escape(hint)}")
+        console.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
 def show_json(value: Any) -> None:
-    """A result as one JSON document on stdout."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=1) + "\n")
+    """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
+    document = plain(value)
+    text = json.dumps(document, ensure_ascii=False, indent=1)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=1)
+    sys.stdout.write(text + "\n")
 
 
 def plain(value: Any) -> Any:
@@ -65,9 +71,9 @@ def show_facts(title: str, rows: Mapping[str, Any]) -> None:
     table.add_column(style="dim", justify="right")
     table.add_column()
     for name, value in rows.items():
-        table.add_row(escape(name), escape(str(value)))
+        table.add_row(escape(name), _plain_text(str(value)))
     console = stdout()
-    console.print(f"[bold]{escape(title)}[/]")
+    console.print(f"[bold]{_plain_text(title)}[/]")
     console.print(table)
 
 
@@ -98,7 +104,7 @@ def show_lines(heading: str, lines: Iterable[str]) -> None:
 
 def _plain_text(text: str) -> str:
     """Text from files as it can be shown: neither markup nor a sign that acts on a terminal."""
-    return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
+    return escape("".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text))
 
 
 def _figure(value: Any, digits: int | None) -> str:
@@ -115,11 +121,11 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        self._console.print(f"[dim]{escape(text)}[/]")
+        self._console.print(f"[dim]{_plain_text(text)}[/]")
 
     def warn(self, text: str) -> None:
         """Something that may surprise."""
-        self._console.print(f"[yellow]warning:[/] {escape(text)}")
+        self._console.print(f"[yellow]warning:[/] {_plain_text(text)}")
 
     @contextmanager
     def progress(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
@@ -171,4 +177,4 @@ class _Line:
 
     def say(self, text: str) -> None:
         """What is being worked on now."""
-        self._shown.update(self._task, now=escape(text))
+        self._shown.update(self._task, now=_plain_text(text))

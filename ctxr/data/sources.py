@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ctxr.data.artifacts import MARKER
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import PHOTO_SUFFIXES
 from ctxr.data.records import Kind
+from ctxr.data.whereabouts import CACHE
 from ctxr.errors import UsageError
 
 MIB = 1 << 20
@@ -37,6 +39,11 @@ VIDEO_SUFFIXES = frozenset(
         ".ogv",
     }
 )
+
+SUFFIXES = VIDEO_SUFFIXES | PHOTO_SUFFIXES
+
+ARTIFACT = "it is an artifact of ctxr"
+NOT_TEXT = "its name is not UTF-8"
 
 
 @dataclass(frozen=True)
@@ -80,26 +87,28 @@ def find_sources(
 ) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
-    Files named directly are taken as videos unless they look like photos. Files of one content count once.
-    All are read once, for their hashes: `progress` is told how many MiB they have.
-    Raises UsageError for a path that is not there, and when nothing at all is found.
+    Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
+    folders that cannot be read and names that are not UTF-8 are left out, each with its reason.
+    All files are read once, for their hashes: `progress` is told how many MiB they have.
+    Raises UsageError for a path that is not there or is itself an artifact, and when nothing at all is found.
     """
     videos: dict[Path, None] = {}
     albums: dict[Path, dict[Path, None]] = defaultdict(dict)
+    left_out: list[tuple[Path, str]] = []
     for text in typed:
-        for path in _expand(text):
-            for file in _files_below(path) if path.is_dir() else [path]:
+        for path in _expand(text, left_out):
+            whole = _is_folder(path)
+            for file in _files_below(path, left_out) if whole else [path]:
                 suffix = file.suffix.lower()
                 if suffix in PHOTO_SUFFIXES:
                     albums[file.parent][file] = None
-                elif suffix in VIDEO_SUFFIXES or not path.is_dir():
+                elif suffix in VIDEO_SUFFIXES or not whole:
                     videos[file] = None
+    for folder in [folder for folder in albums if not _is_text(folder.resolve().name)]:
+        left_out.append((folder, NOT_TEXT))
+        del albums[folder]
     if not videos and not albums:
-        raise UsageError(
-            f"no video or photo in {', '.join(typed)}",
-            hint=f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}",
-        )
-    left_out: list[tuple[Path, str]] = []
+        raise _nothing(typed, left_out)
     files = [*videos, *(file for album in albums.values() for file in album)]
     with (progress or _unwatched)(sum(map(_bytes, files)) / MIB) as task:
 
@@ -108,7 +117,18 @@ def find_sources(
 
         made = [_video(file, passed) for file in videos]
         made += [_album(folder, tuple(sorted(album)), left_out, passed) for folder, album in albums.items()]
-    return Search(tuple(_name_apart(_once(made, left_out))), tuple(left_out))
+    return Search(tuple(_name_apart(_once(made, left_out))), tuple(dict.fromkeys(left_out)))
+
+
+def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> UsageError:
+    message = f"no video or photo in {', '.join(typed)}"
+    if not left_out:
+        suffixes = f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}"
+        return UsageError(message, hint=suffixes)
+    path, why = left_out[0]
+    more = f", and {len(left_out) - 1} more are left out" if len(left_out) > 1 else ""
+    hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it"}
+    return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
 
 
 class _Nobody:
@@ -128,21 +148,79 @@ def _bytes(file: Path) -> int:
         return 0
 
 
-def _expand(text: str) -> list[Path]:
-    path = Path(text).expanduser()
-    if path.exists():
-        return [path]
-    matches = sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+def _expand(text: str, left_out: list[tuple[Path, str]]) -> list[Path]:
+    """The paths that `text` stands for, but for those that cannot be used."""
+    if not text:
+        raise UsageError("one of the sources is an empty name", hint="the current folder is called .")
+    try:
+        path = Path(text).expanduser()
+        there = path.exists()
+    except RuntimeError as error:  # ~somebody
+        user = Path(text).parts[0].removeprefix("~")
+        raise UsageError(
+            f"{text}: there is no user {user!r}", hint=f"write ./{text} for a folder of that name"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{text} cannot be read: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    if there and _is_ours(path):
+        raise UsageError(f"{text} is an artifact of ctxr, not footage", hint="name the videos, not the artifact")
+    matches = [os.fspath(path)] if there else sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not matches:
         raise UsageError(f"no such file or folder: {text}", hint="check the path; quote a glob: 'videos/*.mp4'")
-    return [Path(match) for match in matches]
+    return [Path(match) for match in matches if _is_usable(Path(match), left_out)]
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _is_usable(path: Path, left_out: list[tuple[Path, str]]) -> bool:
+    if not _is_text(os.fspath(path)):
+        left_out.append((path, NOT_TEXT))
+        return False
+    if _is_ours(path):
+        left_out.append((path, ARTIFACT))
+        return False
+    return True
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be written into a table: file systems allow bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is an artifact, or what ctxr keeps beside them."""
+    try:
+        return folder.name == CACHE or (folder / MARKER).is_file()
+    except OSError:
+        return False
+
+
+def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
+    def unreadable(error: OSError) -> None:
+        left_out.append((Path(error.filename or folder), f"cannot be read: {error.strerror}"))
+
     found = []
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(root) / name for name in sorted(files) if not name.startswith(".")]
+    for root, folders, files in os.walk(folder, onerror=unreadable):
+        visible = [Path(root, name) for name in sorted(folders) if not name.startswith(".")]
+        folders[:] = [path.name for path in visible if _is_usable(path, left_out)]
+        for name in sorted(files):
+            file = Path(root, name)
+            if not name.startswith(".") and file.suffix.lower() in SUFFIXES:
+                if _is_text(name):
+                    found.append(file)
+                else:
+                    left_out.append((file, NOT_TEXT))
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import cv2
@@ -65,7 +66,7 @@ class TextGate:
         """How much the most text-like place of `grey` looks like text: a logit, higher is more."""
         import torch
 
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), _THREADS.one():
             heat = torch.from_numpy(even_contrast(grey))[None, None]
             for number, (layer, (weight, bias)) in enumerate(zip(LAYERS, self._weights.layers, strict=True)):
                 heat = heat.relu_() if number else heat
@@ -88,18 +89,38 @@ def even_contrast(grey: NDArray[np.uint8]) -> Floats:
     return np.asarray(np.clip((level - mean) / (np.sqrt(np.maximum(variance, 0)) + NOISE), -3, 3), np.float32)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch with one thread: the layers are so small that threads wait for one another longer than they work, most of all while
-    a decoder keeps the other cores busy."""
-    import torch
+class _Threads:
+    """Torch with one thread for as long as anybody is inside; afterwards with as many as before the first came.
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    The number belongs to the process and to each thread that has asked for it, so whoever leaves sets it back, for itself
+    too, and to what the first one found: one who comes while another is inside would find the one thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = 1
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """The layers are so small that threads wait for one another longer than they work, most of all while a decoder
+        keeps the other cores busy."""
+        import torch
+
+        with self._lock:
+            if not self._inside:
+                self._before = torch.get_num_threads()
+            self._inside += 1
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                torch.set_num_threads(self._before)
+
+
+_THREADS = _Threads()
 
 
 @lru_cache(maxsize=1)

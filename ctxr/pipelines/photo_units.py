@@ -17,6 +17,7 @@ from ctxr.data.sources import Found
 from ctxr.data.units import Stamp, Unit, write_unit
 from ctxr.models.selection import Rejection
 from ctxr.pipelines.fact_cache import FactCache
+from ctxr.pipelines.photo_copies import first_of_copies
 from ctxr.pipelines.photo_pool import Photo, Pool
 from ctxr.pipelines.quality import Meter, Unmeasurable
 
@@ -63,7 +64,7 @@ def pick_photos(
     """Sets out of the pool, as one unit per album, written. `known` are facts by photo id, `stamps` go by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
-    no anchor; within a set no two photos are equal.
+    no anchor; within a set no two photos are copies of one another (`photo_copies`).
     """
     from ctxr.models.neighbours import nearest
 
@@ -81,7 +82,8 @@ def pick_photos(
         if k
         else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
     )
-    same = _duplicates(pool, around, distances, picking.duplicate)
+    contents = [photo.sha256 for photo in pool.photos]
+    same = first_of_copies(contents, pool.vectors, around, distances, picking.duplicate)
     rows = {position: _photo_row(pool.photos[position]) for position in range(count)}
     ranking = Ranking(pool.vectors)
     sets: dict[int, list[int]] = {}
@@ -183,17 +185,6 @@ def _members(
         looked_at = {anchor, *around[anchor].tolist()}
         extend(candidate for candidate in ranking.around(anchor) if candidate not in looked_at)
     return members
-
-
-def _duplicates(pool: Pool, around: Positions, distances: npt.NDArray[np.float32], duplicate: float) -> Positions:
-    """For each photo the first photo of the pool that shows the same: equal content, or a distance of about 0."""
-    first: dict[str, int] = {}
-    same = np.array([first.setdefault(photo.sha256, at) for at, photo in enumerate(pool.photos)], np.int64)
-    for at in range(len(same)):
-        equal = around[at][distances[at] < duplicate]
-        if len(equal):
-            same[at] = min(same[at], same[equal].min())
-    return same
 
 
 def _set_id(photo: Photo) -> str:

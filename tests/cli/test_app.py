@@ -1,6 +1,10 @@
 """The front door: exit codes, hints, configuration files."""
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -154,3 +158,110 @@ def test_progress_in_a_log_is_a_line_now_and_then(
         task.advance()
         task.advance(1.5)
     assert capsys.readouterr().err == "videos: 2.5 of 3\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (["build-sets", ""], "one of the sources"),
+        (["build-sets", "x", "--out="], "--out"),
+        (["build-sets", "x", "-w", ""], "--workdir"),
+        (["build-sets", "x", "--splits", ""], "--splits"),
+        (["filter", "--input", ""], "--input"),
+        (["filter", "--videos", ""], "--videos"),
+        (["filter", "--config", ""], "--config"),
+        (["doctor", ""], "ARTIFACT"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(typed: list[str], name: str) -> None:
+    result = runner.invoke(app, typed)
+    assert result.exit_code == 2
+    assert f"error: {name} is an empty name\n" in result.stderr
+
+
+def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text('out = ""\n')
+    with pytest.raises(UsageError, match=r"chain\.toml: out is an empty name"):
+        load_toml(file, BuildSets)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "hint"),
+    [
+        (["build-sets", "--threshold", "abc"], "invalid value for '--threshold': ", "ctxr build-sets --help"),
+        (["build-sets", "--treshold", "1"], "no such option: --treshold", "did you mean --threshold"),
+        (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
+        (["filter", "a"], "got unexpected extra argument", "ctxr filter --help"),
+        (["--bogus"], "no such option: --bogus", "ctxr --help"),
+    ],
+)
+def test_a_mistyped_word_is_an_error_like_any_other(typed: list[str], message: str, hint: str) -> None:
+    # an option in want of its value would take --json for it
+    result = runner.invoke(app, [typed[0], "--json", *typed[1:]])
+    assert result.exit_code == 2
+    said = json.loads(result.stdout)
+    assert said["exit_code"] == 2
+    assert said["error"].startswith(message)
+    assert said["hint"].startswith(hint)
+    assert result.stderr == f"error: {said['error']}\nhint:  {said['hint']}\n"
+    silent = runner.invoke(app, typed)
+    assert (silent.exit_code, silent.stdout, silent.stderr) == (2, "", result.stderr)
+
+
+def test_no_words_at_all_show_the_help() -> None:
+    assert "build-sets" in runner.invoke(app, []).output
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/there"), "/there: Permission denied"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", Path("/there")), "/there: File name too long"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", b"caf\xe9"),
+            "caf\ufffd: No such file or directory",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ctxr.pipelines.filter.run", fail)
+    result = runner.invoke(app, ["filter"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {message}\nhint:  ")
+    assert json.loads(runner.invoke(app, ["filter", "--json"]).stdout)["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["doctor", "n" * 300],
+        ["build-sets", ".", "--out", "n" * 300],
+        ["build-sets", ".", "-w", "n" * 300],
+        ["report", "-i", "n" * 300],
+    ],
+)
+def test_a_name_too_long_is_one_sentence(typed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clip.mp4").write_text("footage")
+    result = runner.invoke(app, typed)
+    assert result.exit_code == 1
+    assert "File name too long" in result.stderr
+
+
+def speak(encoding: str, *typed: str) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    return subprocess.run([sys.executable, "-m", "ctxr", *typed], capture_output=True, env=environment, check=False)
+
+
+def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) -> None:
+    done = speak("ascii", "doctor", str(tmp_path))
+    assert done.returncode == 5
+    assert b"Traceback" not in done.stderr
+    assert done.stdout.lstrip().startswith(b"?")
+    done = speak("ascii", "doctor", str(tmp_path / "caf\xe9"), "--json")
+    assert "caf\xe9" in json.dumps(json.loads(done.stdout), ensure_ascii=False)

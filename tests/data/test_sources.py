@@ -1,10 +1,13 @@
 """Sources: what was typed becomes named videos and albums."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ctxr.data.artifacts import MARKER
 from ctxr.data.sources import find_sources, safe_name
 from ctxr.errors import UsageError
 
@@ -77,3 +80,116 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     search = find_sources([str(tmp_path)])
     assert {(source.kind, source.bytes) for source in search.found} == {("photos", 0), ("video", 0)}
     assert search.left_out == ((tmp_path / "pipe.jpg", "cannot be read: not a regular file"),)
+
+
+def test_an_artifact_among_the_sources_is_left_out_and_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    before = find_sources([str(tmp_path)])
+    write(tmp_path / "work" / "sets" / MARKER, "")
+    write(tmp_path / "work" / "sets" / "images" / "clip-shot0_0" / "img1.jpg", "a frame of it")
+    write(tmp_path / "work" / ".ctxr-cache" / "img2.jpg", "another")
+    monkeypatch.chdir(tmp_path)
+    search = find_sources([".", str(Path("work"))])
+    assert [source.sha256 for source in search.found] == [source.sha256 for source in before.found]
+    assert search.left_out == ((Path("work/sets"), "it is an artifact of ctxr"),)
+    assert find_sources(["*", "work/*"]).left_out == search.left_out
+    with pytest.raises(UsageError, match="no video or photo in work: work/sets is left out: it is an artifact of ctxr"):
+        find_sources(["work"])
+
+
+@pytest.mark.parametrize("name", ["work/sets", "work/.ctxr-cache"])
+def test_an_artifact_that_is_named_is_no_footage(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name / MARKER, "")
+    write(tmp_path / name / "img1.jpg", "a frame")
+    with pytest.raises(UsageError, match="is an artifact of ctxr, not footage") as raised:
+        find_sources([str(tmp_path / name)])
+    assert raised.value.hint == "name the videos, not the artifact"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("~nosuchuser/videos", "there is no user 'nosuchuser'"),
+        ("n" * 300, "cannot be read: File name too long"),
+        ("", "one of the sources is an empty name"),
+    ],
+)
+def test_a_name_that_cannot_be_is_one_sentence(typed: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        find_sources([typed])
+
+
+def named_in_bytes(folder: Path, name: bytes) -> Path:
+    file = Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("footage")
+    except OSError:
+        pytest.skip("this file system takes only names that are text")
+    return file
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.mp4", b"caf\xe9.jpg", b"caf\xe9/1.jpg", b"caf\xe9/1.mp4"])
+def test_a_name_that_is_no_text_costs_only_itself(tmp_path: Path, name: bytes) -> None:
+    file = named_in_bytes(tmp_path, name)
+    with pytest.raises(UsageError, match="is left out: its name is not UTF-8"):
+        find_sources([str(tmp_path)])
+    write(tmp_path / "clip.mp4", "other footage")
+    for typed in ([str(tmp_path)], [str(tmp_path / "clip.mp4"), str(file)], [str(tmp_path / "*")]):
+        search = find_sources(typed)
+        assert [source.name for source in search.found] == ["clip"]
+        assert [why for _, why in search.left_out] == ["its name is not UTF-8"]
+
+
+def test_an_album_that_lies_in_a_folder_that_is_no_text_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(named_in_bytes(tmp_path, b"caf\xe9/1.jpg").parent)
+    write(Path("clip.mp4"), "footage")
+    search = find_sources(["."])
+    assert [source.name for source in search.found] == ["clip"]
+    assert search.left_out == ((Path(), "its name is not UTF-8"),)
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Nobody may list `folder`, whoever runs the tests."""
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    write(tmp_path / "locked" / "more.mp4", "more")
+    closed(monkeypatch, tmp_path / "locked")
+    search = find_sources([str(tmp_path)])
+    assert [source.name for source in search.found] == ["clip"]
+    assert search.left_out == ((tmp_path / "locked", "cannot be read: Permission denied"),)
+
+
+def test_a_source_that_cannot_be_read_at_all_is_a_matter_of_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    closed(monkeypatch, tmp_path)
+    with pytest.raises(UsageError, match="is left out: cannot be read: Permission denied") as raised:
+        find_sources([str(tmp_path)])
+    assert raised.value.hint == f"chmod -R u+rX {tmp_path}"
+
+
+def test_a_path_below_a_closed_folder_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(UsageError, match="footage cannot be read: Permission denied"):
+        find_sources([str(tmp_path / "locked" / "footage")])
