@@ -23,7 +23,7 @@ class Export:
     to: str = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
     input: Path | None = None
-    """Artifact of image sets to export; default: the newest of `filtered` and `sets` in the workdir."""
+    """Artifact of image sets to export; default: `filtered` in the workdir, or else `sets`."""
     out: Path | None = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
     workdir: Path = Path("work")
@@ -77,12 +77,12 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     from ctxr.data.hashing import sha256_file
     from ctxr.pipelines.exporting.job import Job, without_test_answers
     from ctxr.pipelines.exporting.licences import read_licences
-    from ctxr.pipelines.exporting.origin import newest_sets, open_sets
-    from ctxr.pipelines.exporting.place import making, refuse_others
+    from ctxr.pipelines.exporting.origin import latest_sets, open_sets
+    from ctxr.pipelines.exporting.place import keep_card, making, refuse_others
 
     talk = talk or Silent()
     _check(config)
-    source, out = config.input or newest_sets(config.workdir), config.folder()
+    source, out = config.input or latest_sets(config.workdir, talk), config.folder()
     _check_apart(source, out)
     artifact, dataset = open_sets(source)
     if not dataset.sets:
@@ -91,12 +91,13 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     parents = [Parent("image_sets", artifact.manifest.kind, artifact.fingerprint())]
     if config.licences is not None:
         parents.append(Parent("licences", "table", sha256_file(config.licences)))
-    refuse_others(out, KIND)
+    refuse_others(out, KIND, config.to)
     ready = finished(out, KIND, "export", config.result_config(), parents)
     if ready and not ready.changed_files():
         return _report(config, source, ready.manifest.counts, up_to_date=True)
     dataset = without_test_answers(dataset) if config.hide_test else dataset
     with locked(out), making(out) as folder:
+        keep_card(out, talk)
         size = config.shard_mb * 10**6
         job = Job(dataset, source, folder, licences, size, talk, config.videos, config.workers)
         counts = _write(config, job, artifact.manifest, artifact.fingerprint(), parents)

@@ -114,4 +114,17 @@ def _write(out: Path, report: StatsReport) -> None:
 
     from ctxr.data.atomic import write_bytes
 
+    if out.exists() and not _is_ours(out):
+        raise UsageError(f"{out} is no statistics that ctxr wrote", hint="choose another --out, such as stats.json")
     write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def _is_ours(out: Path) -> bool:
+    """Whether a file holds what `--out` wrote, and may be written again."""
+    import msgspec
+
+    try:
+        found = msgspec.json.decode(out.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and set(found) == set(StatsReport.__dataclass_fields__)

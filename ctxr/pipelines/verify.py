@@ -13,7 +13,7 @@ class Verify:
     """Configuration of `ctxr verify`; a field's text is its help."""
 
     artifact: Path | None = None
-    """Recipe or artifact of image sets; default: the newest of `filtered` and `sets` in the workdir."""
+    """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
     videos: Path | None = None
     """Folder with the videos and photos, recognised by content; default: where they were last seen."""
     pictures: Path | None = None
@@ -51,13 +51,13 @@ def run(config: Verify, talk: Talk | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     from ctxr.data.artifacts import open_artifact
-    from ctxr.pipelines.exporting.origin import newest_sets
+    from ctxr.pipelines.exporting.origin import latest_sets
     from ctxr.pipelines.verify_run import verify_recipe, verify_sets
 
     talk = talk or Silent()
     if not 0 <= config.workers <= 256:
         raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
-    path = config.artifact or newest_sets(config.workdir)
+    path = config.artifact or latest_sets(config.workdir, talk)
     for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"--{option} {folder} is not a folder", hint=f"leave --{option} out, or name a folder")

@@ -214,3 +214,16 @@ def test_the_real_valid_split_has_the_published_counts(real_files: Path) -> None
     assert {row[0]: row[2] for row in report.tables["leakage"].rows if row[1] == "valid – test"}[
         "source video or album"
     ] == 28
+
+
+def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "holiday.mp4"
+    victim.write_bytes(b"a video")
+    (tmp_path / "cap.json").write_text(
+        '{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"id": 1, "image_id": 1, "caption": "a cat"}]}'
+    )
+    with pytest.raises(UsageError, match=r"holiday\.mp4 is no statistics that ctxr wrote"):
+        run(Stats(dataset=tmp_path / "cap.json", out=victim))
+    assert victim.read_bytes() == b"a video"
+    for _ in range(2):
+        run(Stats(dataset=tmp_path / "cap.json", out=tmp_path / "stats.json"))

@@ -71,7 +71,7 @@ def _made(job: Job, made_by: Manifest, fingerprint: str) -> str:
     if encoder and selection:
         threshold = selection.get("threshold")
         lines.append(
-            f"- images of a set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
+            f"- frames of a video set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
         )
     limits = [name for name in ("brisque", "max_text", "min_size") if made_by.config.get(name) is not None]
     lines += [f"- {name.replace('_', ' ')}: {text(made_by.config[name])}" for name in limits]

@@ -10,6 +10,7 @@ from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Record, S
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines.sets_report import KIND
+from ctxr.pipelines.talk import Talk
 
 R = TypeVar("R", bound=Record)
 
@@ -19,15 +20,22 @@ _CHAIN = ("filtered", "sets")
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def newest_sets(workdir: Path) -> Path:
-    """The image sets in a project folder that were finished last. Raises UnfinishedError when there are none."""
+def latest_sets(workdir: Path, talk: Talk) -> Path:
+    """The image sets in a project folder that are furthest along the chain; a warning if those before them were made anew.
+
+    Raises UnfinishedError when there are none.
+    """
     finished = [workdir / name for name in _CHAIN if (workdir / name / MANIFEST).is_file()]
     if not finished:
         raise UnfinishedError(
             f"{workdir} holds no finished image sets (neither filtered nor sets)",
-            hint="ctxr build-sets videos/   (or name an artifact with --input)",
+            hint="ctxr build-sets videos/   (or name an artifact)",
         )
-    return max(finished, key=lambda path: (path / MANIFEST).stat().st_mtime_ns)
+    if len(finished) > 1:
+        made_from = {parent.sha256 for parent in open_artifact(finished[0], KIND).manifest.parents}
+        if open_artifact(finished[1], KIND).fingerprint() not in made_from:
+            talk.warn(f"{finished[0]} was made from other sets than {finished[1]} holds now: run ctxr filter again")
+    return finished[0]
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:

@@ -10,25 +10,48 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ctxr.data.artifacts import MANIFEST, MARKER, open_artifact, refuse_strangers
-from ctxr.data.atomic import disk_errors
+from ctxr.data.atomic import disk_errors, link_or_copy
+from ctxr.data.hashing import sha256_file
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.pipelines.exporting.origin import stays_inside
+from ctxr.pipelines.talk import Talk
+
+CARD = "README.md"
+"""Name of the dataset card, the one file of an export that people edit."""
 
 _MAKING = ".making"
 _LEAVING = ".leaving"
 
 
-def refuse_others(out: Path, kind: str) -> None:
-    """Make the folder `out` ours, or leave it alone: raises UsageError when it holds something that is no export."""
+def refuse_others(out: Path, kind: str, to: str = "") -> None:
+    """Make the folder `out` ours, or leave it alone: raises UsageError when it holds something that is no export, or one in
+    another format than `to`.
+    """
     refuse_strangers(out)
     with disk_errors(out):
         names = {path.name for path in out.iterdir()}
     if MANIFEST in names:
-        found = open_artifact(out).manifest.kind
-        if found != kind:
-            raise UsageError(f"{out} holds {found}, not an {kind}", hint="choose another folder with --out")
+        manifest = open_artifact(out).manifest
+        if manifest.kind != kind:
+            raise UsageError(f"{out} holds {manifest.kind}, not an {kind}", hint="choose another folder with --out")
+        if to and manifest.config.get("to") != to:
+            raise UsageError(
+                f"{out} holds an export to {manifest.config.get('to')}, not to {to}", hint="choose another --out"
+            )
     elif names - {MARKER} and not names & {_MAKING, _LEAVING}:
         raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
+
+
+def keep_card(out: Path, talk: Talk) -> None:
+    """Before an export is replaced: a card that was edited by hand is kept beside the new one."""
+    card = out / CARD
+    if not (out / MANIFEST).is_file() or not card.is_file():
+        return
+    entry = open_artifact(out).manifest.files.get(CARD)
+    if entry is not None and sha256_file(card) != entry.sha256:
+        kept = out / f"{card.stem}.edited{card.suffix}"
+        link_or_copy(card, kept)
+        talk.warn(f"{card} was edited: your version is kept as {kept.name}")
 
 
 @contextmanager

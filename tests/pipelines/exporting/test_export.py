@@ -266,3 +266,18 @@ def test_an_export_that_was_edited_is_made_again(sets: Path, tmp_path: Path) -> 
     assert not export(sets, tmp_path / "out", "fiftyone").up_to_date
     export(sets, tmp_path / "fresh", "fiftyone")
     assert same_tree(tmp_path / "out", tmp_path / "fresh")
+
+
+def test_a_card_that_was_edited_is_kept_beside_the_new_one(sets: Path, tmp_path: Path) -> None:
+    run(Export(input=sets, to="webdataset", out=tmp_path / "out"))
+    card = tmp_path / "out" / "README.md"
+    card.write_text(card.read_text() + "my own words\n")
+    run(Export(input=sets, to="webdataset", out=tmp_path / "out"))
+    assert "my own words" in (tmp_path / "out" / "README.edited.md").read_text()
+    assert "my own words" not in card.read_text()
+
+
+def test_an_export_is_not_replaced_by_another_format(sets: Path, tmp_path: Path) -> None:
+    run(Export(input=sets, to="webdataset", out=tmp_path / "out"))
+    with pytest.raises(UsageError, match="holds an export to webdataset, not to croissant"):
+        run(Export(input=sets, to="croissant", out=tmp_path / "out"))
