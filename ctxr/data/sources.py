@@ -43,6 +43,7 @@ VIDEO_SUFFIXES = frozenset(
 SUFFIXES = VIDEO_SUFFIXES | PHOTO_SUFFIXES
 
 ARTIFACT = "it is an artifact of ctxr"
+LINK = "a link to a folder is not followed: name that folder as a source"
 NOT_TEXT = "its name is not UTF-8"
 
 
@@ -213,7 +214,8 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
     found = []
     for root, folders, files in os.walk(folder, onerror=unreadable):
         visible = [Path(root, name) for name in sorted(folders) if not name.startswith(".")]
-        folders[:] = [path.name for path in visible if _is_usable(path, left_out)]
+        left_out += [(path, LINK) for path in visible if path.is_symlink()]
+        folders[:] = [path.name for path in visible if not path.is_symlink() and _is_usable(path, left_out)]
         for name in sorted(files):
             file = Path(root, name)
             if not name.startswith(".") and file.suffix.lower() in SUFFIXES:

@@ -193,3 +193,16 @@ def test_a_path_below_a_closed_folder_is_one_sentence(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "stat", denied)
     with pytest.raises(UsageError, match="footage cannot be read: Permission denied"):
         find_sources([str(tmp_path / "locked" / "footage")])
+
+
+def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "a.mp4").write_bytes(b"a")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.mp4").write_bytes(b"b")
+    (tmp_path / "in" / "more").symlink_to(tmp_path / "videos")
+    search = find_sources([str(tmp_path / "in")])
+    assert [source.name for source in search.found] == ["b"]
+    assert search.left_out == (
+        (tmp_path / "in" / "more", "a link to a folder is not followed: name that folder as a source"),
+    )
