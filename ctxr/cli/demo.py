@@ -39,7 +39,8 @@ def command(config: Demo, as_json: bool) -> None:
     console.print()
     console.print(table)
     console.print(
-        f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)"
+        f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)\n"
+        "frames in which a blur or a title comes or goes have no right answer and are not counted"
     )
     console.print(
         f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
