@@ -15,6 +15,9 @@ from ctxr.pipelines.talk import Talk
 Doubles = npt.NDArray[np.float64]
 Rule = tuple[str, Doubles]
 
+SEVERAL_CHOICES = ("position by length",)
+"""Rules that may choose different images of one set for different descriptions."""
+
 
 def asked_of(dataset: Dataset, worker: str) -> list[Asked]:
     """Each query with its target, in the order of judgments; sets of one image are left out: nobody can miss there."""
