@@ -1,5 +1,6 @@
 """`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +68,9 @@ def run(config: Audit, talk: Talk | None = None) -> AuditReport:
             missing.append(rule)
             continue
         name, credits = rule
-        for part in _parts(asked):
+        tried = [query for query, credit in zip(asked, credits.tolist(), strict=True) if not math.isnan(credit)]
+        # a rule for videos alone would say the same twice, and be corrected for it twice
+        for part in _parts(asked) if len(_parts(tried)) == len(_parts(asked)) else sorted({one.kind for one in tried}):
             rows = [row for row, query in enumerate(asked) if part in ("all", query.kind)]
             verdict = judge(name, part, [asked[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:
