@@ -69,6 +69,20 @@ def test_a_set_that_lacks_a_picture_counts_as_one_without(tmp_path: Path) -> Non
     assert any(f"positions would be wrong ({FRAMES} has 9)" in note for note in dataset.notes)
 
 
+@pytest.mark.parametrize("side", ["train", "valid"])
+def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str) -> None:
+    (tmp_path / f"{side}_data.json").write_text(json.dumps({"s-shot0_0": ["That one."]}))
+    (note,) = [note for note in read_dataset(tmp_path).notes if "hidden" in note]
+    assert note.startswith(f"{side}_data.json has lists of descriptions")
+    assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
+
+
+def test_a_file_that_hides_some_targets_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train_data.json").write_text('{"a": {"1": "x"},\n"b": ["y"]}')
+    with pytest.raises(DataError, match=r"train_data.json:2: set 'b' is a list, and others"):
+        read_dataset(tmp_path)
+
+
 def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
     folder = write_release(tmp_path, test=None, valid=None)
     draw_sets(folder, [FRAMES, PHOTOS])
