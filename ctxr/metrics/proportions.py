@@ -8,6 +8,9 @@ import numpy.typing as npt
 
 Doubles = npt.NDArray[np.float64]
 
+LEAST_EXPECTED = 5
+"""Counts that a cell must expect for the p-value of `even_spread` to mean something."""
+
 
 def upper_tail(hits: int, trials: int, chance: float) -> float:
     """P(X >= hits) for X binomial: how often luck alone does as well. 1.0 for no trial.

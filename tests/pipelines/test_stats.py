@@ -88,6 +88,17 @@ def test_a_video_in_two_splits_is_a_leak_with_an_example(tmp_path: Path) -> None
     assert "no pictures to compare by look" in table.note
 
 
+def test_a_p_value_is_left_out_below_five_expected_and_never_shown_as_zero(tmp_path: Path) -> None:
+    few = run(Stats(dataset=write_release(tmp_path / "few"), tokenizer="regex")).tables["positions"]
+    assert cells(few)["all"][10] is None
+    train = {f"v{number}-shot0_0": {"3": "That one."} for number in range(50)}
+    folder = write_release(tmp_path / "many", train=train, valid=None, test=None)
+    assert cells(run(Stats(dataset=folder, tokenizer="regex")).tables["positions"])["all"][10] < 0.001
+    shown = runner.invoke(app, ["stats", str(folder), "--tokenizer", "regex"]).stdout
+    assert "<0.0" in shown
+    assert "0.000" not in shown
+
+
 def test_a_photo_set_without_an_album_is_no_source_of_the_second_split(tmp_path: Path) -> None:
     more = {**TEST, "open-images-5_x": ["A dog."], "open-images-6_y": ["A cat."]}
     table = run(Stats(dataset=write_release(tmp_path, test=more), tokenizer="regex")).tables["leakage"]
