@@ -6,7 +6,11 @@ from ctxr.pipelines.audit import Audit
 
 @from_config(Audit, arguments=("dataset",))
 def command(config: Audit, as_json: bool) -> None:
-    """Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut."""
+    """Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.
+
+    The images of a video set lie in one shot in the order of time, so its first and last image are the ones nearest to the
+    start and the end of the shot. Photos have no order but one: the first is the anchor that the others were found by.
+    """
     from rich.markup import escape
 
     from ctxr.cli.render import Terminal, show_json, show_lines, show_table, stdout

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
 
+P_SHOWN = 0.001
+"""A smaller p-value is shown as below this."""
+
 
 def stderr() -> Console:
     """The console for talk."""
@@ -84,7 +87,8 @@ def show_table(table: "Tabular") -> None:
         numbers = any(isinstance(row[place], int | float) for row in table.rows)
         shown.add_column(escape(name), justify="right" if numbers else "left")
     for row in table.rows:
-        shown.add_row(*(_plain_text(_figure(value, table.digits)) for value in row))
+        pairs = zip(table.columns, row, strict=True)
+        shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))
     console = stdout()
     console.print()
     console.print(shown)
@@ -107,7 +111,9 @@ def _plain_text(text: str) -> str:
     return escape("".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text))
 
 
-def _figure(value: Any, digits: int | None) -> str:
+def _figure(value: Any, digits: int | None, is_p: bool = False) -> str:
+    if is_p and isinstance(value, float) and value < P_SHOWN:
+        return f"<{P_SHOWN}"  # no p-value is 0
     if isinstance(value, float):
         return f"{value:g}" if digits is None else f"{value:.{digits}f}"
     return "–" if value is None else str(value)

@@ -8,6 +8,9 @@ import numpy.typing as npt
 
 Doubles = npt.NDArray[np.float64]
 
+LEAST_EXPECTED = 5
+"""Counts that a cell must expect for the p-value of `even_spread` to mean something."""
+
 
 def upper_tail(hits: int, trials: int, chance: float) -> float:
     """P(X >= hits) for X binomial: how often luck alone does as well. 1.0 for no trial.
@@ -43,6 +46,44 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     low = 0.0 if least <= 0 else _root(lambda share: upper_tail(least, trials, share) - side)
     # P(X <= most) at share p is P(X >= trials - most) at 1 - p
     high = 1.0 if most >= trials else 1 - _root(lambda share: upper_tail(trials - most, trials, share) - side)
+    return low, high
+
+
+def bounded_tail(total: float, trials: int, chance: float) -> float:
+    """A bound on how often luck does at least as well, for outcomes in 0..1 that are not only 0 and 1.
+
+    Valid for P(X >= total), X a sum of `trials` outcomes in 0..1, each with a known mean whatever came before, `chance` the
+    mean of these means. X is below a binomial number B in the convex order (Hoeffding 1963), so P(X >= total) is at most
+    E(B - h)+ / (total - h) for every h below `total`; the least of these is taken (Bentkus 2004: at most e times the tail
+    of B, made log-concave). 1.0 for no trial.
+
+    >>> bounded_tail(2, 2, 0.5)
+    0.25
+    """
+    if total <= 1e-9 or chance >= 1 or not trials:
+        return 1.0
+    if chance <= 0:
+        return 0.0
+    counts = np.arange(trials + 1)
+    masses = np.exp(_log_choose(trials) + counts * np.log(chance) + (trials - counts) * np.log1p(-chance))
+    tails = np.cumsum(masses[::-1])[::-1]
+    # E(B - h)+ is the sum of P(B >= k) over k above h
+    excess = np.append(np.cumsum(tails[:0:-1])[::-1], 0.0)
+    below = counts[counts < total - 1e-9]
+    return min(1.0, float((excess[below] / (total - below)).min()))
+
+
+def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval for the mean of outcomes in 0..1, (low, high), by `bounded_tail`: covers it at least `level` of the time.
+
+    (0, 1) for no trial.
+    """
+    if not trials:
+        return 0.0, 1.0
+    side = (1 - level) / 2
+    low = 0.0 if total <= 1e-9 else _root(lambda mean: bounded_tail(total, trials, mean) - side)
+    missed = trials - total
+    high = 1.0 if missed <= 1e-9 else 1 - _root(lambda mean: bounded_tail(missed, trials, mean) - side)
     return low, high
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.metrics.proportions import exact_interval, holm, upper_tail
+from ctxr.metrics.proportions import bounded_interval, bounded_tail, holm
 
 Doubles = npt.NDArray[np.float64]
 
@@ -44,7 +44,8 @@ class Verdict:
     """One rule on one part of the queries.
 
     Attributes:
-        accuracy: mean credit over `queries`. low, high: exact 95 % interval of it, not corrected. chance: mean of 1/K.
+        queries: different targets; several descriptions of one target in one set count once. sets: independent trials.
+        accuracy: mean credit. low, high: 95 % interval of it, at least, not corrected. chance: what it would be by luck.
         p_value: how often luck does at least as well. corrected: the same after Holm's correction for all verdicts.
         flagged: whether the corrected p-value is below 2.5 %, so that the interval lies above chance.
     """
@@ -59,6 +60,7 @@ class Verdict:
     p_value: float
     corrected: float = 1.0
     flagged: bool = False
+    sets: int = 0
 
 
 def extreme_credits(asked: Sequence[Asked], values: Mapping[str, Doubles], largest: bool) -> Doubles:
@@ -101,7 +103,7 @@ def learnt_credits(asked: Sequence[Asked], by_length: bool) -> Doubles:
 
     Learnt on train where train has targets and another side too; the queries of train then are NaN. Otherwise sets come in an
     order that is fixed by their names and looks random, and each is tried with what the sets before it taught. That keeps
-    each try independent of those before, as the binomial test needs. Leaving out one set at a time does not: whichever
+    each try at chance whatever came before, as the test needs. Leaving out one set at a time does not: whichever
     position happens to lead is then tried on its own lead (10 % false alarms where 2.5 % were asked for: `python -m bench shortcuts`).
     NaN where nothing was learnt yet.
 
@@ -152,20 +154,39 @@ def length_bins(lengths: Sequence[int], learnt_on: npt.NDArray[np.bool_] | None 
     return [int(place) for place in np.searchsorted(edges, known, side="left")]
 
 
-def judge(rule: str, part: str, asked: Sequence[Asked], credits: Doubles) -> Verdict | None:
+def judge(rule: str, part: str, asked: Sequence[Asked], credits: Doubles, one_choice: bool = True) -> Verdict | None:
     """The verdict on a rule, before correction; None if it could not choose for any query.
 
-    The test is the exact binomial one on whole hits. Where sets differ in size, share targets or leave ties, the number of
-    hits varies less than a binomial one (Hoeffding 1956, 1963), so the test errs towards not flagging.
+    Descriptions of one target stand or fall together, and so may those of one set; only sets are independent. So each set
+    is one trial. With `one_choice` (the rule chooses one image of a set, whatever is asked) its outcome is the sum of the
+    credits over its m different targets: at most 1, since one image was chosen, and m/K on average where targets are drawn
+    blindly. Otherwise it is the mean credit over these targets, 1/K on average. Either is a number in 0..1 with a known
+    mean, so the sum over sets is less spread, in the convex order, than a binomial number with the mean of these means
+    (Hoeffding 1963), and the test is `bounded_tail`, which holds for all such sums: it errs towards not flagging.
     """
     rows = np.flatnonzero(~np.isnan(credits))
     if not rows.size:
         return None
-    hits = float(credits[rows].sum())
-    chance = float(np.mean([1 / asked[row].size for row in rows.tolist()]))
-    low, high = exact_interval(hits, rows.size, LEVEL)
-    p_value = upper_tail(int(np.floor(hits + 1e-9)), rows.size, chance)
-    return Verdict(rule, part, rows.size, hits / rows.size, low, high, chance, p_value)
+    by_set: dict[str, dict[int, list[float]]] = {}
+    sizes: dict[str, int] = {}
+    for row in rows.tolist():
+        query = asked[row]
+        sizes[query.image_set] = query.size
+        by_set.setdefault(query.image_set, {}).setdefault(query.target, []).append(float(credits[row]))
+    targets = sum(len(found) for found in by_set.values())
+    hits = drawn = 0.0
+    for name, found in by_set.items():
+        share = 1 if one_choice else len(found)
+        hits += sum(sum(each) / len(each) for each in found.values()) / share
+        drawn += len(found) / share / sizes[name]
+    trials = len(by_set)
+    # from outcomes of sets to shares of targets
+    scale = trials / targets if one_choice else 1.0
+    low, high = bounded_interval(hits, trials, LEVEL)
+    p_value = bounded_tail(hits, trials, drawn / trials)
+    accuracy = scale * hits / trials
+    low, high = scale * low, min(1.0, scale * high)
+    return Verdict(rule, part, targets, accuracy, low, high, scale * drawn / trials, p_value, sets=trials)
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -10,10 +10,14 @@ from ctxr.data.records import Image
 from ctxr.metrics.shortcuts import Asked, extreme_credits, learnt_credits, place_credits
 from ctxr.models.looks import sharpness
 from ctxr.pipelines.picture_vectors import open_pictures
+from ctxr.pipelines.stats_tables import MOST_POSITIONS
 from ctxr.pipelines.talk import Talk
 
 Doubles = npt.NDArray[np.float64]
 Rule = tuple[str, Doubles]
+
+SEVERAL_CHOICES = ("position by length",)
+"""Rules that may choose different images of one set for different descriptions."""
 
 
 def asked_of(dataset: Dataset, worker: str) -> list[Asked]:
@@ -28,42 +32,98 @@ def asked_of(dataset: Dataset, worker: str) -> list[Asked]:
 
 
 def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
-    """Each rule with its credits [Q], or the sentence that says why it cannot be tried."""
-    yield "first image", place_credits(asked, last=False)
-    yield "last image", place_credits(asked, last=True)
+    """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
+
+    The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
+    start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
+    the others were found by, and their last is like any other.
+    """
+    places = [_in_order(query) for query in asked]
+    galleries = {query.image_set for query in asked if query.size > MOST_POSITIONS}
+    if galleries:
+        yield (
+            f"first, last, anchor and commonest position in {_sets(len(galleries))}: a gallery of more than "
+            f"{MOST_POSITIONS} images has no order"
+        )
+    full = _all_asked(asked)
+    if full:
+        yield (
+            f"rules that choose one image, in {_sets(len(full))}: every image is a target there, so each of them is right "
+            "on exactly one, whatever it looks at"
+        )
+    open_ = np.array([query.image_set not in full for query in asked])
+    for name, kind, last in (
+        ("first image of the set", "video", False),
+        ("last image of the set", "video", True),
+        ("anchor (first image)", "photos", False),
+    ):
+        here = open_ & np.array(places) & np.array([query.kind == kind for query in asked])
+        if here.any():
+            yield name, np.where(here, place_credits(asked, last), np.nan)
     for name, by_length in (("commonest position", False), ("position by length", True)):
-        credits = learnt_credits(asked, by_length)
-        yield (name, credits) if (~np.isnan(credits)).any() else f"{name}: there is no other set to learn from"
-    wanted = {query.image_set for query in asked}
+        credits = np.full(len(asked), np.nan)
+        rows = [row for row, ordered in enumerate(places) if ordered]
+        credits[rows] = learnt_credits([asked[row] for row in rows], by_length)
+        if not by_length:
+            credits[~open_] = np.nan
+        if (~np.isnan(credits)).any():
+            yield name, credits
+        elif any(places) and (by_length or open_.any()):
+            yield f"{name}: there is no other set to learn from"
+    wanted = {query.image_set for query in asked} - full
+    if not wanted:
+        return
     brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
     yield from _both_ends(
-        ("least", "most"), "distorted (BRISQUE)", asked, brisque, "nobody measured BRISQUE (ctxr filter does)"
+        ("least", "most"), "distorted (BRISQUE)", asked, wanted, brisque, "nobody measured BRISQUE (ctxr filter does)"
     )
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
     why = "no set has all its pictures at hand"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
-    yield from _both_ends(("smallest", "largest"), "file", asked, sizes, why)
+    yield from _both_ends(("smallest", "largest"), "file", asked, wanted, sizes, why)
     wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
     files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
     with open_pictures(files, "sharpness", talk) as opened:
         seen = {name: sharpness(pixels) for name, pixels in opened}
     sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
-    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, sharpnesses, why)
+    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, wanted, sharpnesses, why)
+
+
+def _in_order(query: Asked) -> bool:
+    return query.size <= MOST_POSITIONS
+
+
+def _all_asked(asked: list[Asked]) -> set[str]:
+    """Sets in which every image is the target of some query."""
+    targets: dict[str, set[int]] = {}
+    for query in asked:
+        targets.setdefault(query.image_set, set()).add(query.target)
+    return {query.image_set for query in asked if len(targets[query.image_set]) == query.size}
+
+
+def _sets(count: int) -> str:
+    return f"{count} set" if count == 1 else f"{count} sets"
 
 
 def _both_ends(
-    ends: tuple[str, str], what: str, asked: list[Asked], values: Mapping[str, Doubles], why: str
+    ends: tuple[str, str],
+    what: str,
+    asked: list[Asked],
+    wanted: set[str],
+    values: Mapping[str, Doubles],
+    why: str,
 ) -> Iterator[Rule | str]:
     if not values:
         yield f"{ends[0]} and {ends[1]} {what}: {why}"
         return
     for end, largest in zip(ends, (False, True), strict=True):
         yield f"{end} {what}", extreme_credits(asked, values, largest)
-    without = len({query.image_set for query in asked} - values.keys())
+    without = len(wanted - values.keys())
     if without:
-        yield f"{ends[0]} and {ends[1]} {what}: {without} sets are left out (not every image has a value)"
+        left = "is left out" if without == 1 else "are left out"
+        yield f"{ends[0]} and {ends[1]} {what}: {_sets(without)} {left} (not every image has a value)"
 
 
 def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:

@@ -12,7 +12,7 @@ from ctxr.data.records import ImageSet, Query
 from ctxr.data.splits import SPLITS
 from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import Share, shares
-from ctxr.metrics.proportions import even_spread
+from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.pipelines.tables import Table
 
 PARTS = ("all", "video", "photos")
@@ -169,9 +169,9 @@ def positions(dataset: Dataset) -> Table | str:
         tally = Counter(position for _, one, position in aimed if len(one.images) == size and part in ("all", one.kind))
         if tally:
             counts = [tally[position] for position in range(size)]
-            rows.append((part, *counts, even_spread(counts)[1]))
+            rows.append((part, *counts, even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None))
     left = "" if len(sizes) == 1 else f"; {len(aimed) - sizes[size]} targets in sets of another size are left out"
-    note = f"p: chance of so uneven a spread if every position is equally likely{left}"
+    note = f"p: chance of so uneven a spread if every position is equally likely; – below {LEAST_EXPECTED} expected each{left}"
     return Table("Targets by position", ("", *map(str, range(size)), "p"), tuple(rows), note)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ctxr.metrics.proportions
-from ctxr.metrics.proportions import even_spread, exact_interval, holm, upper_tail
+from ctxr.metrics.proportions import bounded_interval, bounded_tail, even_spread, exact_interval, holm, upper_tail
 
 
 def slow_tail(hits: int, trials: int, chance: Fraction) -> float:
@@ -82,3 +82,19 @@ def test_the_spreads_p_value_is_right_on_average() -> None:
     draws = np.random.default_rng(1).multinomial(200, [0.1] * 10, 2000)
     refused = np.mean([even_spread(row.tolist())[1] < 0.05 for row in draws])
     assert refused == pytest.approx(0.05, abs=0.015)
+
+
+def test_the_bound_for_fractions_lies_between_the_tail_and_e_times_it() -> None:
+    for trials, chance in ((7, 0.1), (60, 0.22), (400, 0.5)):
+        for hits in range(int(trials * chance) + 1, trials + 1, 3):
+            tail, bound = upper_tail(hits, trials, chance), bounded_tail(hits, trials, chance)
+            assert tail * (1 - 1e-9) <= bound <= min(1.0, np.e * tail) + 1e-9
+
+
+def test_the_interval_for_fractions_ends_where_the_bound_is_the_level() -> None:
+    low, high = bounded_interval(12.5, 40)
+    assert bounded_tail(12.5, 40, low) == pytest.approx(0.025)
+    assert bounded_tail(27.5, 40, 1 - high) == pytest.approx(0.025)
+    assert low < 12.5 / 40 < high
+    assert bounded_interval(0, 0) == (0.0, 1.0)
+    assert bounded_interval(3, 3)[1] == 1.0

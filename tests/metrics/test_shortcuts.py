@@ -45,7 +45,7 @@ def verdicts(asked: list[Asked], values: dict[str, np.ndarray]) -> list[Verdict]
         "least": extreme_credits(asked, values, largest=False),
         "most": extreme_credits(asked, values, largest=True),
     }
-    found = [judge(name, "all", asked, credits) for name, credits in rules.items()]
+    found = [judge(name, "all", asked, credits, one_choice=name != "length") for name, credits in rules.items()]
     return corrected([one for one in found if one is not None])
 
 
@@ -148,6 +148,35 @@ def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
     # at most 2.5 % are 3.75 of 150; nine and more has a chance of 1 in 70 even at that limit
     assert alarms <= 8
     assert max(below.values(), default=0) <= 8
+
+
+def test_several_descriptions_of_one_target_are_one_trial() -> None:
+    once = [Asked(str(n), "video", None, 10, n % 3, 9) for n in range(30)]
+    alone = judge("first", "all", once, place_credits(once, last=False))
+    five = judge("first", "all", once * 5, place_credits(once * 5, last=False))
+    assert alone == five
+    assert alone is not None
+    assert (alone.queries, alone.sets) == (30, 30)
+
+
+def test_repeated_targets_give_no_false_alarms() -> None:
+    rng = np.random.default_rng(12)
+    alarms, rounds = Counter[str](), 150
+    for _ in range(rounds):
+        # five descriptions of each target, as COCO has captions; two targets in some sets
+        asked = [replace(query, length=int(rng.integers(3, 40))) for query in draw(rng, 40) for _ in range(5)]
+        values = {query.image_set: rng.normal(size=10) for query in asked}
+        alarms.update(one.rule for one in verdicts(asked, values) if one.p_value < 0.025)
+    # at most 2.5 % are 3.75 of 150 for each rule
+    assert max(alarms.values(), default=0) <= 8
+
+
+def test_a_rule_with_several_choices_in_a_set_counts_each_set_once() -> None:
+    asked = [Asked("s", "video", None, 10, target, 3) for target in (1, 4)]
+    verdict = judge("r", "all", asked, np.ones(2), one_choice=False)
+    assert verdict is not None
+    assert verdict.accuracy == 1.0
+    assert (verdict.chance, verdict.p_value) == pytest.approx((0.1, 0.1))
 
 
 def test_what_was_learnt_before_tries_at_chance() -> None:

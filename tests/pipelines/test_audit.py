@@ -70,6 +70,35 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
     assert report.learnt == "learnt on train"
 
 
+def test_first_and_last_are_rules_for_videos_and_the_anchor_for_photos(tmp_path: Path) -> None:
+    report = run(Audit(dataset=write_world_dataset(tmp_path / "dataset", sets=8), skip_pictures=True))
+    parts = {one.rule: set[str]() for one in report.verdicts}
+    for one in report.verdicts:
+        parts[one.rule].add(one.part)
+    assert parts["first image of the set"] == parts["last image of the set"] == {"video"}
+    assert parts["anchor (first image)"] == {"photos"}
+    assert parts["commonest position"] == {"all", "video", "photos"}
+    assert "nearest to the" in runner.invoke(app, ["audit", "--help"]).stdout
+
+
+def write_gallery(folder: Path, photos: int, asked: int) -> Path:
+    images = [{"id": number, "file_name": f"{number:03}.jpg"} for number in range(photos)]
+    told = [{"id": row, "image_id": row % asked, "caption": "a " + "b " * (row % 7)} for row in range(5 * asked)]
+    folder.mkdir(exist_ok=True)
+    (folder / "captions_x.json").write_text(json.dumps({"images": images, "annotations": told}))
+    return folder
+
+
+def test_a_gallery_has_no_first_image_and_asking_for_all_leaves_no_rule(tmp_path: Path) -> None:
+    some = run(Audit(dataset=write_gallery(tmp_path / "some", photos=30, asked=20)))
+    assert not some.verdicts
+    assert any("in 1 set: a gallery of more than 20 images has no order" in line for line in some.missing)
+    assert any("nobody measured BRISQUE" in line for line in some.missing)
+    every = run(Audit(dataset=write_gallery(tmp_path / "all", photos=8, asked=8)))
+    assert not every.verdicts
+    assert any("every image is a target there" in line for line in every.missing)
+
+
 def test_pictures_need_not_be_opened(tmp_path: Path) -> None:
     report = run(Audit(dataset=write_pictured(tmp_path, blur_target=True), skip_pictures=True))
     assert not any(one.flagged for one in report.verdicts)

@@ -14,7 +14,7 @@ from ctxr.models import tokens
 from ctxr.pipelines.stats import Stats, StatsReport, run
 from ctxr.pipelines.tables import Table
 from tests.pipelines.world_dataset import write_world_dataset
-from tests.releases import annotation_yaml, draw_sets, write_release
+from tests.releases import TEST, annotation_yaml, draw_sets, write_release
 
 runner = CliRunner()
 
@@ -86,6 +86,24 @@ def test_a_video_in_two_splits_is_a_leak_with_an_example(tmp_path: Path) -> None
     assert shared["source video or album", "train – valid"] == (0, 1)
     assert any("shot1_0 (valid) and MSR-VTT-videoTest_video7-shot2_1 (test)" in line for line in table.examples)
     assert "no pictures to compare by look" in table.note
+
+
+def test_a_p_value_is_left_out_below_five_expected_and_never_shown_as_zero(tmp_path: Path) -> None:
+    few = run(Stats(dataset=write_release(tmp_path / "few"), tokenizer="regex")).tables["positions"]
+    assert cells(few)["all"][10] is None
+    train = {f"v{number}-shot0_0": {"3": "That one."} for number in range(50)}
+    folder = write_release(tmp_path / "many", train=train, valid=None, test=None)
+    assert cells(run(Stats(dataset=folder, tokenizer="regex")).tables["positions"])["all"][10] < 0.001
+    shown = runner.invoke(app, ["stats", str(folder), "--tokenizer", "regex"]).stdout
+    assert "<0.0" in shown
+    assert "0.000" not in shown
+
+
+def test_a_photo_set_without_an_album_is_no_source_of_the_second_split(tmp_path: Path) -> None:
+    more = {**TEST, "open-images-5_x": ["A dog."], "open-images-6_y": ["A cat."]}
+    table = run(Stats(dataset=write_release(tmp_path, test=more), tokenizer="regex")).tables["leakage"]
+    shared = {(row[0], row[1]): row[2:4] for row in table.rows}
+    assert shared["source video or album", "valid – test"] == (1, 1)
 
 
 def test_copies_and_near_duplicates_across_splits_are_found(tmp_path: Path) -> None:
@@ -211,9 +229,9 @@ def test_the_real_valid_split_has_the_published_counts(real_files: Path) -> None
     whole = [name for name in beside if name.startswith("valid")]
     assert len(whole) == 9
     assert {beside[name][2] for name in whole} == {"same"}
-    assert {row[0]: row[2] for row in report.tables["leakage"].rows if row[1] == "valid – test"}[
+    assert {row[0]: row[2:4] for row in report.tables["leakage"].rows if row[1] == "valid – test"}[
         "source video or album"
-    ] == 28
+    ] == (28, 70)
 
 
 def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:

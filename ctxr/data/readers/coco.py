@@ -20,6 +20,12 @@ def is_captions(file: JsonFile) -> bool:
     return isinstance(file.value, dict) and {"images", "annotations"} <= file.value.keys()
 
 
+def lacks_captions(file: JsonFile) -> bool:
+    """Whether a parsed JSON lists photos as COCO does and has no captions; texts alone would be a set called images."""
+    images = file.value.get("images") if isinstance(file.value, dict) else None
+    return isinstance(images, list) and not is_captions(file) and not any(isinstance(row, str) for row in images)
+
+
 def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """Galleries from the JSON files `paths` in the folder `root`; `passed` is told of every photo that was looked at.
 
@@ -77,9 +83,8 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
             queries[key] = Query(key, gallery, (key,))
             judgments.append(Judgment(key, by_id[row["image_id"]], "gold", 1.0))
         if missing:
-            notes.append(
-                f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {root.name}/ or right below"
-            )
+            here = f"{root.name}/" if root.name else "the current folder"
+            notes.append(f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {here} or right below")
     counted = Counter(licences.values()).most_common()
     notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
     return Dataset(

@@ -61,7 +61,10 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     """The pictures of the sets `names`, each set's in the order of their numbers.
 
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
-    Raises DataError for a picture whose name has no number, a number that stands twice, or a picture outside the folder.
+    Where all sets have the same size and it is not that of the published release, a note says so, with the first number that
+    is skipped.
+    Raises DataError for a picture whose name has no number, a number that stands twice, a picture outside the folder, or
+    sets that lack some of img0 to img9.
     """
     listed = list(names)
     pictures = Pictures(root)
@@ -75,6 +78,8 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     if sizes and SET_SIZE not in sizes and len(sizes) == 1:
         (pictures.size,) = sizes
     pictures.found = {name: files for name, files in folders.items() if len(files) == pictures.size}
+    if pictures.found and pictures.size != SET_SIZE:
+        pictures.notes.append(_other_size(pictures))
     wrong = sorted(name for name, files in folders.items() if len(files) != pictures.size)
     if wrong:
         have = len(folders[wrong[0]])
@@ -89,6 +94,28 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
             "ordered by number, as the published targets count"
         )
     return pictures
+
+
+def _other_size(pictures: Pictures) -> str:
+    """What to know of sets that all have another size; DataError where pictures were lost and targets would be shifted."""
+    size = pictures.size
+    numbers = {
+        name: [number for file in files if (number := frame_number(file.name)) is not None]
+        for name, files in pictures.found.items()
+    }
+    note = f"all sets have {size} pictures here, not {SET_SIZE}: targets count those that are here, by number"
+    skipping = sorted(name for name, found in numbers.items() if found != list(range(size)))
+    if not skipping:
+        return note
+    first = skipping[0]
+    lost = next(number for number in range(size + 1) if number not in numbers[first])
+    # frames of a video carry any numbers; where all are from 0 to 9, the numbers are the places in a set of ten
+    if size < SET_SIZE and max(max(found) for found in numbers.values()) < SET_SIZE:
+        raise DataError(
+            f"{pictures.found[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
+            hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
+        )
+    return f"{note}; numbers are skipped in {_sets(len(skipping))}, first in {first}, which has no img{lost}"
 
 
 def describe_picture(root: Path, file: Path, image_id: str, group: str, index: int | None) -> Image | None:

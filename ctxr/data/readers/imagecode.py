@@ -53,10 +53,8 @@ def read_release(
     Raises DataError naming file:line and the id for whatever does not fit.
     """
     described: dict[str, _Described] = {}
-    for path in descriptions:
-        _add(described, path)
+    notes = [note for path in descriptions if (note := _add(described, path))]
     annotated = [row for path in phenomena for row in read_annotations(path)]
-    notes: list[str] = []
     # an annotation of a set that the release has not still says what its description is like
     strangers = {row.image_set for row in annotated if row.image_set not in described}
     if strangers and described:
@@ -129,7 +127,8 @@ def _origin(name: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (name, None)
 
 
-def _add(described: dict[str, _Described], path: Path) -> None:
+def _add(described: dict[str, _Described], path: Path) -> str:
+    """Adds the sets of a file; a sentence where it hides targets although it should not."""
     file = read_json(path)
     if not isinstance(file.value, dict):
         raise DataError(
@@ -162,6 +161,24 @@ def _add(described: dict[str, _Described], path: Path) -> None:
                 raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
             found.append((None if key is None else int(key), text))
         described[name] = _Described(split_named(path), file, found)
+    return _hidden(file, split_named(path))
+
+
+def _hidden(file: JsonFile, split: SplitName | None) -> str:
+    """A sentence where a file hides targets that its name promises; "" else. Raises DataError where it hides some alone."""
+    hidden = [name for name, value in file.value.items() if isinstance(value, list)]
+    if not hidden or split == "test":
+        return ""
+    if len(hidden) < len(file.value):
+        raise DataError(
+            f"{file.place(hidden[0])}: set {hidden[0]!r} is a list, and others of the file map the index of a target to its "
+            "description",
+            hint="restore the set as {index: description}",
+        )
+    return (
+        f"{file.path.name} has lists of descriptions, not {{index: description}}: its {len(hidden)} sets count as ones with "
+        "hidden targets"
+    )
 
 
 def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: Pictures) -> None:

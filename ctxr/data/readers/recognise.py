@@ -6,7 +6,7 @@ from pathlib import Path
 from ctxr.data.artifacts import MANIFEST, MARKER
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.artifact import read_artifact
-from ctxr.data.readers.coco import is_captions, read_captions
+from ctxr.data.readers.coco import is_captions, lacks_captions, read_captions
 from ctxr.data.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.data.readers.text_files import JsonFile, read_json
 from ctxr.errors import DataError, UsageError
@@ -74,6 +74,11 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     file = read_json(path)
     if is_captions(file):
         return read_captions(path.parent, [path], passed)
+    if lacks_captions(file):
+        raise DataError(
+            f"{path} lists `images` as COCO does, and has no `annotations` with captions",
+            hint="name a captions_*.json",
+        )
     if _are_writers(file):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path.parent, [path], [], [], passed)

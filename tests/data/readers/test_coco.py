@@ -50,6 +50,24 @@ def test_captions_are_queries_against_the_gallery(tmp_path: Path) -> None:
     assert read_dataset(tmp_path / "captions_val2017.json") == dataset
 
 
+def test_a_bare_file_name_looks_for_photos_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, captions(), "cap.json")
+    monkeypatch.chdir(tmp_path)
+    assert (
+        "2 of 2 photos of cap are not at hand in the current folder or right below"
+        in read_dataset(Path("cap.json")).notes
+    )
+
+
+@pytest.mark.parametrize("images", [captions()["images"], []])
+def test_photos_without_captions_are_named_as_such(tmp_path: Path, images: list[object]) -> None:
+    write(tmp_path, {"info": {"year": 2017}, "images": images, "licenses": []}, "image_info.json")
+    with pytest.raises(DataError, match=r"image_info.json lists `images` as COCO does, and has no `annotations`"):
+        read_dataset(tmp_path / "image_info.json")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

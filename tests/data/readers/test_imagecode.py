@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,43 @@ def test_a_set_that_lacks_a_picture_counts_as_one_without(tmp_path: Path) -> Non
     assert dataset.images[by_id[FRAMES].images[0]].path == ""
     assert dataset.images[by_id[PHOTOS].images[0]].path != ""
     assert any(f"positions would be wrong ({FRAMES} has 9)" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize("side", ["train", "valid"])
+def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str) -> None:
+    (tmp_path / f"{side}_data.json").write_text(json.dumps({"s-shot0_0": ["That one."]}))
+    (note,) = [note for note in read_dataset(tmp_path).notes if "hidden" in note]
+    assert note.startswith(f"{side}_data.json has lists of descriptions")
+    assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
+
+
+def test_a_file_that_hides_some_targets_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train_data.json").write_text('{"a": {"1": "x"},\n"b": ["y"]}')
+    with pytest.raises(DataError, match=r"train_data.json:2: set 'b' is a list, and others"):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("lost", [0, 4])
+def test_one_picture_lost_from_every_set_is_refused_because_targets_would_shift(tmp_path: Path, lost: int) -> None:
+    folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
+    draw_sets(folder, [FRAMES], numbers=[number for number in range(10) if number != lost])
+    with pytest.raises(DataError, match=rf"{FRAMES}: img{lost} is missing"):
+        read_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (range(6), "all sets have 6 pictures here, not 10: targets count those that are here, by number"),
+        ([0, 12, 30, 41, 50, 66], f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img1"),
+        (range(8, 20), f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img0"),
+    ],
+)
+def test_sets_of_another_size_are_told_of(tmp_path: Path, numbers: Sequence[int], said: str) -> None:
+    folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
+    draw_sets(folder, [FRAMES], numbers=numbers)
+    (note,) = [note for note in read_dataset(folder).notes if "pictures here, not 10" in note]
+    assert note.endswith(said)
 
 
 def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
