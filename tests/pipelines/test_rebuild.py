@@ -22,6 +22,8 @@ from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines import frames_again, rebuild_run
 from ctxr.pipelines.check_artifact import check_artifact
 from ctxr.pipelines.frame_child import ChildFrameReader
+from ctxr.pipelines.report import Report
+from ctxr.pipelines.report import run as write_report
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.verify import Verify
 from ctxr.pipelines.verify import run as verify
@@ -82,6 +84,25 @@ def test_another_owner_gets_the_same_pictures_out_of_files_of_other_names(
     assert same_tree(tmp_path / "imagecode" / "image-sets", tmp_path / "imagecode2" / "image-sets")
     found = verify(Verify(artifact=tmp_path / "out"))
     assert (found.equal, found.differences, found.unproven) == (found.images, [], [])
+
+
+def test_a_rebuilt_artifact_is_reported_on_from_its_own_tables(recipe: Path, elsewhere: Path, tmp_path: Path) -> None:
+    made = rebuild(recipe, elsewhere, tmp_path / "rebuilt")
+    result = runner.invoke(app, ["report", "--input", str(tmp_path / "rebuilt"), "-w", str(tmp_path), "--json"])
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert (told["sets"], told["pictures"]) == (made.counts["sets"], made.counts["images"])
+    assert told["notes"] == [
+        "rebuilt holds no ledger and no embeddings, as ctxr rebuild writes it: "
+        "distances, timelines and what was left out are not known here"
+    ]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "rebuilt holds no ledger" in page
+    assert 'id="sets"' in page
+    assert 'id="timelines"' not in page
+    forge(tmp_path / "rebuilt" / "images.jsonl", lambda text: text.partition("\n")[2])
+    with pytest.raises(DataError, match="names the image .*, which no table has"):
+        write_report(Report(input=tmp_path / "rebuilt", workdir=tmp_path))
 
 
 def test_each_video_is_decoded_once_and_only_for_what_is_missing(

@@ -15,6 +15,7 @@ from ctxr.data.tables import read_table
 from ctxr.data.units import Unit, read_unit, unit_folder
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines.photo_pool import file_names
+from ctxr.pipelines.reporting.bare import bare_units
 from ctxr.pipelines.sets_report import KIND
 
 STANDARD = ("sets", "filtered")
@@ -70,6 +71,11 @@ class Chain:
     def last(self) -> Stage:
         """The artifact that the report is about."""
         return self.stages[-1]
+
+    @property
+    def bare(self) -> bool:
+        """Whether there are sources, but nobody wrote down what became of their frames."""
+        return bool(self.units) and not any(unit.ledger for unit in self.units)
 
     @property
     def root(self) -> Path:
@@ -195,6 +201,12 @@ def load_chain(artifacts: list[Artifact], notes: list[str]) -> Chain:
     last = artifacts[-1]
     present = [parent.name for parent in last.manifest.parents if parent.kind != KIND]
     units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    if not units and number(last.manifest.counts.get("sets")):
+        units = bare_units(last.path)
+        notes.append(
+            f"{last.path.resolve().name} holds no ledger and no embeddings, as ctxr {last.manifest.verb} writes it: "
+            "distances, timelines and what was left out are not known here"
+        )
     splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
     for stage in stages:
         if stage.changed:
