@@ -63,7 +63,7 @@ class ByContent:
     videos: Path | None
     talk: Talk
     places: dict[str, Path] = field(default_factory=dict, compare=False)
-    """Videos that were found and compared, by sha256."""
+    """Videos that were found and compared, and folders of albums, by sha256."""
 
     @cached_property
     def found(self) -> dict[str, Path]:
