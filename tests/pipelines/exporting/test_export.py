@@ -283,3 +283,14 @@ def test_an_export_is_not_replaced_by_another_format(sets: Path, tmp_path: Path)
     run(Export(input=sets, to="webdataset", out=tmp_path / "out"))
     with pytest.raises(UsageError, match="holds an export to webdataset, not to croissant"):
         run(Export(input=sets, to="croissant", out=tmp_path / "out"))
+
+
+def test_what_was_only_renamed_is_a_note_and_not_left_out(sets: Path, tmp_path: Path) -> None:
+    given = ["export", "--to", "imagecode", "--input", str(sets), "--out", str(tmp_path / "out")]
+    shown = " ".join(runner.invoke(app, given).stdout.split())
+    assert "left out nothing notes" in shown
+    assert "static sets carry `open-images-` before their name" in shown
+    again = json.loads(runner.invoke(app, [*given, "--json"]).stdout)
+    assert (again["up_to_date"], again["left_out"]) == (True, [])
+    assert any("static sets carry" in line for line in again["notes"])
+    assert "static sets carry" in (tmp_path / "out" / "README.md").read_text()
