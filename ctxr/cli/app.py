@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctxr.errors import CtxrError, FindingsError, UsageError
+from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError
 
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
@@ -103,8 +103,13 @@ class Commands(TyperGroup):
 
 
 def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
-    # findings are the result, and stand on stdout already
-    _say(error.message, error.hint, error.exit_code, "--json" in typed and not isinstance(error, FindingsError))
+    # the result stands on stdout already
+    _say(
+        error.message,
+        error.hint,
+        error.exit_code,
+        "--json" in typed and not isinstance(error, FindingsError | PartialError),
+    )
     sys.exit(error.exit_code)
 
 

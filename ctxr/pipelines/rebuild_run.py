@@ -216,6 +216,7 @@ def _complete(
         "equal": len(images) - len(differences),
         "different": len(differences),
         "sets_left_out": len(recipe.sets) - len(sets),
+        "images_left_out": len({name for one in recipe.sets for name in one.images} - used),
         "failed": len(failures),
         "splits": {name: sum(side.get(one.group) == name for one in sets) for name in sorted(set(side.values()))},
     }

@@ -22,14 +22,12 @@ from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines import frames_again, rebuild_run
 from ctxr.pipelines.check_artifact import check_artifact
 from ctxr.pipelines.frame_child import ChildFrameReader
-from ctxr.pipelines.report import Report
-from ctxr.pipelines.report import run as write_report
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.verify import Verify
 from ctxr.pipelines.verify import run as verify
 from tests.exports import export, forge, rebuild
 from tests.footage import two_shot_clip
-from tests.pipelines.test_build_sets import build, same_tree
+from tests.pipelines.test_build_sets import same_tree
 
 runner = CliRunner()
 
@@ -84,41 +82,6 @@ def test_another_owner_gets_the_same_pictures_out_of_files_of_other_names(
     assert same_tree(tmp_path / "imagecode" / "image-sets", tmp_path / "imagecode2" / "image-sets")
     found = verify(Verify(artifact=tmp_path / "out"))
     assert (found.equal, found.differences, found.unproven) == (found.images, [], [])
-
-
-def test_a_rebuilt_artifact_is_reported_on_from_its_own_tables(recipe: Path, elsewhere: Path, tmp_path: Path) -> None:
-    made = rebuild(recipe, elsewhere, tmp_path / "rebuilt")
-    result = runner.invoke(app, ["report", "--input", str(tmp_path / "rebuilt"), "-w", str(tmp_path), "--json"])
-    assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert (told["sets"], told["pictures"]) == (made.counts["sets"], made.counts["images"])
-    assert told["notes"] == [
-        "rebuilt holds no ledger and no embeddings, as ctxr rebuild writes it: "
-        "distances, timelines and what was left out are not known here"
-    ]
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "rebuilt holds no ledger" in page
-    assert 'id="sets"' in page
-    assert 'id="timelines"' not in page
-    forge(tmp_path / "rebuilt" / "images.jsonl", lambda text: text.partition("\n")[2])
-    with pytest.raises(DataError, match=r"names the image .*, which no table has"):
-        write_report(Report(input=tmp_path / "rebuilt", workdir=tmp_path))
-
-
-def test_a_photo_whose_source_is_gone_or_changed_is_not_proven(footage: Path, elsewhere: Path, tmp_path: Path) -> None:
-    shutil.copytree(footage, tmp_path / "footage")
-    album = tmp_path / "footage" / "photos" / "album"
-    build(tmp_path / "footage", tmp_path / "sets", sources=(str(album),))
-    assert verify(Verify(artifact=tmp_path / "sets")).unproven == []
-    (album / "p1.png").unlink()
-    (album / "p2.png").unlink()  # it may be one file with the picture
-    shutil.copy(album / "p3.png", album / "p2.png")
-    found = verify(Verify(artifact=tmp_path / "sets"))
-    assert found.unproven == ["album/p1.png", "album/p2.png"]
-    assert (found.equal, found.differences) == (found.images - 2, [])
-    assert found.sources == {"album": "2 photos of album are not found, or changed since"}
-    # under another name, in another folder: known by content
-    assert verify(Verify(artifact=tmp_path / "sets", videos=elsewhere)).unproven == []
 
 
 def test_each_video_is_decoded_once_and_only_for_what_is_missing(
