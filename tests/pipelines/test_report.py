@@ -85,6 +85,16 @@ def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path)
     assert note in (work / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_headline_counts_videos_that_failed_or_gave_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    units = [video_unit(out, "clip", sets=2), video_unit(out, "barren", sets=0, seed=9)]
+    write(out, units, failures=[Failure("torn", "torn.mp4", "unreadable", "no picture", "ctxr build-sets torn.mp4")])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "2 from 1 of 3 videos (1 failed, 1 gave none)." in page
+    write(tmp_path / "all" / "sets", [video_unit(tmp_path / "all" / "sets", "clip")])
+    assert "1 from 1 video." in run(Report(workdir=tmp_path / "all")).page.read_text(encoding="utf-8")
+
+
 def test_an_unfinished_filter_is_passed_over_and_said(work: Path) -> None:
     (work / "filtered" / "manifest.json").unlink()
     result = runner.invoke(app, ["report", "-w", str(work)])
