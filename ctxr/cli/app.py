@@ -26,6 +26,9 @@ COMMANDS = {
 }
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
 
+_GO_ON = ("build-sets", "filter", "rebuild", "demo")
+"""Commands that keep what they had done when they are interrupted."""
+
 INTERRUPTED = 130
 
 _MISTYPED: Any = typer.BadParameter.__base__
@@ -74,7 +77,8 @@ class Commands(TyperGroup):
                 raise
             _stop(_refused(error), typed)
         except KeyboardInterrupt:
-            _say("interrupted", "run the same command again: it goes on where it was", INTERRUPTED, "--json" in typed)
+            goes_on = ": it goes on where it was" if typed[:1] and typed[0] in _GO_ON else ""
+            _say("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
         except MemoryError:
             hint = "give this process more, or work on fewer sources at once: --workers 1"
