@@ -29,7 +29,8 @@ class Export:
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     licences: Path | None = None
-    """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id."""
+    """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
+    Or COCO captions (.json), which name the licence of each photo by its file."""
     shard_mb: int = 256
     """Most megabytes of pictures in one shard (hf, webdataset)."""
     hide_test: bool = False
@@ -106,7 +107,9 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     for line in counts["left_out"]:
         talk.warn(line)
     if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
-        talk.note(f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url)")
+        talk.note(
+            f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url), or COCO captions"
+        )
     return _report(replace(config, out=out), source, counts, up_to_date=False)
 
 
