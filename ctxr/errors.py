@@ -4,6 +4,7 @@
     ├── UsageError (2)         a wrong argument or option value
     ├── DataError (3)          input that cannot be read or does not fit its format
     ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
+    │   └── PartialError (4)   `ctxr rebuild` made what it could, and something of the recipe is missing
     └── FindingsError (5)      `ctxr doctor` or `ctxr audit` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
@@ -43,6 +44,10 @@ class UnfinishedError(CtxrError):
     """An artifact without a manifest, or one that another process is writing."""
 
     exit_code = 4
+
+
+class PartialError(UnfinishedError):
+    """The result is there and was told, but not all of it could be made."""
 
 
 class FindingsError(CtxrError):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctxr.errors import CtxrError, FindingsError, UsageError
+from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError
 
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
@@ -25,6 +25,9 @@ COMMANDS = {
     "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
 }
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
+
+_GO_ON = ("build-sets", "filter", "rebuild", "demo")
+"""Commands that keep what they had done when they are interrupted."""
 
 INTERRUPTED = 130
 
@@ -74,7 +77,8 @@ class Commands(TyperGroup):
                 raise
             _stop(_refused(error), typed)
         except KeyboardInterrupt:
-            _say("interrupted", "run the same command again: it goes on where it was", INTERRUPTED, "--json" in typed)
+            goes_on = ": it goes on where it was" if typed[:1] and typed[0] in _GO_ON else ""
+            _say("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
         except MemoryError:
             hint = "give this process more, or work on fewer sources at once: --workers 1"
@@ -103,8 +107,13 @@ class Commands(TyperGroup):
 
 
 def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
-    # findings are the result, and stand on stdout already
-    _say(error.message, error.hint, error.exit_code, "--json" in typed and not isinstance(error, FindingsError))
+    # the result stands on stdout already
+    _say(
+        error.message,
+        error.hint,
+        error.exit_code,
+        "--json" in typed and not isinstance(error, FindingsError | PartialError),
+    )
     sys.exit(error.exit_code)
 
 

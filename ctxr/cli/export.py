@@ -21,6 +21,7 @@ def command(config: Export, as_json: bool) -> None:
         "sets": f"{counts['sets']}, {counts['images']} images, {counts['queries']} queries",
         "splits": ", ".join(f"{name} {number}" for name, number in counts["splits"].items()) or "none",
         "left out": " ".join(report.left_out) or "nothing",
+        **({"notes": " ".join(report.notes)} if report.notes else {}),
         "card": report.export / "README.md",
     }
     show_facts(f"{report.export}: {'nothing to do, finished before' if report.up_to_date else 'finished'}", rows)

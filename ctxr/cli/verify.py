@@ -9,7 +9,10 @@ MOST_SHOWN = 20
 
 @from_config(Verify, arguments=("artifact",))
 def command(config: Verify, as_json: bool) -> None:
-    """Prove that the images of a recipe or an artifact are those of their sources, or name each that is not."""
+    """Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.
+
+    Every video frame is decoded again; a photo is looked up among the sources by its hash.
+    """
     from ctxr.cli.render import Terminal, show_facts, show_json, stdout
     from ctxr.errors import FindingsError
     from ctxr.pipelines.verify import run

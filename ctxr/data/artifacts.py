@@ -116,7 +116,7 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
     if kind is not None and manifest.kind != kind:
         raise DataError(
-            f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder with --input, or its --workdir"
+            f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
         )
     return Artifact(path, manifest)
 

@@ -29,7 +29,8 @@ class Export:
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     licences: Path | None = None
-    """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id."""
+    """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
+    Or COCO captions (.json), which name the licence of each photo by its file."""
     shard_mb: int = 256
     """Most megabytes of pictures in one shard (hf, webdataset)."""
     hide_test: bool = False
@@ -56,6 +57,7 @@ class ExportReport:
     Attributes:
         export: the folder. read: the artifact that was exported. up_to_date: nothing was to do.
         counts: the manifest's counts. left_out: what the format could not hold, one sentence each.
+        notes: what is otherwise than in the artifact, though nothing is lost, one sentence each.
     """
 
     export: Path
@@ -64,6 +66,7 @@ class ExportReport:
     up_to_date: bool
     counts: dict[str, Any]
     left_out: list[str]
+    notes: list[str]
 
 
 def run(config: Export, talk: Talk | None = None) -> ExportReport:
@@ -104,7 +107,9 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     for line in counts["left_out"]:
         talk.warn(line)
     if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
-        talk.note(f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url)")
+        talk.note(
+            f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url), or COCO captions"
+        )
     return _report(replace(config, out=out), source, counts, up_to_date=False)
 
 
@@ -119,7 +124,7 @@ def _write(config: Export, job: Any, made_by: Any, fingerprint: str, parents: An
     written = import_module(f"ctxr.pipelines.exporting.{config.to}").write(job)
     write_bytes(job.out / "README.md", card(job, made_by, fingerprint, config.to, written).encode())
     files = sorted(path.relative_to(job.out).as_posix() for path in job.out.rglob("*") if path.is_file())
-    counts = job.counts() | written.counts | {"left_out": written.left_out}
+    counts = job.counts() | written.counts | {"left_out": written.left_out, "notes": written.notes}
     finish(
         job.out,
         kind=KIND,
@@ -153,5 +158,6 @@ def _check_apart(source: Path, out: Path) -> None:
 
 
 def _report(config: Export, source: Path, counts: dict[str, Any], up_to_date: bool) -> ExportReport:
-    plain = {name: value for name, value in counts.items() if name != "left_out"}
-    return ExportReport(config.folder(), source, config.to, up_to_date, plain, list(counts.get("left_out", [])))
+    plain = {name: value for name, value in counts.items() if name not in ("left_out", "notes")}
+    left_out, notes = (list(counts.get(name, [])) for name in ("left_out", "notes"))
+    return ExportReport(config.folder(), source, config.to, up_to_date, plain, left_out, notes)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from ctxr.data.hashing import sha256_bytes, sha256_file
@@ -63,7 +63,7 @@ class ByContent:
     videos: Path | None
     talk: Talk
     places: dict[str, Path] = field(default_factory=dict, compare=False)
-    """Videos that were found and compared, by sha256."""
+    """Videos that were found and compared, and folders of albums, by sha256."""
 
     @cached_property
     def found(self) -> dict[str, Path]:
@@ -86,6 +86,13 @@ class ByContent:
         """The file of a video. Raises VideoError when it is not there or is another."""
         if self.videos is not None:
             if wanted.sha256 not in self.found:
+                name = PurePosixPath(wanted.file).name
+                if other := next((path for path in sorted(self.found.values()) if path.name == name), None):
+                    raise VideoError(
+                        "changed",
+                        f"{other} has this name but other content (sha256 {wanted.sha256[:12]}… is wanted)",
+                        WHERE,
+                    )
                 raise VideoError(
                     "no_such_file",
                     f"{self.videos} does not hold {wanted.name} ({wanted.file}, sha256 {wanted.sha256[:12]}…)",

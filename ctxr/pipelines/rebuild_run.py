@@ -157,7 +157,8 @@ def _photos(
     """Copy photos by their hash; returns an error for each album of which one was not found."""
     if not images:
         return {}
-    found = sources.photos({name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"})
+    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
+    found = sources.photos(albums)
     lost: dict[str, list[str]] = defaultdict(list)
     with talk.progress("copy photos", len(images)) as task:
         for image in images:
@@ -166,6 +167,10 @@ def _photos(
             else:
                 lost[image.source].append(image.id)
             task.advance()
+    for name, digest in albums.items():
+        folders = {found[image.sha256].parent for image in images if image.source == name and image.sha256 in found}
+        if len(folders) == 1:
+            sources.places.setdefault(digest, folders.pop())
     return {
         name: VideoError("no_such_file", f"{len(ids)} photos of {name} are not found, such as {ids[0]}", WHERE)
         for name, ids in lost.items()
@@ -211,6 +216,7 @@ def _complete(
         "equal": len(images) - len(differences),
         "different": len(differences),
         "sets_left_out": len(recipe.sets) - len(sets),
+        "images_left_out": len({name for one in recipe.sets for name in one.images} - used),
         "failed": len(failures),
         "splits": {name: sum(side.get(one.group) == name for one in sets) for name in sorted(set(side.values()))},
     }

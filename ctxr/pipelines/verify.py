@@ -1,4 +1,4 @@
-"""`ctxr verify`: whether the images of a recipe or an artifact are those of their sources, each decoded again and compared."""
+"""`ctxr verify`: whether the images of a recipe or an artifact are those of their sources, frames decoded again, photos by their hash."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class VerifyReport:
 
 
 def run(config: Verify, talk: Talk | None = None) -> VerifyReport:
-    """Decode every image again and compare. Nothing is written.
+    """Decode every frame again, look every photo up by its hash, and compare. Nothing is written.
 
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """

@@ -1,21 +1,25 @@
 """The work behind `ctxr verify`: hashes first; where they differ, how far apart the pixels are."""
 
 import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
-from ctxr.data.recipes import Difference, Recipe, RecipeImage
+from ctxr.data.recipes import Difference, RecipeImage
 from ctxr.data.records import Image, Source
 from ctxr.pipelines.exporting.origin import open_sets, stays_inside
 from ctxr.pipelines.frames_again import ByContent, Wanted, decode_again, other_software, pixels_sha256
 from ctxr.pipelines.rebuild_run import recipe_of, wanted_frames
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.verify import Verify, VerifyReport
+
+P = TypeVar("P", Image, RecipeImage)
 
 
 class _Tally:
@@ -57,38 +61,51 @@ def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
     frames = [image for image in recipe.images.values() if image.index is not None]
     files = {name: source.file for name, source in recipe.sources.items()}
     failed = decode_again(wanted_frames(frames, files), sources, visit, talk, config.workers)
-    told = {name: error.message for name, error in failed.items()} | _photos(recipe, sources, tally)
+    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
+    photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
+
+    def read(image: RecipeImage, file: Path) -> None:
+        if pixels_sha256(read_image(file)) == image.pixels:
+            tally.same(image.id)
+        else:
+            tally.differs(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
+
+    told = {name: error.message for name, error in failed.items()} | _photos(photos, albums, sources, read)
     software = other_software(recipe.head.software) if tally.differences else ""
     return _report(path, "recipe", set(recipe.images), tally, told, software)
 
 
-def _photos(recipe: Recipe, sources: ByContent, tally: _Tally) -> dict[str, str]:
-    photos = [image for image in recipe.images.values() if image.index is None]
-    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
+def _photos(
+    photos: list[tuple[P, str]], albums: dict[str, str], sources: ByContent, visit: Callable[[P, Path], None]
+) -> dict[str, str]:
+    """Give each photo, which comes with its album's name, to `visit` with its file among the sources; returns what is lost by album."""
     found = sources.photos(albums) if photos else {}
-    lost: dict[str, int] = {}
-    for image in photos:
-        if image.sha256 not in found:
-            lost[image.source] = lost.get(image.source, 0) + 1
-        elif pixels_sha256(read_image(found[image.sha256])) != image.pixels:
-            tally.differs(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
+    lost: Counter[str] = Counter()
+    for image, album in photos:
+        if image.sha256 in found:
+            visit(image, found[image.sha256])
         else:
-            tally.same(image.id)
-    return {name: f"{count} photos of {name} are not found" for name, count in lost.items()}
+            lost[album] += 1
+    return {
+        name: f"{count} photo{'s' * (count > 1)} of {name} {'are' if count > 1 else 'is'} not found, or changed since"
+        for name, count in lost.items()
+    }
 
 
 def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
-    """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file."""
+    """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file, each
+    photo must still lie among the sources.
+    """
     _, dataset = open_sets(path)
     tally, sources = _Tally(), ByContent(path, config.videos, talk)
     by_name = {source.name: source for source in dataset.sources}
-    saved, frames = {}, []
+    saved, frames, photos = {}, [], []
     with talk.progress("read pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
             if (trouble := _trouble(path, image)) is not None:
                 tally.differs(image.id, *trouble)
             elif image.index is None:
-                tally.same(image.id)  # a photo is a copy of its source: its hash says all
+                photos.append((image, _source_name(image)))
             else:
                 saved[image.id] = path / image.path
                 frames.append(image)
@@ -106,19 +123,26 @@ def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
     wanted, told = _by_video(frames, by_name)
     failed = decode_again(wanted, sources, visit, talk, config.workers)
     told |= {name: error.message for name, error in failed.items()}
+    albums = {source.name: source.sha256 for source in dataset.sources if source.kind == "photos"}
+    # a photo is a copy of its source: the same file says all
+    told |= _photos(photos, albums, sources, lambda image, _: tally.same(image.id))
     return _report(path, "image_sets", set(dataset.images), tally, told, "")
 
 
 def _by_video(frames: list[Image], sources: dict[str, Source]) -> tuple[list[Wanted], dict[str, str]]:
     grouped: dict[str, list[Image]] = {}
     for image in frames:
-        grouped.setdefault(image.id.rpartition("/")[0] or image.group, []).append(image)
+        grouped.setdefault(_source_name(image), []).append(image)
     wanted = [
         Wanted(name, sources[name].file, sources[name].sha256, sources[name].decoder or "pyav", images)
         for name, images in sorted(grouped.items())
         if name in sources
     ]
     return wanted, {name: f"nothing is known of the source {name}" for name in grouped if name not in sources}
+
+
+def _source_name(image: Image) -> str:
+    return image.id.rpartition("/")[0] or image.group
 
 
 def _trouble(path: Path, image: Image) -> tuple[str, str] | None:

@@ -65,6 +65,12 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None
     result = runner.invoke(app, ["filter"])
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
+    assert "run the same command again: it goes on where it was" in result.stderr
+    # nothing of these is kept
+    monkeypatch.setattr("ctxr.pipelines.report.run", stop)
+    result = runner.invoke(app, ["report"])
+    assert result.exit_code == 130
+    assert "run the same command again\n" in result.stderr
 
 
 def test_typed_options_win_over_the_file_and_the_file_over_defaults(

@@ -14,7 +14,7 @@ from ctxr.cli.app import app
 from ctxr.data.records import Failure
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.report import Report, Written, run
-from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
+from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
 
 runner = CliRunner()
 HOSTILE = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&\u2028"
@@ -69,6 +69,30 @@ def test_sets_alone_are_enough(tmp_path: Path) -> None:
     written = run(Report(workdir=tmp_path))
     assert [path.name for path in written.chain] == ["sets"]
     assert "Blur: nobody measured it" in written.page.read_text(encoding="utf-8")
+
+
+def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path) -> None:
+    assert run(Report(workdir=work)).notes == []
+    picture = sorted((work / "filtered" / "images").rglob("*.jpg"))[0]
+    paint(picture, 1234)
+    later = (work / "filtered" / "manifest.json").stat().st_mtime_ns + 10**9
+    os.utime(picture, ns=(later, later))
+    name = picture.relative_to(work).as_posix()
+    result = runner.invoke(app, ["report", "-w", str(work), "--json"])
+    note = f"{name} was changed since it was written: the page shows what is there now, and ctxr doctor says more"
+    assert json.loads(result.stdout)["notes"] == [note]
+    assert note in " ".join(result.stderr.split())
+    assert note in (work / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_headline_counts_videos_that_failed_or_gave_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    units = [video_unit(out, "clip", sets=2), video_unit(out, "barren", sets=0, seed=9)]
+    write(out, units, failures=[Failure("torn", "torn.mp4", "unreadable", "no picture", "ctxr build-sets torn.mp4")])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "2 from 1 of 3 videos (1 failed, 1 gave none)." in page
+    write(tmp_path / "all" / "sets", [video_unit(tmp_path / "all" / "sets", "clip")])
+    assert "1 from 1 video." in run(Report(workdir=tmp_path / "all")).page.read_text(encoding="utf-8")
 
 
 def test_an_unfinished_filter_is_passed_over_and_said(work: Path) -> None:

@@ -267,3 +267,30 @@ def test_a_missing_picture_says_so_in_its_place(show: Open, tmp_path: Path) -> N
     tab.fill("#find", "clip0-shot0")
     expect(tab.locator(".card .frame").first).to_contain_text("picture missing")
     expect(tab.locator("details.note summary")).to_contain_text("1 picture cannot be shown")
+
+
+@pytest.mark.parametrize(("width", "least"), [(1280, 190), (1600, 120)])
+def test_frames_of_a_shot_are_shown_large_enough_to_tell_apart(
+    show: Open, page: Path, width: int, least: float
+) -> None:
+    tab = show(page, width=width).tab
+    tab.select_option("#kind", "video")
+    shown = tab.locator(".card .frame").first.bounding_box()
+    assert shown
+    assert shown["width"] >= least
+    tab.locator(".card .title").first.click()
+    opened = tab.locator("#look .frame").first.bounding_box()
+    assert opened
+    assert opened["width"] >= 196
+
+
+def test_a_long_name_of_a_photo_keeps_its_end_in_a_strip(show: Open, tmp_path: Path) -> None:
+    unit = photo_unit(tmp_path / "sets", "album", 12, 1)
+    written = write(tmp_path / "sets", [unit])
+    tables = [written / "sources" / "album" / name for name in ("images.jsonl", "sets.jsonl", "ledger.jsonl")]
+    for table in tables:
+        table.write_text(table.read_text().replace("p0001.jpg", "holiday in the hills 0001.jpg"))
+    tab = show(run(Report(workdir=tmp_path)).page).tab
+    captions = tab.locator(".card .under").all_text_contents()
+    assert "holi…ills 0001" in captions
+    assert "p0000" in captions

@@ -101,6 +101,27 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
     )
 
 
+def licences_of_files(path: Path) -> dict[str, tuple[str, str, str]]:
+    """Of each photo that the COCO JSON `path` names, by its file's name: name of the licence, "", and the licence's address.
+
+    A photo without a known licence is left out, and so is an address that is none. Raises DataError naming file and row.
+    """
+    file = read_json(path)
+    if not is_captions(file) and not (isinstance(file.value, dict) and "images" in file.value):
+        raise DataError(f"{path}: expected COCO captions with `images` and `licenses`", hint="restore the file")
+    names = _licences(file)
+    rows = _rows(file, "licenses", {"id": int, "name": str}) if names else []
+    urls = {row["id"]: row["url"] for row in rows if is_text(row.get("url"))}
+    found = {}
+    for row in _rows(file, "images", {"id": int, "file_name": str}):
+        number = row.get("license")
+        if isinstance(number, int) and number in names:
+            url = urls.get(number, "")
+            shown = url if url.startswith(("https://", "http://")) else ""
+            found[PurePosixPath(row["file_name"]).name] = (names[number], "", shown)
+    return found
+
+
 def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:
     rows = file.value[table]
     if not isinstance(rows, list):

@@ -29,7 +29,7 @@ def card(job: Job, made_by: Manifest, fingerprint: str, to: str, written: Writte
         "## Sources and licences\n",
         _licences(job),
     ]
-    if left_out := [*written.left_out, *job.dataset.notes]:
+    if left_out := [*written.left_out, *written.notes, *job.dataset.notes]:
         parts += ["## Left out or changed\n", "\n".join(f"- {line}" for line in left_out) + "\n"]
     return "\n".join(part for part in parts if part)
 

@@ -95,6 +95,7 @@ def _about(job: Job) -> dict[str, Any]:
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "name": job.dataset.name,
+        "version": "1.0.0",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "description": f"{counts['sets']} sets of minimally contrastive images ({counts['images']} images) for finding the right "
         "image from a contextual text. README.md says where they come from and under which licences.",

@@ -47,7 +47,7 @@ def write(job: Job) -> Written:
             task.advance()
     for side, file in _FILES.items():
         write_bytes(job.out / file, msgspec.json.format(msgspec.json.encode(tables[side]), indent=1) + b"\n")
-    return Written(_LOAD, _told(skipped, encoded, named))
+    return Written(_LOAD, _skipped(skipped), _changed(encoded, named))
 
 
 def name_of(image_set: ImageSet) -> str:
@@ -76,12 +76,16 @@ def _text(job: Job, query: Query) -> str:
     return " ".join(job.words(query))
 
 
-def _told(skipped: list[str], encoded: int, named: int) -> list[str]:
+def _skipped(queries: list[str]) -> list[str]:
+    if not queries:
+        return []
+    why = "the format holds one description per set and target"
+    some = ", ".join(queries[:3]) + (", …" if len(queries) > 3 else "")
+    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some}."]
+
+
+def _changed(encoded: int, named: int) -> list[str]:
     told = []
-    if skipped:
-        why = "the format holds one description per set and target"
-        some = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
-        told.append(f"{len(skipped)} queries without exactly one target of their own are left out ({why}): {some}.")
     if encoded:
         told.append(f"{encoded} pictures that were no upright JPEG were encoded anew.")
     if named:

@@ -178,10 +178,13 @@ class Job:
 
 @dataclass
 class Written:
-    """What a format did: what it left out, one sentence each, how to load it (Markdown), and versions that decide its bytes."""
+    """What a format did: what it left out and what it changed, one sentence each, how to load it (Markdown), and versions that
+    decide its bytes.
+    """
 
     load: str
     left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     counts: dict[str, Any] = field(default_factory=dict)
     front_matter: str = ""
     software: dict[str, str] = field(default_factory=dict)

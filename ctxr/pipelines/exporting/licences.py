@@ -1,4 +1,4 @@
-"""Who may do what with the sources: only what the user wrote in a CSV file; nothing is guessed."""
+"""Who may do what with the sources: only what the user names in a file, a CSV or COCO captions; nothing is guessed."""
 
 import csv
 import io
@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctxr.data.dataset import Dataset
+from ctxr.data.readers.coco import licences_of_files
 from ctxr.data.records import Image
 from ctxr.errors import DataError, UsageError
 
 COLUMNS = ["source", "licence", "attribution", "url"]
 
 UNKNOWN = "licence unknown"
+
+_HINT = f"--licences names a CSV file, {','.join(COLUMNS)}, or COCO captions (.json)"
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,17 @@ def source_names(dataset: Dataset) -> list[str]:
 def read_licences(path: Path | None, dataset: Dataset) -> Licences:
     """Licences from a CSV file `source,licence,attribution,url`; a source is named by its name, its file, or as an image id.
 
-    Raises UsageError for a missing file, DataError naming the line for anything else.
+    A `.json` file is read as COCO captions: the licence of each image, which is known by its file name. Raises UsageError for a
+    missing file, DataError naming the line, or the row, for anything else.
     """
     if path is None:
         return Licences()
+    if path.suffix.lower() == ".json":
+        return _of_captions(path, dataset)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"--licences names a CSV file: {','.join(COLUMNS)}"
-        ) from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     names = {name: name for name in source_names(dataset)}
@@ -86,10 +90,31 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         raise DataError(
             f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
         ) from error
+    if not found:
+        raise DataError(f"{path} names no source", hint=f"a line for each source: {','.join(COLUMNS)}")
+    return Licences(found)
+
+
+def _of_captions(path: Path, dataset: Dataset) -> Licences:
+    """Licences of the images whose files a COCO JSON names."""
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read: there is no such file", hint=_HINT)
+    by_file = licences_of_files(path)
+    found = {}
+    for image in dataset.images.values():
+        licence = by_file.get(image.id.rpartition("/")[2]) if image.index is None else None
+        if licence is not None:
+            found[image.id] = Licence(*licence)
+    if not found:
+        raise DataError(f"{path} names the licence of no image here", hint="it names them by the files of the photos")
     return Licences(found)
 
 
 def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
+    if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
+        raise DataError(
+            f"{where}: the values are parted by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
+        )
     if len(values) != len(COLUMNS):
         raise DataError(
             f"{where}: {len(values)} values, not the four of {','.join(COLUMNS)}", hint="quote values that hold a comma"

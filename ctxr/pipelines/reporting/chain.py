@@ -12,13 +12,17 @@ from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.records import Facts, Failure, Image, ImageSet, Split, SplitName
 from ctxr.data.tables import read_table
-from ctxr.data.units import Unit, read_unit, unit_folder
+from ctxr.data.units import DROPPED, IMAGES, Unit, read_unit, unit_folder
 from ctxr.errors import DataError, UnfinishedError
+from ctxr.pipelines.changes import changed
 from ctxr.pipelines.photo_pool import file_names
+from ctxr.pipelines.reporting.bare import bare_units
 from ctxr.pipelines.sets_report import KIND
 
 STANDARD = ("sets", "filtered")
 """Names of a project's artifacts of image sets, in the order in which one is made from the other."""
+
+_PICTURES = (f"{IMAGES}/", f"{DROPPED}/")
 
 Distances = npt.NDArray[np.float64]
 
@@ -70,6 +74,11 @@ class Chain:
     def last(self) -> Stage:
         """The artifact that the report is about."""
         return self.stages[-1]
+
+    @property
+    def bare(self) -> bool:
+        """Whether there are sources, but nobody wrote down what became of their frames."""
+        return bool(self.units) and not any(unit.ledger for unit in self.units)
 
     @property
     def root(self) -> Path:
@@ -189,20 +198,32 @@ def _beside(path: Path, fingerprint: str) -> Artifact | None:
 def load_chain(artifacts: list[Artifact], notes: list[str]) -> Chain:
     """Everything a report shows. Raises DataError naming file and line for a damaged table."""
     stages = tuple(
-        Stage(artifact, read_table(artifact.path / "failures.jsonl", Failure), artifact.changed_files())
+        Stage(artifact, read_table(artifact.path / "failures.jsonl", Failure), _changed(artifact))
         for artifact in artifacts
     )
     last = artifacts[-1]
     present = [parent.name for parent in last.manifest.parents if parent.kind != KIND]
     units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    if not units and number(last.manifest.counts.get("sets")):
+        units = bare_units(last.path)
+        notes.append(
+            f"{last.path.resolve().name} holds no ledger and no embeddings, as ctxr {last.manifest.verb} writes it: "
+            "distances, timelines and what was left out are not known here"
+        )
     splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
     for stage in stages:
         if stage.changed:
-            more = f" and {len(stage.changed) - 1} more" if len(stage.changed) > 1 else ""
-            notes.append(
-                f"{stage.name}/{stage.changed[0]}{more} was changed since it was written: ctxr doctor says more"
-            )
+            more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
+            shown = stage is stages[-1] and stage.changed[0].startswith(_PICTURES)
+            what = "the page shows what is there now, and ctxr doctor says more" if shown else "ctxr doctor says more"
+            notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
     return Chain(stages, units, splits, tuple(notes))
+
+
+def _changed(artifact: Artifact) -> list[str]:
+    """What in an artifact is not as it was written; pictures that are missing are told where they are wanted."""
+    files, _ = changed(artifact)
+    return [name for name in files if not name.startswith(_PICTURES) or (artifact.path / name).exists()]
 
 
 def inside(root: Path, path: str) -> Path | None:

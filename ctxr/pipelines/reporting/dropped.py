@@ -8,8 +8,10 @@ from ctxr.pipelines.reporting import ledger
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """The reasons that occur, in the order in which they are asked, with the limit in force."""
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """The reasons that occur, in the order in which they are asked, with the limit in force. None where nobody wrote it down."""
+    if edition.chain.bare:
+        return None
     ledger.fill(edition)
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
     order = [*REASONS, *sorted(counts.keys() - REASONS.keys())]

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
+from ctxr.data.sources import VIDEO_SUFFIXES
 from ctxr.data.units import Unit
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
 
@@ -49,7 +51,7 @@ def make(edition: Edition) -> Mapping[str, Any]:
     return {
         "sets": sets,
         "total": sum(sets.values()),
-        "videos": len(by_kind["video"]),
+        "videos": _videos(by_kind["video"], edition),
         "photos": sum(unit.source.frames for unit in by_kind["photos"]),
         "notes": chain.notes,
         "missing": edition.pictures,
@@ -66,6 +68,25 @@ def make(edition: Edition) -> Mapping[str, Any]:
         ],
         "leaking": chain.last.counts.get("leaking_images"),
     }
+
+
+def _videos(units: Sequence[Unit], edition: Edition) -> str:
+    """How many videos gave sets, as in `3 of 8 videos (1 failed, 4 gave none)`; empty without any."""
+    known = {unit.source.name for unit in edition.chain.units}
+    failed = {
+        row.source
+        for stage in edition.chain.stages
+        for row in stage.failures
+        if row.source not in known and PurePosixPath(row.path).suffix.lower() in VIDEO_SUFFIXES
+    }
+    gave = sum(bool(unit.sets) for unit in units)
+    total = len(units) + len(failed)
+    told = [f"{len(failed):,} failed"] * bool(failed)
+    told += [f"{len(units) - gave:,} gave none"] * (gave < len(units))
+    if not total:
+        return ""
+    of = f"{gave:,} of {total:,}" if told else f"{total:,}"
+    return f"{of} video{'s' * (total != 1)}" + (f" ({', '.join(told)})" if told else "")
 
 
 def _of(value: Any) -> dict[str, Any]:

@@ -57,7 +57,9 @@ class Timeline:
 
 
 def make(edition: Edition) -> Mapping[str, Any] | None:
-    """The lines of all videos; those with most sets first. None where there is no video."""
+    """The lines of all videos; those with most sets first. None where nobody wrote down what became of their frames."""
+    if edition.chain.bare:
+        return None
     videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
     if not videos:
         return {"lines": []}

@@ -1,5 +1,6 @@
 """The card says what was said, of each source, and nothing that nobody said."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,45 @@ def test_another_licence_makes_the_export_again(sets: Path, tmp_path: Path) -> N
     assert "CC0" in card(sets, tmp_path / "out", "clip0,CC0,,\n")
     assert "MIT" in card(sets, tmp_path / "out", "clip0,MIT,,\n")
     assert "MIT" not in card(sets, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "hint"),
+    [
+        ("source;licence;attribution;url\nclip0;CC0;;\n", r"licences\.csv:1: .* semicolons", "commas, not semicolons"),
+        ("", r"licences\.csv names no source", "a line for each source"),
+        (HEADER, r"licences\.csv names no source", "a line for each source"),
+    ],
+)
+def test_a_file_of_licences_that_says_nothing_is_refused(
+    sets: Path, tmp_path: Path, content: str, message: str, hint: str
+) -> None:
+    (tmp_path / "licences.csv").write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_licences(tmp_path / "licences.csv", open_sets(sets)[1])
+    assert hint in caught.value.hint
+
+
+def test_licences_of_photos_come_from_coco_captions_by_file_name(sets: Path, tmp_path: Path) -> None:
+    file = tmp_path / "captions.json"
+    coco = {
+        "licenses": [{"id": 4, "name": "Attribution License", "url": "http://creativecommons.org/licenses/by/2.0/"}],
+        "images": [
+            {"id": 1, "file_name": "p1.png", "license": 4},
+            {"id": 2, "file_name": "p2.png", "license": 9},
+            {"id": 3, "file_name": "p999.png", "license": 4},
+        ],
+        "annotations": [],
+    }
+    file.write_text(json.dumps(coco))
+    dataset = open_sets(sets)[1]
+    found = read_licences(file, dataset)
+    assert found.of(dataset.images["album/p1.png"]).licence == "Attribution License"
+    assert found.of(dataset.images["album/p1.png"]).url == "http://creativecommons.org/licenses/by/2.0/"
+    assert found.name_of(dataset.images["album/p2.png"]) == "licence unknown"
+    export(sets, tmp_path / "out", "croissant", licences=file)
+    assert "Attribution License" in (tmp_path / "out" / "README.md").read_text()
+    assert json.loads((tmp_path / "out" / "croissant.json").read_text())["version"] == "1.0.0"
+    file.write_text(json.dumps(coco | {"images": []}))
+    with pytest.raises(DataError, match="names the licence of no image here"):
+        read_licences(file, dataset)

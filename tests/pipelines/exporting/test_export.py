@@ -69,18 +69,19 @@ def test_shards_are_bounded_and_bear_nothing_of_the_machine(
     assert len(list((tmp_path / "parquet" / "data").glob("train-*.parquet"))) > 1
 
 
-def test_the_newest_of_filtered_and_sets_is_taken_and_named(own: Path, tmp_path: Path) -> None:
+def test_filtered_is_taken_before_sets_whatever_is_younger(own: Path, tmp_path: Path) -> None:
     shutil.copytree(own, own.parent / "filtered")
     for name, age in (("sets", 2), ("filtered", 1)):
         os.utime(own.parent / name / "manifest.json", (age, age))
     result = runner.invoke(app, ["export", "--to", "fiftyone", "-w", str(own.parent), "--json"])
     assert result.exit_code == 0
     report = json.loads(result.stdout)
-    assert report["read"] == str(own.parent / "sets")
+    assert report["read"] == str(own.parent / "filtered")
     assert report["export"] == str(own.parent / "export-fiftyone")
-    os.utime(own.parent / "filtered" / "manifest.json", (3, 3))
-    result = runner.invoke(app, ["export", "--to", "fiftyone", "-w", str(own.parent)])
-    assert "filtered" in result.stdout
+    # the copy names no sets as its parent
+    assert "filtered was made from other sets than" in " ".join(result.stderr.split())
+    (own.parent / "filtered" / "manifest.json").unlink()
+    assert run(Export(to="fiftyone", workdir=own.parent)).read == own.parent / "sets"
     with pytest.raises(UnfinishedError, match="holds no finished image sets"):
         run(Export(to="hf", workdir=tmp_path / "nowhere"))
 
@@ -194,21 +195,22 @@ class Killed(BaseException):
 def test_a_run_killed_while_files_are_moved_is_made_whole_and_leaves_nothing(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export(sets, tmp_path / "out", "fiftyone")
+    export(sets, tmp_path / "out", "imagecode")
     (tmp_path / "out" / "mine.txt").write_text("a user's own")
+    listed = len(open_artifact(tmp_path / "out").manifest.files)
     moved: list[str] = []
     real = place._keep_inside
 
     def killed(out: Path, file: Path) -> None:
         moved.append(file.name)
-        if len(moved) == 300:
+        if len(moved) == listed + 100:  # the old files are gone, some new ones are in place
             raise Killed
         real(out, file)
 
     with monkeypatch.context() as patched:
         patched.setattr(place, "_keep_inside", killed)
         with pytest.raises(Killed):
-            export(sets, tmp_path / "out", "imagecode")
+            export(sets, tmp_path / "out", "imagecode", hide_test=True)
     assert not (tmp_path / "out" / "manifest.json").exists()
     assert (tmp_path / "out" / ".making").exists() or (tmp_path / "out" / ".leaving").exists()
     export(sets, tmp_path / "out", "webdataset")
@@ -225,7 +227,7 @@ def test_a_forged_list_of_files_removes_nothing_outside(sets: Path, tmp_path: Pa
     listed = name if name.startswith("..") else str(tmp_path / "victim.txt")
     manifest.write_text(manifest.read_text().replace('"samples.json"', json.dumps(listed)))
     with pytest.raises(DataError, match="not inside it"):
-        export(sets, tmp_path / "out", "imagecode")
+        export(sets, tmp_path / "out", "fiftyone", hide_test=True)
     assert (tmp_path / "victim.txt").read_text() == "precious"
 
 
@@ -281,3 +283,14 @@ def test_an_export_is_not_replaced_by_another_format(sets: Path, tmp_path: Path)
     run(Export(input=sets, to="webdataset", out=tmp_path / "out"))
     with pytest.raises(UsageError, match="holds an export to webdataset, not to croissant"):
         run(Export(input=sets, to="croissant", out=tmp_path / "out"))
+
+
+def test_what_was_only_renamed_is_a_note_and_not_left_out(sets: Path, tmp_path: Path) -> None:
+    given = ["export", "--to", "imagecode", "--input", str(sets), "--out", str(tmp_path / "out")]
+    shown = " ".join(runner.invoke(app, given).stdout.split())
+    assert "left out nothing notes" in shown
+    assert "static sets carry `open-images-` before their name" in shown
+    again = json.loads(runner.invoke(app, [*given, "--json"]).stdout)
+    assert (again["up_to_date"], again["left_out"]) == (True, [])
+    assert any("static sets carry" in line for line in again["notes"])
+    assert "static sets carry" in (tmp_path / "out" / "README.md").read_text()

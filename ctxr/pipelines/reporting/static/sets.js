@@ -51,6 +51,12 @@ function matrix(known, large) {
   return grid;
 }
 
+// a photo's name without its ending; of a long one the beginning and, which tells photos apart, the end
+function short(name) {
+  const stem = name.replace(/(?<=.)\.[^.]+$/, ""), signs = Array.from(stem);
+  return signs.length > 14 ? `${signs.slice(0, 4).join("")}…${signs.slice(-9).join("")}` : stem;
+}
+
 function frame(at, place, near, large) {
   const item = make("li", near ? "shot-of near" : "shot-of");
   const image = at < 0 ? null : data.images[at];
@@ -65,7 +71,7 @@ function frame(at, place, near, large) {
     if (large) under.append(make("br"), `= ${image[EXACT]}`);
     under.title = `${image[EXACT]}, frame ${image[NAME]}`;
   } else {
-    under.append(image[NAME]);
+    under.append(large ? image[NAME] : short(image[NAME]));
     under.title = image[NAME];
   }
   item.append(under);
@@ -102,7 +108,7 @@ function meta(set) {
 
 function card(set, at) {
   const known = distances(set);
-  const made = make("article", "card");
+  const made = make("article", `card ${set.kind}`);
   made.tabIndex = -1;
   made.dataset.set = set.id;
   const title = make("button", "title", set.id);
