@@ -15,7 +15,7 @@ import msgspec
 
 from ctxr import __version__
 from ctxr.data.atomic import disk_errors, write_bytes
-from ctxr.data.hashing import sha256_file
+from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.tables import decode_other, encode_other
 from ctxr.errors import DataError, UnfinishedError, UsageError
 
@@ -63,22 +63,15 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished artifact: its folder and its manifest."""
+    """A finished artifact: its folder, its manifest, and the SHA-256 of the manifest's file, by which children name their parent."""
 
     path: Path
     manifest: Manifest
+    sha256: str
 
-    def fingerprint(self) -> str:
-        """SHA-256 of the manifest file, by which children name their parent."""
-        return sha256_file(self.path / MANIFEST)
-
-    def is_unchanged(self) -> bool:
-        """Whether the manifest on the disk is still the one that was read."""
-        try:
-            content = (self.path / MANIFEST).read_bytes()
-        except OSError:
-            return False
-        return bool(msgspec.json.decode(content) == msgspec.json.decode(_encoded(self.manifest)))
+    def is_still_there(self) -> bool:
+        """Whether the manifest on the disk is the one that was read."""
+        return _digest(self.path / MANIFEST) == self.sha256
 
     def changed_files(self) -> list[str]:
         """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone."""
@@ -118,7 +111,7 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         raise DataError(
             f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
         )
-    return Artifact(path, manifest)
+    return Artifact(path, manifest, sha256_bytes(content))
 
 
 def finished(path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent]) -> Artifact | None:
@@ -226,12 +219,9 @@ def finish(
         packages=package_versions(),
         files=entries,
     )
-    write_bytes(path / MANIFEST, msgspec.json.format(_encoded(manifest), indent=1) + b"\n")
-    return Artifact(path, manifest)
-
-
-def _encoded(manifest: Manifest) -> bytes:
-    return msgspec.json.encode(manifest, enc_hook=encode_other)
+    content = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
+    write_bytes(path / MANIFEST, content)
+    return Artifact(path, manifest, sha256_bytes(content))
 
 
 def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:

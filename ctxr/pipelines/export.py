@@ -91,7 +91,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     if not dataset.sets:
         raise DataError(f"{source} holds no sets: there is nothing to export", hint="build with a smaller --threshold")
     licences = read_licences(config.licences, dataset)
-    parents = [Parent("image_sets", artifact.manifest.kind, artifact.fingerprint())]
+    parents = [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
     if config.licences is not None:
         parents.append(Parent("licences", "table", sha256_file(config.licences)))
     refuse_others(out, KIND, config.to)
@@ -103,7 +103,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
         keep_card(out, talk)
         size = config.shard_mb * 10**6
         job = Job(dataset, source, folder, licences, size, talk, config.videos, config.workers)
-        counts = _write(config, job, artifact.manifest, artifact.fingerprint(), parents)
+        counts = _write(config, job, artifact.manifest, artifact.sha256, parents)
     for line in counts["left_out"]:
         talk.warn(line)
     if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):

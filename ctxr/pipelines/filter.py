@@ -78,7 +78,7 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
     artifact = open_artifact(source, KIND, _maker(config))
     refuse_changed(artifact, "ctxr build-sets")
     _check_same_limits(artifact.manifest.config, config)
-    parents = [Parent("image_sets", KIND, artifact.fingerprint()), *artifact.manifest.parents]
+    parents = [Parent("image_sets", KIND, artifact.sha256), *artifact.manifest.parents]
     ready = finished(out, KIND, "filter", config.result_config(), parents)
     files, units = changed(ready) if ready else ([], [])
     if ready and not files:

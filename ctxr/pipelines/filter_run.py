@@ -83,7 +83,7 @@ def refilter(
         first = min(run.failures, key=lambda failure: failure.key())
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
         raise DataError(f"no source could be used: {first.message}{more}", hint=MOVED)
-    if not artifact.is_unchanged():
+    if not artifact.is_still_there():
         raise UnfinishedError(f"{artifact.path} was made anew meanwhile", hint="run the same command again")
     failed = {failure.source for failure in run.failures}
     used = [parent for parent in parents if parent.name not in failed]

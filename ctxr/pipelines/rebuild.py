@@ -69,7 +69,7 @@ def run(config: Rebuild, talk: Talk | None = None) -> RebuildReport:
     if config.videos is not None and not config.videos.is_dir():
         raise UsageError(f"--videos {config.videos} is not a folder", hint="name the folder with the videos and photos")
     refuse_others(out)
-    parents = [Parent("recipe", artifact.manifest.kind, artifact.fingerprint())]
+    parents = [Parent("recipe", artifact.manifest.kind, artifact.sha256)]
     ready = finished(out, KIND, "rebuild", {}, parents)
     if ready and not ready.changed_files() and ready.manifest.counts.get("failed") == 0 and all_there(out):
         return _report(out, source, up_to_date=True)

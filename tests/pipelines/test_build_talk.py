@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from ctxr.cli.render import Terminal
+from ctxr.models import hub, loading
 from ctxr.pipelines.build_sets import BuildSets, run
 from ctxr.pipelines.check_artifact import Check
 from ctxr.pipelines.doctor import Doctor
 from ctxr.pipelines.doctor import run as look
+from tests.data.clips import break_packet, pictures, write_clip
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.test_build_sets import build
 from tests.pipelines.test_filter import refilter
@@ -36,20 +38,19 @@ def test_no_set_at_all_has_a_cure(footage: Path, tmp_path: Path, capsys: pytest.
 def test_a_damaged_video_says_how_its_rest_can_be_used(
     footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clip = (footage / "videos" / "clip0.mp4").read_bytes()
-    (tmp_path / "cut.mkv").write_bytes(clip[: len(clip) // 2])
-    said = talk_of(capsys, tmp_path / "sets", tmp_path / "cut.mkv", footage / "videos" / "clip1.mp4")
-    assert "cut.mkv" in said
+    whole = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"})
+    said = talk_of(capsys, tmp_path / "sets", break_packet(whole, 13), footage / "videos" / "clip1.mp4")
+    assert "33 of 40 promised frames could be decoded (--keep-damaged takes what can be decoded)" in said
 
 
-def test_an_interrupted_shot_of_sets_made_by_a_fallback_is_said_again(
+def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
     footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctxr.models.loading.can_be_fetched", lambda *_: False, raising=False)
+    for module in (hub, loading):
+        monkeypatch.setattr(module, "cached_weights", lambda *_: None)
+    monkeypatch.setattr(hub, "answers", lambda *_: False)
     config = BuildSets(sources=(str(footage / "videos"),), out=tmp_path / "sets", threshold=float(THRESHOLD))
-    first = run(config, Terminal())
-    if first.encoder != "ctxr-tiny":
-        pytest.skip("CLIP's weights are on this machine")
+    assert run(config, Terminal()).encoder == "ctxr-tiny"
     capsys.readouterr()
     assert run(config, Terminal()).up_to_date
     assert "picked with ctxr-tiny, because CLIP could not be had" in capsys.readouterr().err

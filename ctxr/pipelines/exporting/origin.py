@@ -33,7 +33,7 @@ def latest_sets(workdir: Path, talk: Talk) -> Path:
         )
     if len(finished) > 1:
         made_from = {parent.sha256 for parent in open_artifact(finished[0], KIND).manifest.parents}
-        if open_artifact(finished[1], KIND).fingerprint() not in made_from:
+        if open_artifact(finished[1], KIND).sha256 not in made_from:
             talk.warn(f"{finished[0]} was made from other sets than {finished[1]} holds now: run ctxr filter again")
     return finished[0]
 

@@ -161,7 +161,7 @@ def _newest(workdir: Path, notes: list[str]) -> Artifact:
     built, filtered = (workdir / name for name in STANDARD)
     if (filtered / MANIFEST).is_file():
         last = open_artifact(filtered, KIND)
-        made_from_these = not (built / MANIFEST).is_file() or _parent(last) == open_artifact(built).fingerprint()
+        made_from_these = not (built / MANIFEST).is_file() or _parent(last) == open_artifact(built).sha256
         if not made_from_these:
             notes.append(
                 f"{STANDARD[1]} was made from other sets than {STANDARD[0]} holds now: ctxr filter makes it again"
@@ -190,7 +190,7 @@ def _beside(path: Path, fingerprint: str) -> Artifact | None:
             artifact = open_artifact(manifest.parent, KIND)
         except DataError:
             continue  # another kind, or damaged: not the one
-        if artifact.fingerprint() == fingerprint:
+        if artifact.sha256 == fingerprint:
             return artifact
     return None
 

@@ -42,7 +42,7 @@ def _origin(stage: Stage) -> Origin:
         ("Made from", [(f"{parent.name} ({parent.kind})", parent.sha256) for parent in manifest.parents]),
         ("Tables", [(name, entry.sha256) for name, entry in manifest.files.items() if "/" not in name]),
     ]
-    return Origin(stage.name, manifest.verb, stage.artifact.fingerprint(), [group for group in groups if group[1]])
+    return Origin(stage.name, manifest.verb, stage.artifact.sha256, [group for group in groups if group[1]])
 
 
 def _models(models: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
