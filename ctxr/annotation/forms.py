@@ -1,0 +1,99 @@
+"""What a worker sees and fills in, said without saying how: a backend turns it into a page, a HIT or a labelling project.
+
+A form is a title, an instruction, things to read, pictures to look at, and fields. It holds image ids, never paths, addresses
+or the right answer.
+"""
+
+import msgspec
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """One picture of a gallery. `place` counts from 1 as the worker sees it; `marked` is the target to describe."""
+
+    image: str
+    place: int
+    marked: bool = False
+
+
+class Gallery(msgspec.Struct, frozen=True):
+    """Pictures side by side. In a `sequence` neighbours are consecutive in time, and arrow keys step through them."""
+
+    pictures: tuple[Picture, ...]
+    sequence: bool = False
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A sentence to read; `speaker` is 0 or 1 in a dialogue, else None. `share` marks where the photo was shared."""
+
+    text: str
+    speaker: int | None = None
+    share: bool = False
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """Something to read before answering."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+class Pick(msgspec.Struct, frozen=True, tag=True):
+    """Choose one picture of the gallery; the answer is its image id."""
+
+    name: str
+    legend: str
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One answer of a choice: the value that is stored, what is read, and a line of explanation."""
+
+    value: str
+    label: str
+    note: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True, tag=True):
+    """Choose one option, or with `several` any number of them; `optional` where none is an answer too."""
+
+    name: str
+    legend: str
+    options: tuple[Option, ...]
+    several: bool = False
+    optional: bool = False
+
+
+class Write(msgspec.Struct, frozen=True, tag=True):
+    """Write a text. `checked`: problems with the wording are told while it is typed."""
+
+    name: str
+    legend: str
+    note: str = ""
+    most_characters: int = 2000
+    checked: bool = False
+    optional: bool = False
+
+
+class Talk(msgspec.Struct, frozen=True, tag=True):
+    """Talk with another worker, live: only a backend that can bring two people together renders it.
+
+    Attributes:
+        turns_before_share: turns of both together before the photo can be shared (PhotoChat: 5).
+    """
+
+    name: str
+    legend: str
+    turns_before_share: int
+
+
+Field = Pick | Choice | Write | Talk
+
+
+class Form(msgspec.Struct, frozen=True):
+    """One page of work."""
+
+    task: str
+    title: str
+    instruction: tuple[str, ...]
+    gallery: Gallery | None
+    passages: tuple[Passage, ...]
+    fields: tuple[Field, ...]

@@ -1,0 +1,253 @@
+"""Units of work out of a dataset: which targets are described, what is retrieved, tagged, talked about, checked."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Dialogue, Unit
+from ctxr.annotation.shuffling import digest, share
+from ctxr.annotation.tasks import entail, task_of, verify
+from ctxr.annotation.tasks.naming import made_id
+from ctxr.data.dataset import Dataset
+from ctxr.data.records import ImageSet, Query, SplitName, Text
+from ctxr.errors import DataError
+
+
+def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
+    """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2)."""
+    return [
+        Unit(
+            id=made_id("describe", image_set.id, target),
+            task="describe",
+            image_set=image_set.id,
+            group=image_set.group,
+            images=image_set.images,
+            ordered=image_set.kind == "video",
+            split=dataset.split_of(image_set),
+            target=target,
+        )
+        for image_set in dataset.sets
+        for target in _targets(image_set, protocol)
+    ]
+
+
+def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
+    """A talk about each of `protocol.targets` random photos of a set."""
+    return [
+        Unit(
+            id=made_id("dialogue", image_set.id, target),
+            task="dialogue",
+            image_set=image_set.id,
+            group=image_set.group,
+            images=(target,),
+            ordered=True,
+            split=dataset.split_of(image_set),
+            target=target,
+        )
+        for image_set in dataset.sets
+        for target in _targets(image_set, protocol)
+    ]
+
+
+def retrieve_unit(
+    image_set: ImageSet,
+    query: Query,
+    texts: Sequence[Text],
+    target: str | None,
+    split: SplitName | None,
+    protocol: Protocol,
+) -> Unit:
+    """One description to be found by others; who wrote it may not vote."""
+    needed, most = protocol.votes(split)
+    name = made_id("retrieve", query.id)
+    return Unit(
+        id=name,
+        task="retrieve",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=image_set.images,
+        ordered=image_set.kind == "video",
+        split=split,
+        query=query.id,
+        texts=tuple(text.text for text in texts),
+        text_ids=query.texts,
+        truth=(target,) if target is not None else (),
+        authors=tuple(sorted({text.author for text in texts})),
+        needed=needed,
+        most=most,
+        full=most > needed and share(protocol.seed, "full", name) < protocol.full_share,
+    )
+
+
+def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
+    """Every description of a dataset with its target, to be validated (again)."""
+    return [
+        retrieve_unit(
+            image_set,
+            query,
+            [dataset.texts[name] for name in query.texts],
+            image_set.images[place],
+            dataset.split_of(image_set),
+            protocol,
+        )
+        for query, image_set, place in dataset.targets()
+    ]
+
+
+def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list[Unit]:
+    """Every description of a dataset, to be tagged with phenomena by `votes` workers."""
+    return [
+        Unit(
+            id=made_id("tag", query.id),
+            task="tag",
+            image_set=image_set.id,
+            group=image_set.group,
+            images=image_set.images,
+            ordered=image_set.kind == "video",
+            split=dataset.split_of(image_set),
+            target=image_set.images[place],
+            query=f"tag/{query.id}",
+            texts=tuple(dataset.texts[name].text for name in query.texts),
+            text_ids=query.texts,
+            labels=labels,
+            needed=votes,
+            most=votes,
+        )
+        for query, image_set, place in dataset.targets()
+    ]
+
+
+def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
+    """A finished talk for a third party to keep or drop; neither of the two may judge it."""
+    return Unit(
+        id=made_id("verify", dialogue.id),
+        task="verify",
+        image_set=unit.image_set,
+        group=unit.group,
+        images=(dialogue.photo,),
+        ordered=True,
+        split=unit.split,
+        target=dialogue.photo,
+        query=f"verify/{dialogue.id}",
+        texts=tuple(turn.text for turn in dialogue.turns),
+        text_ids=tuple(f"{dialogue.id}/{place:03d}" for place in range(dialogue.shared_at or 0)),
+        speakers=tuple(turn.user for turn in dialogue.turns),
+        labels=verify.LABELS,
+        authors=tuple(sorted(dialogue.workers)),
+        needed=votes,
+        most=votes,
+    )
+
+
+def entail_unit(
+    image_set: ImageSet, image: str, captions: Sequence[str], statement: Text, split: SplitName | None, votes: int = 3
+) -> Unit:
+    """Does this image, with its captions, entail the statement?"""
+    return Unit(
+        id=made_id("entail", image, statement.id),
+        task="entail",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=(image,),
+        ordered=True,
+        split=split,
+        query=f"entail/{image}/{statement.id}",
+        texts=tuple(captions),
+        text_ids=(statement.id,),
+        statement=statement.text,
+        labels=entail.LABELS,
+        authors=(statement.author,),
+        needed=votes,
+        most=votes,
+    )
+
+
+def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
+    """A seeded `fraction` of the answered units for a blind second look by somebody else.
+
+    A talk is not repeated; what was a check of the worker is none.
+    """
+    who: dict[str, set[str]] = {}
+    for answer in answers:
+        who.setdefault(answer.unit, set()).add(answer.worker)
+    return [
+        Unit(
+            **{name: getattr(unit, name) for name in _KEPT},
+            id=made_id("audit", unit.id),
+            task="audit",
+            of=unit.id,
+            like=unit.task,
+            authors=tuple(sorted({*unit.authors, *who[unit.id]})),
+            round=unit.round + 1,
+        )
+        for unit in units
+        if unit.id in who and unit.purpose == "work" and unit.task not in ("dialogue", "describe", "audit")
+        if share(protocol.seed, "audit", unit.id) < fraction
+    ]
+
+
+_KEPT = (
+    "image_set", "group", "images", "ordered", "split", "target", "query", "texts", "text_ids", "speakers", "statement",
+    "labels", "truth",
+)  # fmt: skip
+
+
+def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit:
+    """A retrieval whose text only asks to pick an image by its place: who reads it, answers it.
+
+    It is shown in the set's own order, so that the place names one image for everybody.
+    """
+    place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % len(image_set.images)
+    ordinal = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    word = ordinal[place] if place < len(ordinal) else f"{place + 1}th"
+    return Unit(
+        id=made_id("attention", image_set.id, str(number)),
+        task="retrieve",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=image_set.images,
+        ordered=True,
+        texts=(f"This one checks that you are reading: please choose the {word} image.",),
+        truth=(image_set.images[place],),
+        most=10**6,
+        full=True,
+        purpose="attention",
+    )
+
+
+def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
+    """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
+
+    Raises DataError where the dataset names no target.
+    """
+    units = [
+        msgspec.structs.replace(
+            unit, id=made_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True
+        )
+        for unit in retrieve_units(dataset, protocol)
+    ]
+    if not units:
+        raise DataError(
+            f"{dataset.name} has no description with a known target", hint="name a dataset with gold targets"
+        )
+    return units
+
+
+def follow(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
+    """What an answer gives others to do: a description is to be found, a talk to be verified."""
+    outcome = task_of(unit).score(unit, answer)
+    if unit.task == "describe":
+        return [
+            retrieve_unit(image_set, query, outcome.texts, unit.target, unit.split, protocol)
+            for query in outcome.queries
+        ]
+    if unit.task == "dialogue":
+        return [verify_unit(unit, dialogue) for dialogue in outcome.dialogues]
+    return []
+
+
+def _targets(image_set: ImageSet, protocol: Protocol) -> list[str]:
+    dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
+    return sorted(dealt[: protocol.targets], key=image_set.images.index)

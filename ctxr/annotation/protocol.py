@@ -1,0 +1,72 @@
+"""How the crowd is asked: the published protocol as defaults, every number of it a choice.
+
+ImageCoDe, section 3: three random targets of each set are described; a training description is kept when one other worker
+finds its target, a validation or test description when two of three do.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ctxr.data.records import SplitName
+from ctxr.errors import UsageError
+
+Disjoint = Literal["wholly", "partly", "none"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The numbers of a study; a field's text is its help where a command offers it."""
+
+    seed: int = 0
+    """Seed of every choice: targets, orders, checks, who gets all votes."""
+    targets: int = 3
+    """Random targets described in each set (ImageCoDe: 3)."""
+    train_needed: int = 1
+    """Right retrievals that keep a training description (ImageCoDe: 1)."""
+    train_most: int = 1
+    """Retrievals of a training description at most (ImageCoDe: 1)."""
+    eval_needed: int = 2
+    """Right retrievals that keep a validation or test description (ImageCoDe: 2)."""
+    eval_most: int = 3
+    """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
+    full_share: float = 0.1
+    """Share of validation and test descriptions that get all votes whatever they are, so that unbiased figures stay possible."""
+    disjoint: str = "partly"
+    """Workers of train and of validation and test: wholly, partly or none (not) apart (ImageCoDe: partly)."""
+    shared_workers: float = 0.2
+    """With `partly`, share of the workers who may work on both sides."""
+    qualification: int = 0
+    """Questions with a known answer that a new worker answers first."""
+    qualification_pass: float = 0.75
+    """Share of them that must be right to go on."""
+    gold_every: int = 0
+    """One retrieval in so many is a hidden question with a known answer; 0 = none."""
+    attention_every: int = 0
+    """One retrieval in so many only asks to pick a named place; 0 = none."""
+    block_below: float = 0.5
+    """Workers are stopped when their accuracy is below this with a probability of .95."""
+
+    def check(self) -> "Protocol":
+        """Itself. Raises UsageError for numbers that cannot be meant."""
+        for name, least in (("targets", 1), ("train_needed", 1), ("eval_needed", 1), ("qualification", 0)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name} is {getattr(self, name)}, it must be at least {least}")
+        for name in ("full_share", "shared_workers", "qualification_pass", "block_below"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} is {getattr(self, name)}, it must be a share from 0 to 1")
+        for name in ("gold_every", "attention_every"):
+            if getattr(self, name) < 0 or getattr(self, name) == 1:
+                raise UsageError(f"{name} is {getattr(self, name)}", hint="0 for none, or one in 2 or more")
+        for needed, most, side in (
+            (self.train_needed, self.train_most, "train"),
+            (self.eval_needed, self.eval_most, "eval"),
+        ):
+            if needed > most:
+                raise UsageError(f"{side}_needed is {needed}, more than the {most} votes there are at most")
+        if self.disjoint not in ("wholly", "partly", "none"):
+            raise UsageError(f"disjoint is {self.disjoint!r}", hint="choose wholly, partly or none")
+        return self
+
+    def votes(self, split: SplitName | None) -> tuple[int, int]:
+        """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
+        return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)

@@ -1,0 +1,63 @@
+"""Who a worker is, without saying who: keyed pseudonyms from the first write on.
+
+The pseudonym is an HMAC of platform and platform id under a key that stays in the project's private folder. Without the key
+nobody can test whether a known person is in the data; with it, the same person is recognised on every import.
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from ctxr.data.atomic import disk_errors
+from ctxr.errors import DataError
+
+PRIVATE = "private"
+"""Folder inside the crowd's folder that must not be published: the key, and who is behind each pseudonym."""
+
+_BYTES = 32
+
+
+def read_key(folder: Path) -> bytes:
+    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there.
+
+    Raises DataError for a file that is no key; CtxrError where it cannot be written.
+    """
+    path = folder / "key"
+    with disk_errors(path):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        passing = folder / f".key.{secrets.token_hex(4)}"
+        descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secrets.token_hex(_BYTES).encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(passing, path)  # of two that start at once, one wins and both read the same key
+        except FileExistsError:
+            pass
+        finally:
+            passing.unlink()
+        content = path.read_bytes().strip()
+    try:
+        key = bytes.fromhex(content.decode("ascii"))
+    except ValueError:
+        key = b""
+    if len(key) != _BYTES:
+        raise DataError(
+            f"{path} is not a key of {_BYTES} bytes in hex",
+            hint="restore it from a backup: with a new key the same workers get other names",
+        )
+    return key
+
+
+def pseudonym(key: bytes, platform: str, identity: str) -> str:
+    """`w-` and 16 characters that stand for a person on a platform.
+
+    >>> pseudonym(b"key", "mturk", "A1EXAMPLE") == pseudonym(b"key", "prolific", "A1EXAMPLE")
+    False
+    """
+    mac = hmac.new(key, f"{platform}\0{identity}".encode(), hashlib.sha256).digest()
+    return "w-" + base64.b32encode(mac[:10]).decode().lower()

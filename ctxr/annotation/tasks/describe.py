@@ -1,0 +1,47 @@
+"""Describe the marked image so that others find it among the ten (ImageCoDe, section 3.2)."""
+
+from ctxr.annotation.forms import Form, Gallery, Picture, Write
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.naming import query_of
+from ctxr.annotation.tasks.values import Met, Values, clean, misfits
+from ctxr.annotation.wording import Problem, problems
+from ctxr.data.records import Judgment, Query, Text
+
+SEATS = 1
+FRESH = False  # one worker may describe several targets of a set
+
+FIELD = "description"
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """The set with its target marked, and a field for the description."""
+    pictures = tuple(Picture(image, place, image == unit.target) for place, image in enumerate(order, 1))
+    return Form(
+        task="describe",
+        title="Describe the marked image",
+        instruction=(
+            "Someone else will see these images without the mark. Write what they need to find the marked one.",
+            "Say enough to tell it from the others, not everything that differs.",
+            "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
+        ),
+        gallery=Gallery(pictures, sequence=unit.ordered),
+        passages=(),
+        fields=(Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),),
+    )
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """What is wrong with the description; see `wording.problems`."""
+    wrong = misfits(render(unit, unit.images), values)
+    return wrong or problems(values[FIELD][0], met.own, met.others)
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
+    query = query_of(unit.id, answer.worker)
+    target = unit.target or ""
+    return Outcome(
+        texts=(Text(query, clean(answer.values[FIELD][0]), answer.worker),),
+        queries=(Query(query, unit.image_set, (query,)),),
+        judgments=(Judgment(query, target, "gold", 1.0),),
+    )

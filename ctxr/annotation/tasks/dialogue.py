@@ -1,0 +1,93 @@
+"""Two people talk, one sees a photo and shares it when it fits (PhotoChat, section 3).
+
+The talk itself is a list of events that `dialogues.replay` turns into a state; here is what is on the page of each of the two,
+and what a finished talk is worth.
+"""
+
+import msgspec
+
+from ctxr.annotation.forms import Form, Gallery, Line, Passage, Picture, Talk
+from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
+from ctxr.annotation.tasks.naming import made_id
+from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.wording import Problem
+from ctxr.data.records import Judgment, Query, Text
+
+SEATS = 2
+FRESH = False
+
+FIELD = "turns"
+"""The answer of each seat: the turns as JSON, oldest first."""
+
+PAIR = "pair"
+"""The pseudonyms of both, who saw the photo first."""
+
+TURNS_BEFORE_SHARE = 5
+"""PhotoChat, section 3: turns of both together before the photo can be shared."""
+
+SENDER = 0
+"""The seat that sees the photo."""
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """For the sender the photo and what is in it, for the other only the talk."""
+    sees = seat == SENDER
+    objects = (Passage("In the photo", (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
+    return Form(
+        task="dialogue",
+        title="Talk with another person",
+        instruction=(
+            "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."
+            if sees
+            else "Chat as with a friend. The other person has a photo that they may share with you.",
+            f"The photo can be shared after {TURNS_BEFORE_SHARE} messages. Then both of you see it and may go on.",
+        ),
+        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if sees else None,
+        passages=objects,
+        fields=(Talk(FIELD, "Your conversation", TURNS_BEFORE_SHARE),),
+    )
+
+
+def turns_of(values: Values) -> tuple[Turn, ...]:
+    """The turns in an answer. Raises msgspec.ValidationError for anything else than a list of turns."""
+    return msgspec.json.decode(values[FIELD][0], type=tuple[Turn, ...])
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """Whether it is a talk in which the photo was shared, by who saw it, and not before the fifth turn."""
+    wrong = misfits(render(unit, unit.images), {name: given for name, given in values.items() if name != PAIR})
+    if wrong:
+        return wrong
+    if not values.get(FIELD):
+        return [Problem("no_talk", "The conversation is missing.")]
+    try:
+        turns = turns_of(values)
+    except msgspec.DecodeError:
+        return [Problem("no_talk", "The conversation cannot be read.")]
+    shares = [place for place, turn in enumerate(turns) if turn.share]
+    if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
+        return [Problem("odd_turn", "A message is empty or by nobody.")]
+    if len(shares) != 1:
+        return [Problem("not_shared", "Please share the photo once before you finish.")]
+    if shares[0] < TURNS_BEFORE_SHARE or turns[shares[0]].user != SENDER:
+        return [Problem("shared_early", f"The photo can be shared after {TURNS_BEFORE_SHARE} messages.")]
+    return []
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""
+    pair = tuple(answer.values.get(PAIR, ()))
+    turns = turns_of(answer.values)
+    shared_at = next((place for place, turn in enumerate(turns) if turn.share), None)
+    if answer.worker != pair[SENDER] or shared_at is None:
+        return Outcome()
+    name = made_id("d", unit.id, *pair)
+    texts = tuple(
+        Text(f"{name}/{place:03d}", turn.text, pair[turn.user], place) for place, turn in enumerate(turns[:shared_at])
+    )
+    return Outcome(
+        texts=texts,
+        queries=(Query(name, unit.image_set, tuple(text.id for text in texts)),),
+        judgments=(Judgment(name, unit.target or unit.images[0], "gold", 1.0),),
+        dialogues=(Dialogue(name, unit.id, unit.target or unit.images[0], pair, turns, shared_at),),
+    )

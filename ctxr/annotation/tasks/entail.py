@@ -1,0 +1,43 @@
+"""Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
+
+from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.labelled import judged
+from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.wording import Problem
+
+SEATS = 1
+FRESH = False
+
+FIELD = "verdict"
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
+LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """Image and captions above, the sentence below, and three answers."""
+    options = (
+        Option(ENTAILMENT, "yes", "whoever sees the image must agree with the sentence"),
+        Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
+        Option(CONTRADICTION, "no", "the image shows that it is wrong"),
+    )
+    premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
+    return Form(
+        task="entail",
+        title="Is the sentence true of this image?",
+        instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
+        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if order else None,
+        passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
+        fields=(Choice(FIELD, "Is the sentence true?", tuple(one for one in options if one.value in unit.labels)),),
+    )
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """Whether exactly one answer was chosen."""
+    return misfits(render(unit, unit.images), values)
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """A judgment for each label."""
+    return judged(unit, answer, FIELD)

@@ -1,0 +1,39 @@
+"""Find the image that a description means (ImageCoDe, section 3.3): the vote that keeps or drops a description."""
+
+from ctxr.annotation.forms import Form, Gallery, Line, Passage, Pick, Picture
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.wording import Problem
+from ctxr.data.records import Judgment
+
+SEATS = 1
+FRESH = True  # who has seen the set with another target has learned its images
+
+FIELD = "pick"
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """The description and the images to choose from."""
+    return Form(
+        task="retrieve",
+        title="Find the described image",
+        instruction=("Read the description, look at every image, and choose the one that it describes best.",),
+        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1)), sequence=unit.ordered),
+        passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
+        fields=(Pick(FIELD, "Which image is described?"),),
+    )
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """Whether exactly one of the images was chosen."""
+    return misfits(render(unit, unit.images), values)
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """The image picked, as a judgment of the worker; checks of the worker make no rows."""
+    picked = answer.values[FIELD][0]
+    right = picked in unit.truth if unit.truth else None
+    if unit.purpose != "work" or unit.query is None:
+        return Outcome(right=right)
+    row = Judgment(unit.query, picked, answer.worker, 1.0, answer.at, answer.seconds, unit.round)
+    return Outcome(judgments=(row,), right=right)

@@ -1,0 +1,62 @@
+"""Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
+
+from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.labelled import judged
+from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.wording import Problem
+
+SEATS = 1
+FRESH = False  # tags are about the words: knowing the images does no harm
+
+FIELD = "tags"
+
+NONE = "none"
+"""Ticked by who looked and found nothing, so that an empty form is never an answer."""
+
+NOTES = {
+    "context": "only the other images tell which one is meant",
+    "temporal": "something happens before, after, still, again, no longer",
+    "quantities": "how many there are",
+    "spatial": "where something is: left of, behind, at the top",
+    "negation": "what is not there, or not done",
+    "visibility": "hidden, cut off, or only partly to be seen",
+    "nuances": "a small detail that is easily overlooked",
+    "coreference": "a pronoun stands for something named before",
+    "meta": "about the image itself: blurry, close up, overlaid, black and white",
+    "colour": "the colour of something",
+}
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """The description, its set with the target marked, and a box for each phenomenon."""
+    pictures = tuple(Picture(image, place, image == unit.target) for place, image in enumerate(order, 1))
+    options = tuple(Option(label, label, NOTES.get(label, "")) for label in unit.labels)
+    return Form(
+        task="tag",
+        title="Which phenomena does the description use?",
+        instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
+        gallery=Gallery(pictures, sequence=unit.ordered) if pictures else None,
+        passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
+        fields=(
+            Choice(
+                FIELD,
+                "The description uses …",
+                (*options, Option(NONE, "none of these", "I looked at each, and it uses none")),
+                several=True,
+            ),
+        ),
+    )
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """Whether something was ticked, and `none` alone."""
+    wrong = misfits(render(unit, unit.images), values)
+    if not wrong and NONE in values[FIELD] and len(values[FIELD]) > 1:
+        wrong = [Problem("none_and_some", "“None of these” cannot go with another tick. Please untick one of them.")]
+    return wrong
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """A judgment for each phenomenon."""
+    return judged(unit, answer, FIELD)

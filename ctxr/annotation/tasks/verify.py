@@ -1,0 +1,56 @@
+"""Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
+
+from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.labelled import judged
+from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.wording import Problem
+
+SEATS = 1
+FRESH = False  # the photo is no secret to the third party; its authors are kept away by `Unit.authors`
+
+FIELD = "verdict"
+
+KEEP = "keep"
+
+CODES = {
+    "not_associated": "before it is shared, the talk has little to do with the photo",
+    "unnatural": "people would not talk like that",
+    "inappropriate": "rude, hateful or sexual words",
+    "typos": "so many mistakes that it is hard to read",
+    "gives_away": "one of them describes the task instead of talking",
+}
+"""Why a dialogue is dropped, and what is read beside the code."""
+
+LABELS = (KEEP, *CODES)
+
+
+def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+    """The dialogue with the photo, and a box for each reason against it."""
+    speakers = unit.speakers or (0,) * len(unit.texts)
+    lines = tuple(Line(text, speaker, share=not text) for text, speaker in zip(unit.texts, speakers, strict=True))
+    options = (
+        Option(KEEP, "keep", "it is natural, clean, and leads to the photo"),
+        *(Option(code, code.replace("_", " "), note) for code, note in CODES.items()),
+    )
+    return Form(
+        task="verify",
+        title="Is this a good conversation?",
+        instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
+        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))),
+        passages=(Passage("Conversation", lines),),
+        fields=(Choice(FIELD, "Your verdict", options, several=True),),
+    )
+
+
+def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+    """Whether it is kept, or has faults, and not both."""
+    wrong = misfits(render(unit, unit.images), values)
+    if not wrong and KEEP in values[FIELD] and len(values[FIELD]) > 1:
+        wrong = [Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")]
+    return wrong
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """A judgment for `keep` and for each fault."""
+    return judged(unit, answer, FIELD)

@@ -1,0 +1,120 @@
+"""What is wrong with the wording of a description, said kindly: while it is typed, and again when it is imported.
+
+ImageCoDe, section 3.2: a description picks out the target for somebody who sees the ten images without knowing which one is
+meant, possibly in another order; so it must not point at other images, and must say something.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+LEAST_WORDS = 4
+"""Shorter texts of the release ("green", "T") tell nothing apart."""
+
+SAME = 0.8
+"""Share of common word triples from which two texts are the same text with a word changed."""
+
+_KIND = r"(?:image|picture|photo|photograph|frame|pic|screenshot|snapshot|slide)"
+_COUNT = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+)"
+_RANK = (
+    r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd|th)|last|final|next|previous|"
+    r"preceding|following|prior|subsequent|adjacent|neighbou?ring)"
+)
+_OTHERS = re.compile(
+    rf"\b(?:(?:an?)?other|{_RANK}|all(?: of)?(?: the)?|both|remaining|rest of the|most of the|these|those)"
+    rf"(?: {_COUNT}| few| similar)?(?: {_RANK})? {_KIND}s?\b"
+    rf"|\b{_KIND} (?:(?:number|no\.?|nr\.?|#) ?{_COUNT}|\d+)\b(?! (?:person|people|men|women)\b)"
+    rf"|\b(?:before|after|than|unlike) (?:in )?(?:this|that|any|every|each) (?:other )?{_KIND}s?\b"
+    rf"|\b(?:than|unlike|compared (?:to|with)|different from) (?:all )?(?:of )?the (?:others|other {_COUNT}|rest)\b(?! of)"
+    rf"|\b(?:only|just|sole) {_KIND} (?:in which|where|that|with|without|of)\b",
+    re.IGNORECASE,
+)
+_OVERLAID = re.compile(
+    r"\b(?:over|overla\w+|superimpos\w+|impos\w+|fad\w+|faint\w*|layer\w*|collage|transition\w*|blend\w*|on top|intervenes)\b",
+    re.IGNORECASE,
+)
+"""Words of a description of two pictures in one, as in a dissolve: then another image is part of this one."""
+_FRAMES_OF_THINGS = re.compile(r"\b(?:picture|photo|window|door|bed) frames?\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_ADDRESS = re.compile(r"https?://|www\.", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, as a snake_case code for the counts and a sentence for the worker."""
+
+    code: str
+    sentence: str
+
+
+def problems(
+    text: str, own: Collection[str] = (), others: Collection[str] = (), least_words: int = LEAST_WORDS
+) -> list[Problem]:
+    """Everything wrong with a description, empty where nothing is.
+
+    `own` are the worker's earlier descriptions, `others` what other people (or the instructions) wrote about the same set.
+
+    >>> [problem.code for problem in problems("the cat on the next image")]
+    ['mentions_other_images']
+    """
+    found: list[Problem] = []
+    words = _WORD.findall(text)
+    if not words:
+        return [Problem("empty", "Please write a description before you send it.")]
+    if len(words) < least_words:
+        found.append(
+            Problem(
+                "too_short",
+                f"That is {len(words)} {'word' if len(words) == 1 else 'words'}. Please say a little more, "
+                "so that someone else can find the image.",
+            )
+        )
+    mention = other_images(text)
+    if mention is not None:
+        found.append(
+            Problem(
+                "mentions_other_images",
+                f"“{mention}” points at other images. The reader may see them in another order: "
+                "please describe only what can be seen in the target.",
+            )
+        )
+    if _ADDRESS.search(text):
+        found.append(Problem("address", "Please leave out web addresses and describe what you see."))
+    if any(alike(text, earlier) for earlier in own):
+        found.append(
+            Problem("repeats_yourself", "You have sent nearly the same text before. Please describe this image afresh.")
+        )
+    if any(alike(text, other) for other in others):
+        found.append(
+            Problem(
+                "copied",
+                "Nearly the same text is already there for these images. Please describe it in your own words.",
+            )
+        )
+    return found
+
+
+def other_images(text: str) -> str | None:
+    """The words by which a text points at other images of its set; None if it does not.
+
+    >>> other_images("A picture frame hangs on the wall.") is None
+    True
+    """
+    plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
+    found = _OTHERS.search(plain)
+    return None if found is None or _OVERLAID.search(plain) else found.group()
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two texts are the same but for case, punctuation and a word or two.
+
+    >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
+    (True, False)
+    """
+    first, second = (_WORD.findall(text.lower()) for text in (one, other))
+    if first == second:
+        return True
+    if min(len(first), len(second)) < 5:
+        return False  # one word changed is another description
+    a, b = (set(zip(words, words[1:], words[2:], strict=False)) for words in (first, second))
+    return len(a & b) >= SAME * len(a | b)
