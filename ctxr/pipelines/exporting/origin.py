@@ -1,41 +1,19 @@
-"""What an export is made from: an artifact, found in the project folder or named, as a dataset in memory."""
+"""What an export is made from: an artifact of image sets, as a dataset in memory."""
 
 import re
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
 from ctxr.data.tables import read_table
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError
 from ctxr.pipelines.sets_report import KIND
-from ctxr.pipelines.talk import Talk
 
 R = TypeVar("R", bound=Record)
 
-_CHAIN = ("filtered", "sets")
-"""Standard names in a project folder, the later step first."""
-
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-
-
-def latest_sets(workdir: Path, talk: Talk) -> Path:
-    """The image sets in a project folder that are furthest along the chain; a warning if those before them were made anew.
-
-    Raises UnfinishedError when there are none.
-    """
-    finished = [workdir / name for name in _CHAIN if (workdir / name / MANIFEST).is_file()]
-    if not finished:
-        raise UnfinishedError(
-            f"{workdir} holds no finished image sets (neither filtered nor sets)",
-            hint="ctxr build-sets videos/   (or name an artifact)",
-        )
-    if len(finished) > 1:
-        made_from = {parent.sha256 for parent in open_artifact(finished[0], KIND).manifest.parents}
-        if open_artifact(finished[1], KIND).sha256 not in made_from:
-            talk.warn(f"{finished[0]} was made from other sets than {finished[1]} holds now: run ctxr filter again")
-    return finished[0]
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:
