@@ -14,7 +14,8 @@ from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.data.recipes import Difference, RecipeImage
 from ctxr.data.records import Image, Source
 from ctxr.pipelines.exporting.origin import open_sets
-from ctxr.pipelines.frames_again import ByContent, Wanted, decode_again, other_software, pixels_sha256
+from ctxr.pipelines.footage_again import ByContent
+from ctxr.pipelines.frames_again import Wanted, decode_again, other_software, pixels_sha256
 from ctxr.pipelines.rebuild_run import recipe_of, wanted_frames
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.verify import Verify, VerifyReport
