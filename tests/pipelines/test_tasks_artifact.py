@@ -60,7 +60,7 @@ def test_a_project_without_tasks_says_how_to_get_some(tmp_path: Path) -> None:
 
 def test_an_edited_table_is_not_read(tasks: Path) -> None:
     (tasks / "units.jsonl").write_text((tasks / "units.jsonl").read_text().replace('"split":"train"', '"split":"test"'))
-    with pytest.raises(DataError, match="units.jsonl was changed since it was written"):
+    with pytest.raises(DataError, match=r"units\.jsonl was changed since it was written"):
         read_tasks(tasks)
 
 
