@@ -81,11 +81,11 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     from ctxr.annotation.cost import KEPT, chance_kept, expected_votes, forecast, refuse_below_floor
     from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
     from ctxr.data.readers.artifact import read_artifact
-    from ctxr.pipelines.exporting.origin import latest_sets
+    from ctxr.pipelines.inputs import SETS, chosen
 
     talk = talk or Silent()
     config.check()
-    source = config.input or latest_sets(config.workdir, talk)
+    source = chosen(config.input, config.workdir, SETS, talk)
     dataset = read_artifact(source)
     sides = _sides(dataset)
     pilot = _pilot(config.workdir)
