@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Aggregate:
     """Folder to write; default: `dataset` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
+    database: str = ""
+    """Database of `ctxr serve`, when it is not the file in the workdir."""
     rule: str = "paper"
     """What keeps a description: paper (1 of 1 right on train, 2 of 3 elsewhere, or as the tasks say), majority, one-coin, mace."""
     labels: str = "majority"
@@ -90,11 +92,11 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
 
     talk = talk or Silent()
     _check(config)
-    source = config.input or collected(config.workdir, talk)
+    source = config.input or collected(config.workdir, talk, config.database)
     answered = read_judgments(source)
     if not answered.answers:
         raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
-    blocked = () if config.keep_blocked else blocked_workers(config.workdir)
+    blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
     out = config.folder()
     parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256)]
     settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}

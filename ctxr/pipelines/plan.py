@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.annotation.cost import FLOOR
 from ctxr.annotation.protocol import Protocol
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ctxr.metrics.resampling import by_units, by_units_and_workers
 from ctxr.metrics.votes import Votes
 from ctxr.pipelines.aggregating.acceptance import Decision
 from ctxr.pipelines.aggregating.ballots import Pick, of_kind, votes_on_images, votes_on_positions
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 
 ALL, ACCEPTED, FULL, FIRST, TRUSTED = "all votes", "accepted only", "full share", "first votes", "blocked left out"
 

@@ -12,7 +12,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.dawid_skene import dawid_skene
 from ctxr.metrics.tags import TagAgreement, masi_alpha, tag_alphas
 from ctxr.metrics.votes import gather
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.tasks_artifact import Answered
 
 RULES = ("majority", "dawid-skene")

@@ -16,7 +16,7 @@ from ctxr.data.records import Record
 from ctxr.metrics import trust
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
 from ctxr.pipelines.aggregating.ballots import Pick, votes_on_images
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.tasks_artifact import Answered
 
 PLACED = 0.01
