@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.talk import Silent, Talk
 
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
@@ -80,12 +81,12 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     from ctxr.data.hashing import sha256_file
     from ctxr.pipelines.exporting.job import Job, without_test_answers
     from ctxr.pipelines.exporting.licences import read_licences
-    from ctxr.pipelines.exporting.origin import latest_sets, open_sets
+    from ctxr.pipelines.exporting.origin import open_sets
     from ctxr.pipelines.exporting.place import keep_card, making, refuse_others
 
     talk = talk or Silent()
     _check(config)
-    source, out = config.input or latest_sets(config.workdir, talk), config.folder()
+    source, out = chosen(config.input, config.workdir, SETS, talk), config.folder()
     _check_apart(source, out)
     artifact, dataset = open_sets(source)
     if not dataset.sets:

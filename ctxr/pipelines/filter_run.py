@@ -15,19 +15,21 @@ from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure, Split
+from ctxr.data.sources import Found
 from ctxr.data.tables import read_table, write_table
-from ctxr.data.units import Stamp, Unit, read_stamp, read_unit, unit_folder
+from ctxr.data.units import Stamp, Unit, album_files, read_stamp, read_unit, unit_folder
+from ctxr.data.whereabouts import place_of
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.filter import Filter
-from ctxr.pipelines.footage_again import MOVED, Whereabouts
+from ctxr.pipelines.footage_again import RESTORE, ByContent
 from ctxr.pipelines.photo_pool import reopen_pool
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Meter, forget_other_measures
 from ctxr.pipelines.sets_artifact import complete
-from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.talk import Silent, Talk
 from ctxr.pipelines.video_unit import Embedder, pick_again
 
 if TYPE_CHECKING:
@@ -60,10 +62,9 @@ def refilter(
     picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], meter)
     units = {parent.name: read_unit(artifact.path, parent.name) for parent in _present(artifact)}
     albums = [unit for unit in units.values() if unit.source.kind == "photos"]
-    whereabouts = Whereabouts(artifact.path, config.videos)
-    run = _Refilter(
-        config, artifact, out, picking, _embedder(models["encoder"], built, config, talk), whereabouts, talk
-    )
+    # the search says nothing: a line of progress is there already when a worker first asks
+    sources = ByContent(artifact.path, config.videos, Silent())
+    run = _Refilter(config, artifact, out, picking, _embedder(models["encoder"], built, config, talk), sources, talk)
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
     clear()
@@ -82,7 +83,7 @@ def refilter(
             write_table(out / "failures.jsonl", failures)
         first = min(run.failures, key=lambda failure: failure.key())
         more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
-        raise DataError(f"no source could be used: {first.message}{more}", hint=MOVED)
+        raise DataError(f"no source could be used: {first.message}{more}", hint=RESTORE)
     if not artifact.is_still_there():
         raise UnfinishedError(f"{artifact.path} was made anew meanwhile", hint="run the same command again")
     failed = {failure.source for failure in run.failures}
@@ -130,7 +131,7 @@ class _Refilter:
     out: Path
     picking: Picking
     embedder: Embedder
-    whereabouts: Whereabouts
+    sources: ByContent
     talk: Talk
     done: dict[str, Unit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -151,11 +152,9 @@ class _Refilter:
             with suppress(DataError):  # damaged since: it is picked again
                 self.done[name] = read_unit(self.out, name)
                 return
-        place = Path(unit.source.file)
         try:
-            place = self.whereabouts.known(unit)
             cache = FactCache.beside(self.out, name, unit.source.sha256)
-            video = partial(self.whereabouts.of, unit)
+            video = partial(self.sources.video, unit.source)
             self.done[name] = pick_again(
                 self.out,
                 unit,
@@ -173,8 +172,9 @@ class _Refilter:
             if self.stopping.is_set():
                 return
             reason = getattr(error, "reason", "unreadable")
+            place = place_of(self.artifact.path, unit.source.sha256) or unit.source.file
             self.failures.append(Failure(name, str(place), reason, error.message, self._retry()))
-            self.talk.warn(f"{error.message} ({error.hint or MOVED})")
+            self.talk.warn(f"{error.message} ({error.hint or RESTORE})")
 
     def _retry(self) -> str:
         default, config = Filter(), self.config
@@ -208,7 +208,7 @@ def _present(artifact: Artifact) -> list[Parent]:
 
 def _photos(run: _Refilter, albums: Sequence[Unit], stamps: Mapping[str, Stamp]) -> dict[str, Unit]:
     artifact, picking = run.artifact, run.picking
-    found = [run.whereabouts.album(unit) for unit in albums]
+    found = [_album(run.sources, unit) for unit in albums]
     pool = reopen_pool(found, albums)
     known = {
         f"{unit.source.name}/{row.index}": row
@@ -227,6 +227,15 @@ def _photos(run: _Refilter, albums: Sequence[Unit], stamps: Mapping[str, Stamp])
     with run.talk.progress("filter photos", len(pool.photos)) as task:
         made = pick_photos(run.out, pool, found, stamps, photo_picking, by_id, task.advance)
     return {unit.source.name: unit for unit in made}
+
+
+def _album(sources: ByContent, unit: Unit) -> Found:
+    """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
+    source, folder = unit.source, sources.album(unit.source)
+    files, hashes, wrong = album_files(unit, folder)
+    if wrong:
+        raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
+    return Found(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
 class _OtherEncoder(DataError):

@@ -26,7 +26,8 @@ from ctxr.data.units import IMAGES, SOURCES
 from ctxr.data.video import VideoError
 from ctxr.data.whereabouts import remember_places
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.frames_again import WHERE, ByContent, Wanted, decode_again, other_software, pixels_sha256
+from ctxr.pipelines.footage_again import WHERE, ByContent
+from ctxr.pipelines.frames_again import Wanted, decode_again, other_software, pixels_sha256
 from ctxr.pipelines.rebuild import Rebuild, no_source
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk

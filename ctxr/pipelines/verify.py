@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.talk import Silent, Talk
 
 
@@ -51,13 +52,12 @@ def run(config: Verify, talk: Talk | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     from ctxr.data.artifacts import open_artifact
-    from ctxr.pipelines.exporting.origin import latest_sets
     from ctxr.pipelines.verify_run import verify_recipe, verify_sets
 
     talk = talk or Silent()
     if not 0 <= config.workers <= 256:
         raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
-    path = config.artifact or latest_sets(config.workdir, talk)
+    path = chosen(config.artifact, config.workdir, SETS, talk)
     for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"--{option} {folder} is not a folder", hint=f"leave --{option} out, or name a folder")

@@ -155,14 +155,42 @@ def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monke
 def test_a_folder_of_moved_videos_is_searched_once(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[object] = []
 
-    def count(typed: list[str]) -> Any:
+    def count(typed: list[str], progress: Any) -> Any:
         searched.append(typed)
-        return find_sources(typed)
+        return find_sources(typed, progress)
 
     monkeypatch.setattr("ctxr.pipelines.footage_again.find_sources", count)
     own.rename(tmp_path / "moved")
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
     assert len(searched) == 1
+
+
+def test_what_a_folder_holds_under_a_videos_name_is_said(own: Path, tmp_path: Path) -> None:
+    append(own / "videos" / "clip1.mp4")
+    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=own / "videos")
+    failure = failures(tmp_path / "filtered")["clip1"]
+    assert failure.reason == "changed"
+    assert "clip1.mp4 has this name but other content" in failure.message
+
+
+def test_sources_that_nobody_has_seen_are_asked_for(own: Path, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / CACHE)
+    with pytest.raises(DataError, match=r"nobody knows where clip\d \(clip\d\.mp4\) lies \(and 2 more\)") as caught:
+        refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+    assert "--videos DIR" in caught.value.hint
+
+
+def test_an_album_that_moved_is_found_by_its_photos(footage: Path, tmp_path: Path) -> None:
+    shutil.copytree(footage / "photos", tmp_path / "own")
+    build(footage, tmp_path / "sets", sources=(str(tmp_path / "own"),))
+    refilter(tmp_path / "sets", tmp_path / "a", brisque=LIMIT)
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "own" / "album").rename(tmp_path / "moved" / "album")
+    shutil.rmtree(tmp_path / CACHE)
+    with pytest.raises(DataError, match=r"nobody knows where album \(album\) lies"):
+        refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
+    refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT, videos=tmp_path / "moved")
+    assert same_tree(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize("name", ["../sets/sources/clip1", "/etc", ".."])

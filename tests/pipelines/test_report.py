@@ -119,7 +119,7 @@ def test_an_artifact_that_was_moved_alone_says_that_its_parent_is_not_beside_it(
 
 
 def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no image sets to report on"):
+    with pytest.raises(UnfinishedError, match="holds no finished image sets"):
         run(Report(workdir=tmp_path))
     (tmp_path / "sets").mkdir()
     with pytest.raises(UnfinishedError, match=r"sets has no manifest\.json"):

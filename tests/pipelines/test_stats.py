@@ -189,7 +189,7 @@ def test_json_on_stdout_and_in_the_file_say_the_same_twice(tmp_path: Path) -> No
 
 
 def test_without_a_dataset_the_latest_of_the_project_is_taken_and_named(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no finished dataset"):
+    with pytest.raises(UnfinishedError, match="holds no finished image sets"):
         run(Stats(workdir=tmp_path))
     write_world_dataset(tmp_path / "dataset", sets=1)
     result = runner.invoke(app, ["stats", "-w", str(tmp_path)])

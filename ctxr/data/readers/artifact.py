@@ -1,10 +1,11 @@
 """Our own artifacts: `image_sets` (by build-sets and filter) and `dataset` (the same with texts, queries and judgments)."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from ctxr.data.artifacts import open_artifact
+from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.frames import in_string_order
 from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
@@ -17,10 +18,9 @@ R = TypeVar("R", bound=Record)
 
 
 def read_artifact(path: Path) -> Dataset:
-    """A finished artifact as a dataset.
+    """A finished artifact as a dataset, with a note where a table of it was edited.
 
-    Raises UnfinishedError without a manifest; DataError for another kind, a damaged table, a row that names what is not
-    there, a path outside the artifact, or frames in string order.
+    Raises UnfinishedError without a manifest; DataError for another kind, and as `dataset_of` does.
     """
     artifact = open_artifact(path)
     if artifact.manifest.kind not in KINDS:
@@ -30,11 +30,25 @@ def read_artifact(path: Path) -> Dataset:
         f"{name} was changed since the artifact was written: run ctxr doctor {path}"
         for name in artifact.changed_files()[:1]
     ]
+    return replace(dataset_of(artifact), notes=tuple(notes))
+
+
+def dataset_of(artifact: Artifact) -> Dataset:
+    """What the tables of an artifact hold; one that its manifest does not list holds nothing.
+
+    Raises DataError for a table that is missing or damaged, a row that names what is not there, a path outside the
+    artifact, or frames in string order.
+    """
+    path = artifact.path
+
+    def optional(name: str, record: type[R]) -> list[R]:
+        return read_table(path / name, record) if name in artifact.manifest.files else []
+
     sets = read_table(path / "sets.jsonl", ImageSet)
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
-    texts = _by_id(_table(path, "texts.jsonl", Text))
-    queries = _by_id(_table(path, "queries.jsonl", Query))
-    judgments = _table(path, "judgments.jsonl", Judgment)
+    texts = _by_id(optional("texts.jsonl", Text))
+    queries = _by_id(optional("queries.jsonl", Query))
+    judgments = optional("judgments.jsonl", Judgment)
     _check_paths(path / "images.jsonl", images.values())
     _check_references(path, {one.id: one for one in sets}, images, texts, queries, judgments)
     by_path = {image.path: image.id for image in images.values()}
@@ -46,15 +60,10 @@ def read_artifact(path: Path) -> Dataset:
         texts=texts,
         queries=queries,
         judgments=tuple(judgments),
-        splits={row.group: row.split for row in _table(path, "splits.jsonl", Split)},
-        sources=tuple(_table(path, "sources.jsonl", Source)),
-        facts={by_path[row.path]: row for row in _table(path, "facts.jsonl", Facts) if row.path in by_path},
-        notes=tuple(notes),
+        splits={row.group: row.split for row in optional("splits.jsonl", Split)},
+        sources=tuple(optional("sources.jsonl", Source)),
+        facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
     )
-
-
-def _table(path: Path, name: str, record: type[R]) -> list[R]:
-    return read_table(path / name, record) if (path / name).exists() else []
 
 
 def _by_id(rows: Iterable[R]) -> dict[str, R]:
@@ -85,7 +94,7 @@ def _check_references(
     for one in sets.values():
         if lost := next((name for name in one.images if name not in images), None):
             raise DataError(
-                f"{path / 'sets.jsonl'}: set {one.id!r} names the image {lost!r}, which is not there", hint=again
+                f"{path / 'sets.jsonl'}: set {one.id!r} names {lost!r}, which images.jsonl does not have", hint=again
             )
         if one.kind == "video" and in_string_order(
             index for name in one.images if (index := images[name].index) is not None

@@ -1,41 +1,15 @@
-"""What an export is made from: an artifact, found in the project folder or named, as a dataset in memory."""
+"""What an export is made from: an artifact of image sets, as a dataset in memory."""
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
-from ctxr.data.tables import read_table
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.data.readers.artifact import dataset_of
+from ctxr.errors import DataError
 from ctxr.pipelines.sets_report import KIND
-from ctxr.pipelines.talk import Talk
-
-R = TypeVar("R", bound=Record)
-
-_CHAIN = ("filtered", "sets")
-"""Standard names in a project folder, the later step first."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-
-
-def latest_sets(workdir: Path, talk: Talk) -> Path:
-    """The image sets in a project folder that are furthest along the chain; a warning if those before them were made anew.
-
-    Raises UnfinishedError when there are none.
-    """
-    finished = [workdir / name for name in _CHAIN if (workdir / name / MANIFEST).is_file()]
-    if not finished:
-        raise UnfinishedError(
-            f"{workdir} holds no finished image sets (neither filtered nor sets)",
-            hint="ctxr build-sets videos/   (or name an artifact)",
-        )
-    if len(finished) > 1:
-        made_from = {parent.sha256 for parent in open_artifact(finished[0], KIND).manifest.parents}
-        if open_artifact(finished[1], KIND).sha256 not in made_from:
-            talk.warn(f"{finished[0]} was made from other sets than {finished[1]} holds now: run ctxr filter again")
-    return finished[0]
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:
@@ -50,38 +24,6 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
             hint=f"restore it, or run ctxr {artifact.manifest.verb} again: it makes anew what was changed",
         )
     return artifact, dataset_of(artifact)
-
-
-def dataset_of(artifact: Artifact) -> Dataset:
-    """An artifact of kind `image_sets` as a dataset. Raises DataError for rows that do not fit one another."""
-    path = artifact.path
-    images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
-    sets = tuple(sorted(read_table(path / "sets.jsonl", ImageSet), key=lambda row: row.id))
-    for image_set in sets:
-        for name in image_set.images:
-            if name not in images:
-                raise DataError(
-                    f"{path / 'sets.jsonl'}: the set {image_set.id} names {name!r}, which images.jsonl does not have",
-                    hint=f"run ctxr {artifact.manifest.verb} again",
-                )
-
-    def optional(name: str, record: type[R]) -> list[R]:
-        return read_table(path / name, record) if name in artifact.manifest.files else []
-
-    measured = {row.path: row for row in read_table(path / "facts.jsonl", Facts)}
-    by_path = {image.path: image.id for image in images.values()}
-    return Dataset(
-        name=path.resolve().name,
-        root=path,
-        sets=sets,
-        images=images,
-        texts={row.id: row for row in optional("texts.jsonl", Text)},
-        queries={row.id: row for row in optional("queries.jsonl", Query)},
-        judgments=tuple(optional("judgments.jsonl", Judgment)),
-        splits={row.group: row.split for row in read_table(path / "splits.jsonl", Split)},
-        sources=tuple(read_table(path / "sources.jsonl", Source)),
-        facts={by_path[name]: row for name, row in measured.items() if name in by_path},
-    )
 
 
 def plain_name(name: str, what: str) -> str:

@@ -22,7 +22,8 @@ from ctxr.data.tables import encode_other, write_table
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
 from ctxr.pipelines.exporting.job import Job, Written, check_names
-from ctxr.pipelines.frames_again import ByContent, Wanted, decode_again, pixels_sha256, software
+from ctxr.pipelines.footage_again import ByContent
+from ctxr.pipelines.frames_again import Wanted, decode_again, pixels_sha256, software
 
 
 class _Seen(msgspec.Struct, frozen=True):

@@ -13,14 +13,12 @@ from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.records import Facts, Failure, Image, ImageSet, Split, SplitName
 from ctxr.data.tables import read_table
 from ctxr.data.units import DROPPED, IMAGES, Unit, read_unit, unit_folder
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError
 from ctxr.pipelines.changes import changed
+from ctxr.pipelines.inputs import SETS, latest
 from ctxr.pipelines.photo_pool import file_names
 from ctxr.pipelines.reporting.bare import bare_units
 from ctxr.pipelines.sets_report import KIND
-
-STANDARD = ("sets", "filtered")
-"""Names of a project's artifacts of image sets, in the order in which one is made from the other."""
 
 _PICTURES = (f"{IMAGES}/", f"{DROPPED}/")
 
@@ -143,9 +141,8 @@ def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[
 
     Without a name it is the last finished one of the project. Raises UnfinishedError when there is none.
     """
-    notes: list[str] = []
-    last = open_artifact(named, KIND, "ctxr build-sets videos/") if named else _newest(workdir, notes)
-    chain = [last]
+    path, notes = (named, []) if named else latest(workdir, SETS)
+    chain = [open_artifact(path, KIND, "ctxr build-sets videos/")]
     while parent := _parent(chain[0]):
         found = _beside(chain[0].path, parent)
         if found is None or any(found.path == one.path for one in chain):
@@ -155,28 +152,6 @@ def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[
             break
         chain.insert(0, found)
     return chain, notes
-
-
-def _newest(workdir: Path, notes: list[str]) -> Artifact:
-    built, filtered = (workdir / name for name in STANDARD)
-    if (filtered / MANIFEST).is_file():
-        last = open_artifact(filtered, KIND)
-        made_from_these = not (built / MANIFEST).is_file() or _parent(last) == open_artifact(built).sha256
-        if not made_from_these:
-            notes.append(
-                f"{STANDARD[1]} was made from other sets than {STANDARD[0]} holds now: ctxr filter makes it again"
-            )
-        return last
-    if (built / MANIFEST).is_file():
-        if filtered.exists():
-            notes.append(f"{STANDARD[1]} is unfinished, so this is about {STANDARD[0]}")
-        return open_artifact(built, KIND)
-    if built.exists() or filtered.exists():
-        raise UnfinishedError(
-            f"{built if built.exists() else filtered} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint="run the command that makes it again: ctxr build-sets videos/",
-        )
-    raise UnfinishedError(f"{workdir} holds no image sets to report on", hint="ctxr build-sets videos/   (or --input)")
 
 
 def _parent(artifact: Artifact) -> str | None:

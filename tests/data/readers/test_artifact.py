@@ -64,6 +64,20 @@ def test_an_edited_artifact_is_read_and_said(tmp_path: Path) -> None:
     assert "texts.jsonl was changed since" in read_dataset(tmp_path).notes[0]
 
 
+def test_a_table_that_the_manifest_does_not_list_is_no_part_of_the_artifact(tmp_path: Path) -> None:
+    texts = {name: rows for name, rows in tables().items() if name not in ("queries", "judgments")}
+    write(tmp_path, texts)
+    (tmp_path / "queries.jsonl").write_text("left over from an earlier run")
+    assert read_dataset(tmp_path).queries == {}
+
+
+def test_a_table_that_the_manifest_lists_must_be_there(tmp_path: Path) -> None:
+    write(tmp_path, tables())
+    (tmp_path / "judgments.jsonl").unlink()
+    with pytest.raises(DataError, match=r"judgments\.jsonl is missing"):
+        read_dataset(tmp_path)
+
+
 def string_order(content: Tables) -> None:
     (one,) = content["sets"]
     content["sets"] = [ImageSet(one.id, "video", one.images[::-1], "clip", "clip", 0, 0.4, 0.5)]
@@ -85,7 +99,7 @@ def judge_another(content: Tables) -> None:
     ("change", "message"),
     [
         (string_order, r"set 'clip-shot0_0' has its frames in string order \(img10 before img2\)"),
-        (drop("images"), r"names the image 'clip/img2', which is not there"),
+        (drop("images"), r"names 'clip/img2', which images.jsonl does not have"),
         (drop("texts"), r"query 'q' names a set or a text that is not there"),
         (drop("queries"), r"judgment of 'gold' on 'q' names 'clip/img10', which is no candidate there"),
         (judge_another, r"names 'other/img1', which is no candidate there"),

@@ -1,0 +1,81 @@
+"""Which artifact of the project a verb reads: the one that was named, or the furthest finished one of the chain."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.errors import UnfinishedError
+from ctxr.pipelines.talk import Talk
+
+if TYPE_CHECKING:
+    from ctxr.data.artifacts import Artifact
+    from ctxr.data.dataset import Dataset
+
+CHAIN = ("revised", "dataset", "filtered", "sets")
+"""Folders of a project that hold a dataset, furthest along first: each is made from one further down."""
+
+SETS = ("filtered", "sets")
+"""Those of them that hold image sets alone."""
+
+
+def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
+    """The finished artifact in `workdir` that is furthest along `chain` (furthest first), and what is worth knowing about
+    the choice, in words without places: what was passed over as unfinished, and what was made from sets that are no more.
+
+    Raises UnfinishedError when nothing of the chain is finished, DataError for a damaged manifest.
+    """
+    from ctxr.data.artifacts import MANIFEST, open_artifact
+
+    made = [name for name in chain if (workdir / name).exists()]
+    finished = [open_artifact(workdir / name) for name in made if (workdir / name / MANIFEST).is_file()]
+    if not finished:
+        raise _nothing(workdir, made)
+    path = finished[0].path
+    unfinished = made[: made.index(path.name)]
+    notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
+    return path, notes + [_stale(later, earlier) for later, earlier in pairwise(finished) if _is_stale(later, earlier)]
+
+
+def chosen(named: Path | None, workdir: Path, chain: Sequence[str], talk: Talk) -> Path:
+    """`named`, or else the latest artifact of the project, with warnings about the choice. Raises what `latest` raises."""
+    if named is not None:
+        return named
+    path, notes = latest(workdir, chain)
+    for note in notes:
+        talk.warn(note)
+    return path
+
+
+def open_dataset(path: Path | None, workdir: Path, talk: Talk) -> "Dataset":
+    """The dataset at `path`; without one the latest finished one in `workdir`, and says which.
+
+    Raises UnfinishedError when the project has none, and whatever `read_dataset` raises.
+    """
+    from ctxr.data.readers import read_dataset
+
+    found = chosen(path, workdir, CHAIN, talk)
+    if path is None:
+        talk.note(f"looking at {found}")
+    with talk.progress("pictures", None) as task:
+        return read_dataset(found, task.advance)
+
+
+def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:
+    return all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents)
+
+
+def _stale(later: "Artifact", earlier: "Artifact") -> str:
+    again = f"ctxr {later.manifest.verb} makes it again"
+    return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {again}"
+
+
+def _nothing(workdir: Path, made: Sequence[str]) -> UnfinishedError:
+    if made:
+        return UnfinishedError(
+            f"{workdir / made[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
+            hint="run the command that makes it again: ctxr build-sets videos/",
+        )
+    return UnfinishedError(
+        f"{workdir} holds no finished image sets", hint="ctxr build-sets videos/   (or name an artifact)"
+    )
