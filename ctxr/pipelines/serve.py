@@ -96,6 +96,7 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
             return _collected(site.journal, before)
         finally:
             site.journal.close()
+            site.identities.close()
 
 
 def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[str, int]]":

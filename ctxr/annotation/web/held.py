@@ -1,7 +1,7 @@
 """A unit in somebody's hands: every page of work asks here whether it is theirs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -31,6 +31,11 @@ class Held:
     nonce: str
     here: str
     csp: str
+
+    def again(self) -> "Held":
+        """The same as it is now."""
+        lease = self.pages.site.journal.find(self.lease.token)
+        return self if lease is None else replace(self, lease=lease)
 
     @property
     def form(self) -> Form:

@@ -93,14 +93,15 @@ class Talk:
     def news(self, one: Held) -> dict[str, Any]:
         """The room as this seat may see it, ready for a page or for JSON; `go` leads on when it is over."""
         journal = self.site.journal
-        lease = journal.find(one.lease.token)
+        one = one.again()  # a new partner may have brought another unit and another seat
         events = journal.events(one.lease.token)
         room = journal.room(one.lease.token)
-        over = lease is None or lease.state != "live" or room.closed
+        over = one.lease.state != "live" or room.closed
         sees = room.seat == 0 or room.shared
         image = one.lease.unit.images[0]
         width, height = self.site.sizes.get(image, (0, 0)) if sees else (0, 0)
         return {
+            "room": f"{room.seat} {one.key(image)}",
             "seat": room.seat,
             "turns": [
                 {"user": turn.user, "mine": turn.user == room.seat, "text": turn.text, "share": turn.share}

@@ -47,7 +47,7 @@ class Work:
     def _next(self, session: Session, more: bool) -> Response:
         done = self.site.journal.done_by(session.worker)
         if session.platform == "prolific":
-            code = self.site.journal.completion_code(session.worker, self.site.now())
+            code = self.site.journal.completion_code(session.worker, self.site.now(), self.site.tasks)
             if code is not None:
                 return self._complete(self.site.doors.studies.get(session.study) or code)
         elif done and done % self.site.bundle == 0 and not more:

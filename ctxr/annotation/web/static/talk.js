@@ -47,6 +47,7 @@ const list = (all) => {
 
 const apply = (news) => {
   if (news.go) return location.assign(news.go);
+  if (news.room !== room.dataset.room) return location.reload(); // a new partner, another photo
   list(news.turns);
   after = news.after;
   const presence = document.getElementById("presence");
