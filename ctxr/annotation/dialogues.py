@@ -1,0 +1,141 @@
+"""A talk between two people as a list of events: what may happen next, and the state that what happened makes.
+
+Nothing here reads a clock or a database. A room is its events; whoever replays them sees the same talk, before and after a
+restart (PhotoChat, section 3: the photo can be shared after five turns, by who sees it, and afterwards both may go on).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+
+from ctxr.annotation.records import Turn
+from ctxr.annotation.tasks.dialogue import SENDER, TURNS_BEFORE_SHARE
+from ctxr.annotation.tasks.values import clean
+from ctxr.errors import DataError
+
+Kind = Literal["join", "alone", "say", "share", "finish", "leave"]
+
+MOST_CHARACTERS = 2000
+"""Of one message."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened in a room.
+
+    Attributes:
+        number: grows over all rooms; a reader asks for what came after the last one it knows.
+        kind: `join` a seat; `alone`: this seat's partner left an earlier room, and another one is looked for; `say`; `share`
+            the photo; `finish`: this seat has said everything; `leave`.
+        seat: who did it, 0 or 1. at: UTC, ISO 8601 with "Z".
+    """
+
+    number: int
+    room: str
+    kind: Kind
+    seat: int
+    text: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Talk:
+    """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished."""
+
+    present: tuple[bool, bool] = (False, False)
+    left: tuple[bool, bool] = (False, False)
+    done: tuple[bool, bool] = (False, False)
+    turns: tuple[Turn, ...] = ()
+    shared: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the talk is whole: the photo was shared, and both have finished or one of them left."""
+        return self.shared and (all(self.done) or any(self.left))
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can happen in the room."""
+        return self.finished or any(self.left)
+
+
+def refusal(talk: Talk, seat: int, kind: Kind, text: str = "") -> tuple[str, str] | None:
+    """Why something may not happen now, as a code and a kind sentence; None if it may.
+
+    >>> refusal(Talk(present=(True, True)), SENDER, "share")[0]
+    'too_early'
+    """
+    if kind == "join":
+        return ("taken", "This seat is taken.") if talk.present[seat] or talk.closed else None
+    if kind == "alone":
+        return None
+    if not talk.present[seat] or talk.closed:
+        return "closed", "This conversation is over."
+    if kind in ("say", "share") and not all(talk.present):
+        return "alone", "Your partner is not here yet. Please wait a moment."
+    if kind in ("say", "share") and talk.done[seat]:
+        return "closed", "You have finished this conversation."
+    if kind == "say":
+        return _unsaid(text)
+    if kind == "share":
+        return _unshared(talk, seat)
+    if kind == "finish" and not talk.shared:
+        return "too_early", "Please go on until the photo has been shared, or leave the conversation."
+    return None
+
+
+def may_share(talk: Talk, seat: int) -> bool:
+    """Whether the share button is there for this seat."""
+    return refusal(talk, seat, "share") is None
+
+
+def happened(talk: Talk, event: Event) -> Talk:
+    """The talk after an event. Raises DataError for one that may not happen then: the log was edited."""
+    wrong = refusal(talk, event.seat, event.kind, event.text)
+    if wrong is not None or event.seat not in (0, 1):
+        raise DataError(
+            f"event {event.number} of room {event.room!r} ({event.kind} by seat {event.seat}) cannot have happened",
+            hint="restore the journal from a backup",
+        )
+    if event.kind == "say":
+        return replace(talk, turns=(*talk.turns, Turn(event.seat, clean(event.text), at=event.at)))
+    if event.kind == "share":
+        return replace(talk, shared=True, turns=(*talk.turns, Turn(event.seat, "", share=True, at=event.at)))
+    if event.kind == "join":
+        return replace(talk, present=_with(talk.present, event.seat, True))
+    if event.kind == "finish":
+        return replace(talk, done=_with(talk.done, event.seat, True))
+    if event.kind == "leave":
+        return replace(talk, left=_with(talk.left, event.seat, True), present=_with(talk.present, event.seat, False))
+    return replace(talk, present=_with(talk.present, event.seat, True))
+
+
+def replay(events: Iterable[Event]) -> Talk:
+    """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
+    talk = Talk()
+    for event in events:
+        talk = happened(talk, event)
+    return talk
+
+
+def _with(pair: tuple[bool, bool], seat: int, value: bool) -> tuple[bool, bool]:
+    return (value, pair[1]) if seat == 0 else (pair[0], value)
+
+
+def _unsaid(text: str) -> tuple[str, str] | None:
+    if not clean(text):
+        return "empty", "Please write something before you send it."
+    if len(text) > MOST_CHARACTERS:
+        return "too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}."
+    return None
+
+
+def _unshared(talk: Talk, seat: int) -> tuple[str, str] | None:
+    if seat != SENDER:
+        return "not_yours", "Only the person who sees the photo can share it."
+    if talk.shared:
+        return "already_shared", "The photo has been shared."
+    if len(talk.turns) < TURNS_BEFORE_SHARE:
+        return "too_early", f"The photo can be shared after {TURNS_BEFORE_SHARE} messages."
+    return None

@@ -1,0 +1,37 @@
+"""Where the crowd's work is kept: units, leases, answers, talks, in SQLite or PostgreSQL.
+
+One transaction a submission, on the disk before it is acknowledged. Times are aware UTC datetimes given by the caller.
+"""
+
+from ctxr.annotation.dialogues import Event
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.results import (
+    Change,
+    Decision,
+    Lease,
+    NoWork,
+    Progress,
+    Receipt,
+    Refused,
+    Room,
+    Standing,
+    Waited,
+)
+
+__all__ = [
+    "Change",
+    "Decision",
+    "Event",
+    "Identities",
+    "Journal",
+    "Lease",
+    "NoWork",
+    "Progress",
+    "Receipt",
+    "Refused",
+    "Room",
+    "Standing",
+    "Waited",
+    "open_journal",
+]

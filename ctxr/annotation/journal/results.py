@@ -1,0 +1,165 @@
+"""What the journal hands out: leases, receipts, refusals, rooms, and what it tells about its workers and units."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from ctxr.annotation.records import Answer, Turn, Unit
+from ctxr.annotation.wording import Problem
+from ctxr.errors import CtxrError
+
+LeaseState = Literal["live", "answered", "expired", "returned"]
+Pool = Literal["train", "eval", "both"]
+StandingState = Literal["active", "blocked", "screened_out"]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A unit in the hands of a worker.
+
+    Attributes:
+        slot: which of the unit's votes, from 0. seat: which of the two people of a talk; 0 elsewhere.
+        order: image ids as they are shown, left to right.
+        began: when it was handed out, UTC. expires: when others may get its place, UTC.
+        token: cannot be guessed; names the lease in a link.
+        state: `live` until it is answered, given back, or expired and reclaimed.
+    """
+
+    unit: Unit
+    worker: str
+    slot: int
+    seat: int
+    order: tuple[str, ...]
+    began: datetime
+    expires: datetime
+    token: str
+    state: LeaseState = "live"
+
+
+@dataclass(frozen=True)
+class NoWork:
+    """Why a worker gets nothing now, as a code and as a kind sentence; `wait`: others hold what is left, come back."""
+
+    reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A stored answer; `again`: the same submission came twice and is stored once."""
+
+    answer: Answer
+    again: bool
+
+
+class Refused(CtxrError):
+    """Something that a worker may not do; the message is a kind sentence for them.
+
+    Attributes:
+        reason: `unknown`, `not_yours`, `expired`, `already_answered`, `invalid`, `talk`, `too_early`, `alone`, `empty`,
+            `too_long`, `already_shared`, `closed`, `blocked`.
+        problems: what is wrong with the values of an `invalid` answer.
+    """
+
+    def __init__(self, reason: str, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the journal knows of a worker.
+
+    Attributes:
+        platform: where they came from; their id there is nowhere in the journal.
+        pool: side of the benchmark that they work on.
+        state: whether they get work. reason: why it is so; empty at first.
+        qualified: whether the qualification round is behind them, or there is none.
+        right: answers to questions with a known answer that were right. wrong: those that were not.
+        answers: all they gave. allowed: a person vouched for them, so no rule stops them.
+    """
+
+    worker: str
+    platform: str
+    pool: Pool
+    state: StandingState
+    reason: str
+    qualified: bool
+    right: int
+    wrong: int
+    answers: int
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a worker's standing: who, why, when (UTC, ISO 8601), and whether it was taken back."""
+
+    number: int
+    worker: str
+    before: str
+    after: str
+    reason: str
+    by: str
+    at: str
+    undone: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
+
+    unit: str
+    verdict: Literal["accepted", "dropped", "complete"]
+    right: int
+    wrong: int
+    unknown: int
+    spared: int
+    at: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of one task: units, answers stored, units that still want answers, live leases."""
+
+    units: int
+    answered: int
+    open: int
+    leases: int
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Time that somebody gave to a talk that could not be: found nobody, or the partner left. It is to be paid."""
+
+    worker: str
+    unit: str
+    reason: Literal["nobody_came", "partner_left"]
+    seconds: float
+    at: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """A talk as one of the two sees it.
+
+    Attributes:
+        seat: which of the two; 0 sees the photo from the beginning.
+        turns: messages so far, oldest first.
+        present: whether the partner is there.
+        may_share: whether this seat can share the photo now. shared: whether it has been.
+        finished: whether the talk is whole and stored.
+        partner_left: the partner left before the share, and another is looked for; False once one came.
+        done: whether this seat has finished. closed: nothing more can happen here.
+    """
+
+    seat: int
+    turns: tuple[Turn, ...]
+    present: bool
+    may_share: bool
+    shared: bool
+    finished: bool
+    partner_left: bool
+    done: bool
+    closed: bool
