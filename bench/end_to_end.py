@@ -1,21 +1,16 @@
-"""`build-sets` whole: against the decode floor, against the literal procedure, and what the sampling costs in sets."""
+"""`build-sets` whole: against the decode floor and against the literal procedure."""
 
-import bisect
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
-from bench.footage import ffmpeg_null_seconds, footage, real_videos
+from bench.footage import ffmpeg_null_seconds, footage
 from bench.table import Row, median_seconds
-from ctxr.data.records import Image, ImageSet
-from ctxr.data.tables import read_table
 from ctxr.data.video import open_video
 from ctxr.models.encode import Encoder, load_encoder
 from ctxr.pipelines.build_sets import BuildSets, run
@@ -27,14 +22,13 @@ LITERAL_FRAMES = 96
 BATCH = 32
 
 
-def build(out: Path, *sources: Path, encoder: str, every_frame: bool = False) -> tuple[SetsReport, float]:
+def build(out: Path, source: Path, encoder: str) -> tuple[SetsReport, float]:
     """A build and its seconds; with random weights the threshold is low, so that sets are saved all the same."""
     config = BuildSets(
-        sources=tuple(map(str, sources)),
+        sources=(str(source),),
         out=out,
         encoder=encoder,
         threshold=0.004 if encoder.startswith("random") else None,
-        every_frame=every_frame,
     )
     start = time.perf_counter()
     report = run(config)
@@ -81,37 +75,6 @@ def peak_mib(video: Path, out: Path) -> float:
     return float(done.stdout)
 
 
-def frame_times(artifact: Path) -> dict[str, list[Fraction]]:
-    """Times of the frames in sets, by video."""
-    images = {image.id: image for image in read_table(artifact / "images.jsonl", Image)}
-    found: dict[str, list[Fraction]] = {}
-    for image_set in read_table(artifact / "sets.jsonl", ImageSet):
-        times = [images[name].time or Fraction(0) for name in image_set.images]
-        found[image_set.source] = sorted(found.get(image_set.source, []) + times)
-    return found
-
-
-def share_within(wanted: dict[str, list[Fraction]], given: dict[str, list[Fraction]], step: Fraction) -> float:
-    """Share of the wanted times that have a given one at most `step` away."""
-    near = total = 0
-    for source, times in wanted.items():
-        others = given.get(source, [])
-        for at in times:
-            place = bisect.bisect_left(others, at)
-            near += any(abs(other - at) <= step for other in others[max(0, place - 1) : place + 1])
-            total += 1
-    return near / total if total else 1.0
-
-
-def sampling_cost(folder: Path, videos: Sequence[Path]) -> Row:
-    """The default against `--every-frame` with ctxr-tiny on real clips: sets, overlap, time."""
-    default, seconds = build(folder / "default", *videos, encoder="ctxr-tiny")
-    literal, literal_seconds = build(folder / "every", *videos, encoder="ctxr-tiny", every_frame=True)
-    share = share_within(frame_times(literal.artifact), frame_times(default.artifact), Fraction(1, 5))
-    note = f"{default.counts['sets']} sets against {literal.counts['sets']}; {share:.0%} of its frames within 0.2 s"
-    return Row("build-sets, ctxr-tiny, real clips", seconds, "--every-frame", literal_seconds, "", None, note)
-
-
 def measure() -> list[Row]:
     """All figures of this file; takes a few minutes."""
     clip, short_clip = footage(repeat=3), footage()
@@ -134,9 +97,6 @@ def measure() -> list[Row]:
         rows.append(Row("build-sets again, nothing to do", warm, "decode floor", floor, "<= 0.05", None, "in process"))
         _, tiny = build(folder / "tiny", clip, encoder="ctxr-tiny")
         rows.append(Row("build-sets, ctxr-tiny", tiny, "decode floor", floor))
-        videos = real_videos()
-        if videos:
-            rows.append(sampling_cost(folder, videos))
         short, long = (peak_mib(video, folder / video.stem) for video in (short_clip, clip))
         note = (
             f"peak of one process: {short:.0f} MiB, {long:.0f} MiB for three times the length; target < 1,536, constant"

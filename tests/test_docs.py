@@ -34,3 +34,12 @@ def test_every_command_named_is_there(document: Path) -> None:
 def test_the_readme_names_every_command() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"ctxr {name}" in text for name in COMMANDS)
+
+
+def test_the_map_of_the_pipelines_names_files_that_are_there() -> None:
+    text = (ROOT / "docs" / "house.md").read_text(encoding="utf-8")
+    section = text.partition("## In the corridors")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\|(.*?)\|", section, re.MULTILINE))
+    files = {name for cell in named for name in re.findall(r"`([\w/.]+)`", cell)}
+    assert {"inputs.py", "exporting/"} <= files
+    assert not {name for name in files if not (ROOT / "ctxr" / "pipelines" / name).exists()}

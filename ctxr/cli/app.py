@@ -15,6 +15,9 @@ from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError
 COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
+    "plan": "Forecast what asking the crowd takes: answers, cost with fees, hours, pay per hour.",
+    "aggregate": "Decide which descriptions are kept, measure accuracy and agreement, and write the dataset.",
+    "workers": "Say how good each worker is, and block or allow them, with reasons and a way back.",
     "report": "Show a chain of artifacts as one page that opens in any browser, without a server.",
     "export": "Write image sets in a format that others read, or as a recipe without the pixels.",
     "rebuild": "Make the images of a recipe again out of its videos and photos.",

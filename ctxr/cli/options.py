@@ -8,7 +8,7 @@ import inspect
 import tomllib
 import typing
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -33,18 +33,19 @@ _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
 def field_help(config_class: type) -> dict[str, str]:
-    """The text under each field of a dataclass, on one line."""
-    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(config_class))).body
+    """The text under each field of a dataclass and of those it extends, on one line."""
     found: dict[str, str] = {}
-    name = ""
-    for node in getattr(body, "body", []):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            name = node.target.id
-        elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            found[name] = " ".join(str(node.value.value).split())
-            name = ""
-        else:
-            name = ""
+    for one in reversed([one for one in config_class.__mro__ if is_dataclass(one)]):
+        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(one))).body
+        name = ""
+        for node in getattr(body, "body", []):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                name = node.target.id
+            elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                found[name] = " ".join(str(node.value.value).split())
+                name = ""
+            else:
+                name = ""
     return found
 
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from ctxr.pipelines.tables import Table as Tabular
+    from ctxr.pipelines.result_tables import Table as Tabular
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""

@@ -11,7 +11,7 @@ from ctxr.data.splits import SPLITS
 from ctxr.metrics.leakage import Leak, alike, shared_things
 from ctxr.models.looks import look_print
 from ctxr.pipelines.picture_vectors import PictureVectors, open_pictures
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.lexicon import load_lexicon
 from ctxr.data.readers.imagecode import collection_of
 from ctxr.metrics.language import Parsed, language, mention_share
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats_tables import PARTS, image_queries, parts_of, phenomena_shares
-from ctxr.pipelines.tables import Table
 
 Row = tuple[str, float | None, float, int, bool]
 """Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxr.errors import UsageError
 from ctxr.pipelines.inputs import open_dataset
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:

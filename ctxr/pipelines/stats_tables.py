@@ -13,7 +13,7 @@ from ctxr.data.splits import SPLITS
 from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import Share, shares
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
-from ctxr.pipelines.tables import Table
+from ctxr.pipelines.result_tables import Table
 
 PARTS = ("all", "video", "photos")
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models import tokens
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats import Stats, StatsReport, run
-from ctxr.pipelines.tables import Table
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.releases import TEST, annotation_yaml, draw_sets, write_release
 

@@ -1,18 +1,16 @@
 """A folder that `datasets.load_dataset` opens: parquet shards with the pictures inside, typed, by split."""
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from types import ModuleType
 from typing import IO, Any
 
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import ImageSet
 from ctxr.errors import CtxrError
 from ctxr.pipelines.exporting.job import Job, Written
 from ctxr.pipelines.exporting.pictures import suffix_of
+from ctxr.pipelines.exporting.shards import Shards
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
 """Our names of the sides, and theirs."""
@@ -64,18 +62,23 @@ def write(job: Job) -> Written:
     """Write `data/<split>-NNNNN.parquet`, and `queries/…` where anything is asked. Raises CtxrError without pyarrow."""
     arrow, parquet = _pyarrow()
     sets, queries = job.by_split(), {}
+
+    def shards(folder: str, split: str, columns: dict[str, Any]) -> Shards[dict[str, Any]]:
+        begin = partial(_Parquet, arrow, parquet, columns)
+        return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
+
     with job.talk.progress("export sets", len(job.dataset.sets)) as task:
         for split, own in sets.items():
-            with _Shards(arrow, parquet, job.out / "data", SPLITS[split], SETS, job.shard_bytes) as shards:
+            with shards("data", split, SETS) as files:
                 for image_set in own:
-                    shards.add(*_set_row(job, image_set))
+                    files.add(*_set_row(job, image_set))
                     task.advance()
     for split, own in sets.items():
         if rows := [row for image_set in own for row in job.query_rows(image_set)]:
             queries[split] = len(rows)
-            with _Shards(arrow, parquet, job.out / "queries", SPLITS[split], QUERIES, job.shard_bytes) as shards:
+            with shards("queries", split, QUERIES) as files:
                 for row in rows:
-                    shards.add(row, len(json.dumps(row)))
+                    files.add(row, len(json.dumps(row)))
     folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
     return Written(
         _LOAD + (_LOAD_QUERIES if queries else ""),
@@ -108,75 +111,38 @@ def _set_row(job: Job, image_set: ImageSet) -> tuple[dict[str, Any], int]:
     return row, sum(map(len, pictures))
 
 
-class _Shards:
-    """Parquet files of bounded size, each whole on the medium before the next is begun. A context manager."""
+class _Parquet:
+    """A parquet file, written in row groups that are held in memory until they are full."""
 
-    def __init__(
-        self, arrow: ModuleType, parquet: ModuleType, folder: Path, prefix: str, columns: dict[str, Any], most: int
-    ) -> None:
-        self._arrow, self._parquet = arrow, parquet
-        self._folder, self._prefix, self._most = folder, prefix, most
+    def __init__(self, arrow: ModuleType, parquet: ModuleType, columns: dict[str, Any], stream: IO[bytes]) -> None:
         features = {name: _feature(kind) for name, kind in columns.items()}
         described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
         fields = [(name, _type(arrow, kind)) for name, kind in columns.items()]
-        self._schema = arrow.schema(fields, metadata={"huggingface": described})
+        self._arrow, self._schema = arrow, arrow.schema(fields, metadata={"huggingface": described})
+        self._writer = parquet.ParquetWriter(stream, self._schema)
         self._rows: list[dict[str, Any]] = []
-        self._waiting = self._written = self._count = 0
-        self._writer: Any = None
-        self._stream: IO[bytes] | None = None
+        self._bytes = 0
 
     def add(self, row: dict[str, Any], size: int) -> None:
-        """Write a row of about `size` bytes; a new shard is begun where it would not fit."""
-        if self._written + self._waiting and self._written + self._waiting + size > self._most:
-            self._finish()
+        """Hold a row, or write all that are held."""
         self._rows.append(row)
-        self._waiting += size
-        if self._waiting >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
+        self._bytes += size
+        if self._bytes >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
             self._flush()
 
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        with disk_errors(self._folder):
-            if self._writer is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._stream = (self._folder / f"{self._prefix}-{self._count:05d}.parquet").open("xb")
-                self._writer = self._parquet.ParquetWriter(self._stream, self._schema)
-                self._count += 1
-            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, self._schema))
-        self._written, self._waiting = self._written + self._waiting, 0
-        self._rows.clear()
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Write the last rows and the footer."""
         self._flush()
-        if self._writer is None or self._stream is None:
-            return
-        try:
-            with disk_errors(self._folder):
-                self._writer.close()
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-        finally:
-            self._abandon()
-        self._written = 0
+        self._writer.close()
 
-    def _abandon(self) -> None:
-        """Let go of the shard as it is; what went wrong before is what matters."""
-        for stream in (self._writer, self._stream):
-            if stream is not None:
-                with suppress(OSError, ValueError):
-                    stream.close()
-        self._writer = self._stream = None
+    def abandon(self) -> None:
+        """Close the writer, which would otherwise do so when it is collected."""
+        self._writer.close()
 
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            self._abandon()
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, self._schema))
+        self._rows, self._bytes = [], 0
 
 
 def _type(arrow: ModuleType, kind: Any) -> Any:

@@ -1,19 +1,16 @@
 """WebDataset: tar shards, one sample a set, the same bytes every time."""
 
 import io
-import os
 import tarfile
-from contextlib import suppress
-from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import ImageSet
 from ctxr.data.sources import safe_name
 from ctxr.pipelines.exporting.job import Job, Written
 from ctxr.pipelines.exporting.pictures import suffix_of
+from ctxr.pipelines.exporting.shards import Shards
 
 _BLOCK = 512
 _NAME = 60
@@ -25,13 +22,12 @@ def write(job: Job) -> Written:
     shards: dict[str, int] = {}
     with job.talk.progress("export sets", len(job.dataset.sets)) as task:
         for split, sets in job.by_split().items():
-            shards[split] = 0
-            shard = _Shards(job.out, split, job.shard_bytes)
-            with shard:
+            with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _Tar) as tars:
                 for number, image_set in enumerate(sets):
-                    shard.add(_sample(job, image_set, split, number))
+                    sample = _sample(job, image_set, split, number)
+                    tars.add(sample, _size(sample))
                     task.advance()
-            shards[split] = shard.count
+            shards[split] = tars.count
     patterns = "\n".join(f"    {split}: {split}-{{000000..{count - 1:06d}}}.tar" for split, count in shards.items())
     return Written(_LOAD.format(patterns=patterns), counts={"shards": shards})
 
@@ -49,61 +45,27 @@ def _sample(job: Job, image_set: ImageSet, split: str, number: int) -> dict[str,
     return {f"{key}.json": msgspec.json.encode(row), **files}
 
 
-class _Shards:
-    """Tars of bounded size, each whole on the medium before the next is begun. A context manager."""
+class _Tar:
+    """A tar of samples, each its files by name."""
 
-    def __init__(self, folder: Path, prefix: str, most: int) -> None:
-        self._folder, self._prefix, self._most = folder, prefix, most
-        self._tar: tarfile.TarFile | None = None
-        self._stream: IO[bytes] | None = None
-        self._bytes = 0
-        self.count = 0
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
 
-    def add(self, files: dict[str, bytes]) -> None:
-        """Write one sample; a new shard is begun where it would not fit."""
-        size = sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in files.values())
-        if self._tar is not None and self._bytes + size > self._most:
-            self._finish()
-        with disk_errors(self._folder):
-            tar = self._tar or self._begin()
-            for name, content in files.items():
-                tar.addfile(_header(name, len(content)), io.BytesIO(content))
-        self._bytes += size
+    def add(self, row: dict[str, bytes], size: int) -> None:
+        """Write one sample."""
+        for name, content in row.items():
+            self._tar.addfile(_header(name, len(content)), io.BytesIO(content))
 
-    def _begin(self) -> tarfile.TarFile:
-        path = self._folder / f"{self._prefix}-{self.count:06d}.tar"
-        self._stream = path.open("xb")
-        self._tar = tarfile.open(fileobj=self._stream, mode="w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
-        self._bytes, self.count = 0, self.count + 1
-        return self._tar
+    def finish(self) -> None:
+        """Write the two empty blocks at the end."""
+        self._tar.close()
 
-    def _finish(self) -> None:
-        if self._tar is None or self._stream is None:
-            return
-        try:
-            with disk_errors(self._folder):
-                self._tar.close()
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-        finally:
-            self._abandon()
+    def abandon(self) -> None:
+        """Nothing: a tar holds nothing but the stream."""
 
-    def _abandon(self) -> None:
-        """Let go of the shard as it is; what went wrong before is what matters."""
-        if self._stream is not None:
-            with suppress(OSError):
-                self._stream.close()
-        self._tar = self._stream = None
 
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            self._abandon()
+def _size(files: dict[str, bytes]) -> int:
+    return sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in files.values())
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:

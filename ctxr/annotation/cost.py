@@ -1,0 +1,150 @@
+"""What a study will cost and what it will pay: votes, money, hours, and the floor below which nobody is asked to work.
+
+Money is in whole cents. Nothing is rounded before the end, where it is rounded up: a forecast that is too low is a broken promise.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from ctxr.errors import UsageError
+
+PLATFORMS = ("local", "mturk", "prolific")
+
+ASSUMED_SECONDS = {"describe": 75.0, "retrieve": 30.0, "dialogue": 300.0, "verify": 45.0, "tag": 40.0, "entail": 20.0}
+"""Times of a unit before any was measured: guesses, to be replaced by a pilot."""
+
+KEPT = 0.735
+"""Share of descriptions whose target another worker found: 26.5 % fell (ImageCoDe, section 3.3)."""
+
+FLOOR = 800
+"""Cents an hour; Prolific's lowest pay is 8 US dollars."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one task will take.
+
+    Attributes:
+        units: pieces of work. votes: answers expected, checks of the workers included. seconds: median of an answer.
+        measured: answers that the time comes from; 0 = assumed. reward: cents for an answer.
+        fee: cents of platform fees. cost: cents in all.
+    """
+
+    task: str
+    units: int
+    votes: float
+    seconds: float
+    measured: int
+    reward: int
+    fee: int
+    cost: int
+
+    @property
+    def hours(self) -> float:
+        """Hours of work, of all workers together."""
+        return self.votes * self.seconds / 3600
+
+    @property
+    def per_hour(self) -> float:
+        """Cents an hour at the median time."""
+        return pay_per_hour(self.reward, self.seconds)
+
+
+def expected_votes(right: float, needed: int, most: int, full: float = 0.0) -> float:
+    """Votes a description takes on average when each is right with probability `right` and counting stops once it is decided.
+
+    `full` is the share that gets all votes whatever they are.
+
+    >>> expected_votes(1.0, 2, 3), round(expected_votes(0.5, 2, 3), 3), expected_votes(1.0, 2, 3, full=0.5)
+    (2.0, 2.5, 2.5)
+    """
+
+    @cache
+    def more(hits: int, misses: int) -> float:
+        if hits >= needed or most - misses < needed:
+            return 0.0
+        return 1 + right * more(hits + 1, misses) + (1 - right) * more(hits, misses + 1)
+
+    return (1 - full) * more(0, 0) + full * most
+
+
+def chance_kept(right: float, needed: int, most: int) -> float:
+    """Probability that at least `needed` of `most` independent votes are right.
+
+    >>> round(chance_kept(0.5, 2, 3), 3)
+    0.5
+    """
+    return sum(math.comb(most, hits) * right**hits * (1 - right) ** (most - hits) for hits in range(needed, most + 1))
+
+
+def pay_per_hour(cents: float, seconds: float) -> float:
+    """Cents an hour for `cents` each `seconds`; infinite for work that takes no time.
+
+    >>> pay_per_hour(10, 45)
+    800.0
+    """
+    return cents * 3600 / seconds if seconds > 0 else math.inf
+
+
+def least_reward(seconds: float, floor: int = FLOOR) -> int:
+    """The smallest reward in cents that pays `floor` cents an hour.
+
+    >>> least_reward(45), least_reward(46)
+    (10, 11)
+    """
+    return math.ceil(round(floor * seconds / 3600, 9))
+
+
+def platform_fee(platform: str, cents: int, most: int, percent: float | None = None) -> float:
+    """Cents that a platform takes for one answer paid with `cents`.
+
+    Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at least one cent. Prolific's fee is asked of
+    it or given as `percent`. Raises UsageError for another platform, or Prolific without `percent`.
+    """
+    if percent is not None:
+        return cents * percent / 100
+    if platform == "local":
+        return 0.0
+    if platform == "mturk":
+        return max(1.0, cents * (0.4 if most >= 10 else 0.2))
+    if platform == "prolific":
+        raise UsageError(
+            "Prolific's fee depends on your account", hint="--fee-percent 33.3   (its cost page says yours)"
+        )
+    raise UsageError(f"unknown platform {platform!r}", hint=f"choose one of {', '.join(PLATFORMS)}")
+
+
+def forecast(
+    task: str,
+    units: int,
+    votes: float,
+    seconds: float,
+    measured: int,
+    reward: int,
+    platform: str,
+    most: int = 1,
+    percent: float | None = None,
+) -> Forecast:
+    """Cost of `votes` answers to `units` units, money rounded up to whole cents."""
+    fee = math.ceil(round(votes * platform_fee(platform, reward, most, percent), 6))
+    return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
+
+
+def refuse_below_floor(task: str, reward: int, seconds: float, floor: int) -> None:
+    """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
+    if pay_per_hour(reward, seconds) < floor - 1e-9:
+        raise UsageError(
+            f"{task}: {reward} cents for {seconds:g} s are {money(pay_per_hour(reward, seconds))} an hour, "
+            f"below the floor of {money(floor)}",
+            hint=f"--{task}-reward {least_reward(seconds, floor)}",
+        )
+
+
+def money(cents: float) -> str:
+    """Cents as an amount.
+
+    >>> money(1234)
+    '12.34'
+    """
+    return f"{cents / 100:,.2f}"

@@ -1,0 +1,213 @@
+"""`ctxr plan`: what asking the crowd will take: units, votes, cost with fees, hours, pay per hour."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.annotation.cost import FLOOR
+from ctxr.annotation.protocol import Protocol
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.annotation.cost import Forecast
+    from ctxr.annotation.records import Answer, Unit
+    from ctxr.data.dataset import Dataset
+
+KIND = "plan"
+
+
+@dataclass(frozen=True)
+class Plan(Protocol):
+    """Configuration of `ctxr plan`; a field's text is its help."""
+
+    input: Path | None = None
+    """Artifact of image sets to be described; default: `filtered` in the workdir, or else `sets`."""
+    out: Path | None = None
+    """Folder to write; default: `plan` in the workdir."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    platform: str = "local"
+    """Who brings the workers: local, mturk, prolific."""
+    fee_percent: float | None = None
+    """The platform's fee in percent of the reward; known for Mechanical Turk, to be given for Prolific."""
+    describe_reward: int = 25
+    """Cents for a description (ImageCoDe: 25)."""
+    retrieve_reward: int = 10
+    """Cents for a retrieval (ImageCoDe: 10)."""
+    floor: int = FLOOR
+    """Cents an hour below which nothing is launched."""
+    describe_seconds: float | None = None
+    """Time of a description; default: the median of the answers so far, else an assumption."""
+    retrieve_seconds: float | None = None
+    """Time of a retrieval; default: the median of the answers so far, else an assumption."""
+    right: float | None = None
+    """Share of retrievals that find the target; default: that of the answers so far, else the paper's 0.735."""
+
+    def folder(self) -> Path:
+        """Where the plan is written."""
+        return self.out or self.workdir / "plan"
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """What a study will take.
+
+    Attributes:
+        forecasts: by task. sets: by side of the benchmark. kept: descriptions expected to be kept.
+        cost: cents in all. per_kept: cents for each kept description. right: share of right retrievals counted with.
+        notes: what is assumed and not measured, one sentence each.
+    """
+
+    plan: Path
+    platform: str
+    forecasts: "tuple[Forecast, ...]"
+    sets: dict[str, int]
+    kept: float
+    cost: int
+    per_kept: float
+    hours: float
+    right: float
+    floor: int
+    notes: tuple[str, ...]
+
+
+def run(config: Plan, talk: Talk | None = None) -> PlanReport:
+    """Forecast, and write it as an artifact.
+
+    Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError
+    without finished sets.
+    """
+    from ctxr.annotation.cost import KEPT, chance_kept, expected_votes, forecast, refuse_below_floor
+    from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+    from ctxr.data.readers.artifact import read_artifact
+    from ctxr.pipelines.inputs import SETS, chosen
+
+    talk = talk or Silent()
+    config.check()
+    source = chosen(config.input, config.workdir, SETS, talk)
+    dataset = read_artifact(source)
+    sides = _sides(dataset)
+    pilot = _pilot(config.workdir)
+    notes: list[str] = []
+    describe_seconds, describe_n = _seconds("describe", config.describe_seconds, pilot, notes)
+    retrieve_seconds, retrieve_n = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
+    refuse_below_floor("describe", config.describe_reward, describe_seconds, config.floor)
+    refuse_below_floor("retrieve", config.retrieve_reward, retrieve_seconds, config.floor)
+    right = config.right if config.right is not None else _right(pilot)
+    if right is None:
+        right = KEPT
+        notes.append(
+            f"no retrieval has been answered yet: {KEPT} of them are taken to be right (ImageCoDe, section 3.3)"
+        )
+    described = sum(sides.values()) * config.targets
+    votes, kept, most = 0.0, 0.0, 1
+    for side, count in sides.items():
+        needed, at_most = config.votes(side if side != "none" else None)  # type: ignore[arg-type]
+        full = config.full_share if at_most > needed else 0.0
+        votes += count * config.targets * expected_votes(right, needed, at_most, full)
+        kept += count * config.targets * chance_kept(right, needed, at_most)
+        most = max(most, at_most)
+    checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
+    paid = (config.platform, 1, config.fee_percent)
+    forecasts = (
+        forecast("describe", described, described, describe_seconds, describe_n, config.describe_reward, *paid),
+        forecast(
+            "retrieve", described, votes * (1 + checks), retrieve_seconds, retrieve_n, config.retrieve_reward,
+            config.platform, most, config.fee_percent,
+        ),
+    )  # fmt: skip
+    if config.qualification:
+        notes.append(f"each new worker also answers {config.qualification} questions first; they are not counted here")
+    cost = sum(one.cost for one in forecasts)
+    report = PlanReport(
+        plan=config.folder(),
+        platform=config.platform,
+        forecasts=forecasts,
+        sets=sides,
+        kept=kept,
+        cost=cost,
+        per_kept=cost / kept if kept else 0.0,
+        hours=sum(one.hours for one in forecasts),
+        right=right,
+        floor=config.floor,
+        notes=tuple(notes),
+    )
+    out = config.folder()
+    refuse_strangers(out)
+    with locked(out):
+        take_manifest(out)
+        settings = {name: value for name, value in asdict(config).items() if name not in ("input", "out", "workdir")}
+        counts = {"sets": sides, "units": described, "votes": round(sum(one.votes for one in forecasts)), "cost": cost}
+        parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
+        finish(out, kind=KIND, verb="plan", config=settings, parents=[parent], counts=counts, models={}, files=[])
+    return report
+
+
+def as_table(report: PlanReport) -> Table:
+    """The forecast as a table for people."""
+    from ctxr.annotation.cost import money
+
+    rows = tuple(
+        (
+            one.task,
+            one.units,
+            round(one.votes),
+            f"{one.seconds:.0f} s" + ("" if one.measured else " assumed"),
+            money(one.reward),
+            money(one.per_hour),
+            round(one.hours, 1),
+            money(one.fee),
+            money(one.cost),
+        )
+        for one in report.forecasts
+    )
+    note = (
+        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
+        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time"
+    )
+    heads = ("task", "units", "answers", "median", "reward", "per hour", "hours", "fees", "cost")
+    return Table(f"What it takes on {report.platform}", heads, rows, note)
+
+
+def _sides(dataset: "Dataset") -> dict[str, int]:
+    sides: dict[str, int] = {}
+    for image_set in dataset.sets:
+        side = dataset.split_of(image_set) or "none"
+        sides[side] = sides.get(side, 0) + 1
+    return dict(sorted(sides.items()))
+
+
+def _pilot(workdir: Path) -> "list[tuple[Unit, Answer]]":
+    """What was answered so far, with its units; empty before the first import."""
+    from ctxr.annotation.records import Answer, Unit
+    from ctxr.data.artifacts import MANIFEST
+    from ctxr.data.tables import read_table
+
+    folder = workdir / "judgments"
+    if not (folder / MANIFEST).is_file():
+        return []
+    units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit)}
+    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
+
+
+def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> tuple[float, int]:
+    from statistics import median
+
+    from ctxr.annotation.cost import ASSUMED_SECONDS
+
+    if given is not None:
+        return given, 0
+    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
+    if times:
+        return median(times), len(times)
+    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of 20 says more")
+    return ASSUMED_SECONDS[task], 0
+
+
+def _right(pilot: "list[tuple[Unit, Answer]]") -> float | None:
+    from ctxr.annotation.tasks import task_of
+
+    marks: list[Any] = [task_of(unit).score(unit, one).right for unit, one in pilot if unit.task == "retrieve"]
+    known = [mark for mark in marks if mark is not None]
+    return sum(known) / len(known) if known else None

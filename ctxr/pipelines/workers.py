@@ -1,0 +1,101 @@
+"""`ctxr workers`: how good each worker is, how sure that is, and who may go on; every change has a reason and can be undone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.annotation.journal import Change
+    from ctxr.pipelines.aggregating.people import Worker
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Configuration of `ctxr workers`; a field's text is its help."""
+
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    database: str = ""
+    """Database of `ctxr serve`, when it is not the file in the workdir."""
+    block: tuple[str, ...] = ()
+    """Give this worker no more work and do not count their votes; once for each."""
+    allow: tuple[str, ...] = ()
+    """Vouch for this worker: no rule stops them."""
+    undo: tuple[str, ...] = ()
+    """Take back the last change of this worker's standing."""
+    reason: str = ""
+    """Why; needed with --block, --allow and --undo."""
+    by: str = "requester"
+    """Who decides."""
+    good: float = 0.8
+    """Accuracy that is wanted of a worker."""
+    poor: float = 0.5
+    """Accuracy that is not borne."""
+
+
+@dataclass(frozen=True)
+class WorkersReport:
+    """Everybody who answered, what was changed now, and all changes so far, oldest first."""
+
+    workers: "tuple[Worker, ...]"
+    table: Table
+    changed: tuple[str, ...]
+    changes: "tuple[Change, ...]"
+
+
+def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
+    """Change standings if asked to, then say what is known of everybody.
+
+    Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
+    """
+    from ctxr.pipelines.aggregating.ballots import picks_of
+    from ctxr.pipelines.aggregating.people import people, table
+    from ctxr.pipelines.collecting import collected
+    from ctxr.pipelines.standing import blocked_workers, is_there, opened
+    from ctxr.pipelines.tasks_artifact import read_judgments
+
+    talk = talk or Silent()
+    if not 0 <= config.poor <= config.good <= 1:
+        raise UsageError(
+            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
+        )
+    changed = _change(config) if config.block or config.allow or config.undo else ()
+    answered = read_judgments(collected(config.workdir, talk, config.database))
+    rows = people(
+        answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
+    )
+    changes: tuple[Change, ...] = ()
+    if is_there(config.workdir, config.database):
+        with opened(config.workdir, config.database) as journal:
+            everybody = [one.worker for one in journal.standings()]
+            changes = tuple(change for worker in everybody for change in journal.changes(worker))
+    return WorkersReport(tuple(rows), table(rows), changed, tuple(sorted(changes, key=lambda one: one.number)))
+
+
+def _change(config: Workers) -> tuple[str, ...]:
+    from datetime import UTC, datetime
+
+    from ctxr.pipelines.standing import opened
+
+    if not config.reason.strip():
+        raise UsageError("a change of standing needs its reason", hint='--reason "picks the first image every time"')
+    said = []
+    with opened(config.workdir, config.database) as journal:
+        known = {one.worker for one in journal.standings()}
+        for worker in (*config.block, *config.allow, *config.undo):
+            if worker not in known:
+                raise UsageError(f"no worker is called {worker!r}", hint="ctxr workers   (lists them)")
+        now = datetime.now(UTC)
+        for verb, act, chosen in (
+            ("blocked", journal.block, config.block),
+            ("allowed", journal.allow, config.allow),
+            ("took back the last change of", journal.undo, config.undo),
+        ):
+            for worker in chosen:
+                standing = act(worker, config.reason.strip(), config.by, now)
+                said.append(f"{verb} {worker}: now {standing.state}")
+    return tuple(said)

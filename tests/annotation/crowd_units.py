@@ -1,0 +1,48 @@
+"""Small sets and units for the tests of the crowd."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ctxr.annotation.records import Answer, Unit
+from ctxr.data.dataset import Dataset
+from ctxr.data.records import Image, ImageSet, Judgment, Query, SplitName, Text
+
+TEN = tuple(f"clip/img{place}" for place in range(10))
+
+
+def image_set(name: str = "clip-shot0_0", kind: str = "video", group: str = "clip") -> ImageSet:
+    images = tuple(f"{name}/img{place}" for place in range(10))
+    return ImageSet(name, kind, images, group, group, 0 if kind == "video" else None, 0.2, 0.4)  # type: ignore[arg-type]
+
+
+def dataset(
+    *sets: ImageSet, splits: dict[str, SplitName] | None = None, described: bool = False, author: str = "w-author"
+) -> Dataset:
+    """Sets with, when `described`, one description of each set's fourth image."""
+    images = {name: Image(name, f"images/{name}.jpg", "", one.group, 64, 48) for one in sets for name in one.images}
+    made = Dataset("made", None, sets, images, splits=splits or {})
+    if described:
+        for one in sets:
+            text = Text(f"{one.id}/3", f"the fourth thing of {one.id} is seen here", author)
+            made.texts[text.id] = text
+            made.queries[text.id] = Query(text.id, one.id, (text.id,))
+        judgments = tuple(Judgment(f"{one.id}/3", one.images[3], "gold", 1.0) for one in sets)
+        made = Dataset("made", None, sets, images, made.texts, made.queries, judgments, splits or {})
+    return made
+
+
+def unit(task: str, **more: Any) -> Unit:
+    given: dict[str, Any] = {
+        "id": f"{task}-1",
+        "image_set": "clip-shot0_0",
+        "group": "clip",
+        "images": TEN,
+        "ordered": True,
+    }
+    return Unit(**given | {"task": task} | more)
+
+
+def answer(
+    one: Unit, worker: str = "w-anna", values: Mapping[str, tuple[str, ...]] | None = None, **more: tuple[str, ...]
+) -> Answer:
+    return Answer(one.id, worker, {**(values or {}), **more}, one.images, 0, "2026-01-02T03:04:05Z", 12.5, "local")

@@ -1,0 +1,67 @@
+import random
+
+import pytest
+
+from ctxr.annotation.cost import (
+    chance_kept,
+    expected_votes,
+    forecast,
+    least_reward,
+    pay_per_hour,
+    platform_fee,
+    refuse_below_floor,
+)
+from ctxr.errors import UsageError
+
+
+def simulated(right: float, needed: int, most: int, rng: random.Random) -> tuple[int, bool]:
+    hits = misses = 0
+    while hits < needed and most - misses >= needed:
+        hit = rng.random() < right
+        hits, misses = hits + hit, misses + (not hit)
+    return hits + misses, hits >= needed
+
+
+@pytest.mark.parametrize(("right", "needed", "most"), [(0.3, 2, 3), (0.735, 1, 1), (0.9, 2, 3), (0.5, 3, 5)])
+def test_expected_votes_and_kept_are_what_a_simulation_gives(right: float, needed: int, most: int) -> None:
+    rng = random.Random(1)
+    drawn = [simulated(right, needed, most, rng) for _ in range(20_000)]
+    assert sum(votes for votes, _ in drawn) / 20_000 == pytest.approx(expected_votes(right, needed, most), abs=0.03)
+    assert sum(kept for _, kept in drawn) / 20_000 == pytest.approx(chance_kept(right, needed, most), abs=0.015)
+
+
+def test_a_share_with_all_votes_costs_the_votes_it_saves_elsewhere() -> None:
+    assert expected_votes(1.0, 2, 3, full=0.1) == pytest.approx(0.9 * 2 + 0.1 * 3)
+
+
+def test_the_papers_pay_meets_the_floor_up_to_the_times_counted_by_hand() -> None:
+    assert pay_per_hour(10, 45) == 800
+    assert (least_reward(45), least_reward(45.1), least_reward(112.5)) == (10, 11, 25)
+    refuse_below_floor("retrieve", 10, 45, 800)
+    with pytest.raises(
+        UsageError, match=r"retrieve: 10 cents for 50 s are 7.20 an hour, below the floor of 8.00"
+    ) as caught:
+        refuse_below_floor("retrieve", 10, 50, 800)
+    assert caught.value.hint == "--retrieve-reward 12"
+
+
+@pytest.mark.parametrize(
+    ("platform", "cents", "most", "percent", "fee"),
+    [("local", 25, 3, None, 0), ("mturk", 25, 3, None, 5), ("mturk", 10, 1, None, 2), ("mturk", 1, 1, None, 1),
+     ("mturk", 10, 10, None, 4), ("prolific", 30, 1, 33.3, 9.99)],
+)  # fmt: skip
+def test_fees_are_the_platforms(platform: str, cents: int, most: int, percent: float | None, fee: float) -> None:
+    assert platform_fee(platform, cents, most, percent) == pytest.approx(fee)
+
+
+def test_an_unknown_fee_is_asked_for_and_never_guessed() -> None:
+    with pytest.raises(UsageError, match="depends on your account"):
+        platform_fee("prolific", 10, 1)
+    with pytest.raises(UsageError, match="unknown platform"):
+        platform_fee("toloka", 10, 1)
+
+
+def test_money_is_rounded_up_once() -> None:
+    one = forecast("retrieve", 3, 7.5, 30, 0, 10, "mturk", most=3)
+    assert (one.fee, one.cost) == (15, 75 + 15)
+    assert one.hours == pytest.approx(7.5 * 30 / 3600)

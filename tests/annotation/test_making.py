@@ -1,0 +1,163 @@
+from collections import Counter
+
+import pytest
+
+from ctxr.annotation.making import (
+    attention_unit,
+    audit_units,
+    describe_units,
+    dialogue_units,
+    follow,
+    known_units,
+    retrieve_units,
+    tag_units,
+)
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.shuffling import share, shown_order
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.voting import verdict, wanted
+from ctxr.errors import DataError, UsageError
+from tests.annotation.crowd_units import answer, dataset, image_set, unit
+from tests.annotation.tasks.test_tasks import SHARED, as_values
+
+SETS = tuple(image_set(f"clip-shot{number}_0", group=f"clip{number % 3}") for number in range(30))
+SPLITS = {"clip0": "train", "clip1": "valid", "clip2": "test"}
+
+
+def test_each_set_gets_three_different_targets_of_its_own() -> None:
+    units = describe_units(dataset(*SETS), Protocol())
+    assert set(Counter(one.image_set for one in units).values()) == {3}
+    assert len({one.id for one in units}) == len(units) == 90
+    assert all(one.target in one.images for one in units)
+
+
+def test_targets_are_spread_over_the_places() -> None:
+    units = describe_units(dataset(*(image_set(f"s{number}") for number in range(400))), Protocol())
+    places = Counter(one.images.index(one.target or "") for one in units)
+    assert min(places.values()) > 80  # 120 expected of each of ten
+
+
+def test_another_seed_chooses_other_targets() -> None:
+    first, second = ([one.target for one in describe_units(dataset(*SETS), Protocol(seed=seed))] for seed in (0, 1))
+    assert first != second
+
+
+def test_votes_follow_the_side_of_the_benchmark() -> None:
+    units = retrieve_units(dataset(*SETS, splits=SPLITS, described=True), Protocol(full_share=0.0))  # type: ignore[arg-type]
+    assert {(one.split, one.needed, one.most) for one in units} == {("train", 1, 1), ("valid", 2, 3), ("test", 2, 3)}
+    assert all(one.authors == ("w-author",) for one in units)
+
+
+def test_a_seeded_share_gets_all_votes() -> None:
+    units = retrieve_units(
+        dataset(*(image_set(f"s{n}") for n in range(1000)), described=True), Protocol(full_share=0.1)
+    )
+    assert 60 < sum(one.full for one in units) < 140
+
+
+def test_a_description_is_followed_by_its_retrieval() -> None:
+    one = describe_units(dataset(*SETS), Protocol())[0]
+    (next_unit,) = follow(one, answer(one, description=("the cat has a folded ear",)), SETS[0], Protocol())
+    assert next_unit.task == "retrieve"
+    assert (next_unit.truth, next_unit.authors, next_unit.target) == ((one.target,), ("w-anna",), None)
+    assert next_unit.query == next_unit.text_ids[0]
+
+
+def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
+    one = dialogue_units(dataset(*SETS), Protocol())[0]
+    (check,) = follow(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
+    assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
+    assert follow(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
+    assert len(check.texts) == len(check.speakers) == len(SHARED)
+
+
+def test_an_audit_goes_to_nobody_who_has_voted() -> None:
+    units = retrieve_units(dataset(*SETS, described=True), Protocol())
+    answers = [answer(one, f"w-{number}", pick=(one.images[0],)) for one in units for number in range(2)]
+    audits = audit_units(units, answers, 0.5, Protocol())
+    assert 5 < len(audits) < 25
+    assert all(one.authors == ("w-0", "w-1", "w-author") and one.round == 1 for one in audits)
+
+
+def test_an_attention_check_names_the_place_it_asks_for() -> None:
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    for number in range(20):
+        one = attention_unit(SETS[0], number, Protocol())
+        assert words[one.images.index(one.truth[0])] in one.texts[0]
+        assert one.ordered
+        assert task_of(one).validate(one, {"pick": one.truth}, Met()) == []
+
+
+def test_known_answers_make_hidden_checks() -> None:
+    units = known_units(dataset(*SETS, described=True), Protocol(), "gold")
+    assert all(one.purpose == "gold" and one.truth and one.query is None for one in units)
+    with pytest.raises(DataError, match="no description with a known target"):
+        known_units(dataset(*SETS), Protocol(), "gold")
+
+
+def test_tags_are_asked_of_every_description() -> None:
+    units = tag_units(dataset(*SETS, described=True), ("context", "spatial"), votes=2)
+    assert all((one.most, one.labels, one.target) == (2, ("context", "spatial"), one.images[3]) for one in units)
+    assert len(units) == len(SETS)
+
+
+def test_an_ordered_set_is_shown_in_order_and_another_shuffled_for_each_slot() -> None:
+    images = SETS[0].images
+    assert shown_order(images, True, "u", 1, 0) == images
+    orders = {shown_order(images, False, "u", slot, 0) for slot in range(5)}
+    assert len(orders) == 5
+    assert all(sorted(order) == sorted(images) for order in orders)
+
+
+def test_shuffled_places_are_even() -> None:
+    images = SETS[0].images
+    first = Counter(shown_order(images, False, f"u{number}", 0, 0)[0] for number in range(3000))
+    assert 230 < min(first.values()) <= max(first.values()) < 370  # 300 expected, four standard deviations are 66
+
+
+def test_shares_are_uniform() -> None:
+    values = sorted(share(0, str(number)) for number in range(2000))
+    assert max(abs(value - place / 2000) for place, value in enumerate(values)) < 0.04
+
+
+def slow_verdict(right: int, wrong: int, needed: int, most: int) -> str:
+    """By trying everything that may still come."""
+    ends = {right + more >= needed for left in [max(0, most - right - wrong)] for more in range(left + 1)}
+    if right >= needed:
+        return "accepted"
+    return "dropped" if ends == {False} else "open"
+
+
+def test_a_verdict_is_what_no_vote_to_come_can_change() -> None:
+    for most in range(1, 6):
+        for needed in range(1, most + 1):
+            for right in range(most + 1):
+                for wrong in range(most + 1 - right):
+                    assert verdict(right, wrong, needed, most) == slow_verdict(right, wrong, needed, most)
+
+
+def test_two_of_three_asks_for_a_third_vote_only_after_a_disagreement() -> None:
+    one = unit("retrieve", truth=("x",), needed=2, most=3)
+    assert [wanted(one, right, wrong) for right, wrong in ((0, 0), (1, 0), (1, 1), (2, 0), (0, 2), (0, 1))] == [
+        2,
+        2,
+        3,
+        2,
+        2,
+        3,
+    ]
+    assert wanted(unit("retrieve", truth=("x",), needed=2, most=3, full=True), 2, 0) == 3
+    assert wanted(unit("tag", needed=2, most=2), 0, 0, 1) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"targets": 0}, {"full_share": 1.5}, {"train_needed": 2}, {"eval_needed": 4}, {"disjoint": "some"}, {"gold_every": 1},
+        {"qualification": -1},
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        Protocol(**wrong).check()  # type: ignore[arg-type]

@@ -1,0 +1,49 @@
+import pytest
+
+from ctxr.annotation.wording import alike, other_images, problems
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the second picture shows the dog", "same as the other images but darker", "unlike the others he smiles",
+        "image 3 shows a dog", "picture number four is the darkest", "as in the previous frame", "it is the last image of the row",
+        "the only picture of a hawk", "the dog before this image was taken", "both photos show it", "In all the pictures he sits",
+        "the head is lower than in the other frames",
+    ],
+)  # fmt: skip
+def test_pointing_at_other_images_is_told(text: str) -> None:
+    assert other_images(text) is not None
+    (problem,) = problems(text)
+    assert problem.code == "mentions_other_images"
+    assert "“" in problem.sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a picture frame hangs on the wall", "the man is at the edge of the frame", "the second man from the left smiles",
+        "in this image the cat sleeps", "three lit candles, one in front of the other two", "the only man in the image",
+        "another image is very faintly coming in over it", "two photos hang on the wall", "a photo of one person",
+        "she is cut off from the picture on the left", "her hand is higher than the rest of her body",
+    ],
+)  # fmt: skip
+def test_speaking_of_this_image_is_no_fault(text: str) -> None:
+    assert other_images(text) is None
+
+
+def test_every_problem_is_named_at_once() -> None:
+    assert [one.code for one in problems("next image www.x.org")] == ["mentions_other_images", "address"]
+    assert [one.code for one in problems(" ! ")] == ["empty"]
+    assert [one.code for one in problems("red table")] == ["too_short"]
+
+
+def test_one_changed_word_in_a_short_text_is_another_description() -> None:
+    assert not alike("the red cup", "the blue cup")
+    assert alike("The red cup!", "the red cup")
+
+
+def test_a_long_text_with_a_word_changed_is_the_same_text() -> None:
+    text = "the man in the white shirt holds a cup in his left hand and looks at the woman"
+    assert alike(text, text + " again")
+    assert not alike(text, text.replace("left", "right").replace("cup", "knife"))
