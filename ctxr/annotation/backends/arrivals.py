@@ -1,0 +1,84 @@
+"""What a backend hands in: answers with the place they were read from, and who is behind the pseudonyms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.records import Answer
+from ctxr.data.records import Record
+from ctxr.errors import DataError
+
+
+class Refusal(Record, frozen=True):
+    """An answer that is not taken.
+
+    Attributes:
+        where: file:row, rows counting from 1 without a header; or hit:assignment, task:annotation.
+        code: of the problem. sentence: what a person reads.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("where",)
+
+    where: str
+    unit: str
+    worker: str
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One answer as it came back, and where it stands."""
+
+    where: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Everything that one import read.
+
+    Attributes:
+        rows: in the order of the file. refused: what the backend itself could not take.
+        people: platform and platform id of each pseudonym; goes to the private folder and nowhere else.
+        labels: what each file or page is called in `where`, so that a later import of the same replaces what it said.
+    """
+
+    rows: tuple[Arrival, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    people: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+
+
+class People:
+    """Gives pseudonyms and remembers for whom."""
+
+    def __init__(self, key: bytes, platform: str) -> None:
+        self.known: dict[str, tuple[str, str]] = {}
+        self._key, self._platform = key, platform
+
+    def named(self, identity: str) -> str:
+        """The pseudonym of a platform's id."""
+        name = pseudonym(self._key, self._platform, identity)
+        self.known[name] = (self._platform, identity)
+        return name
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as it is stored: UTC, ISO 8601 with "Z", no more digits than it has.
+
+    >>> stamp(datetime(2026, 11, 20, 10, 1, 31, tzinfo=UTC))
+    '2026-11-20T10:01:31Z'
+    """
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def moment(text: str, where: str) -> datetime:
+    """An ISO 8601 moment of a platform; one without a zone is UTC. Raises DataError naming `where` for anything else."""
+    try:
+        read = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: {text!r} is no time", hint="import the file as the platform wrote it") from error
+    return read if read.tzinfo else read.replace(tzinfo=UTC)

@@ -1,0 +1,16 @@
+"""Our own server: answers are in its journal, validated once when they came; the import validates them again."""
+
+from collections.abc import Iterable
+
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals
+from ctxr.annotation.records import Answer
+
+LABEL = "journal"
+
+
+def answers(stored: Iterable[Answer]) -> Arrivals:
+    """The answers of a journal; the rows are named by unit and worker."""
+    rows = sorted(stored, key=lambda answer: answer.key())
+    return Arrivals(
+        tuple(Arrival(f"{LABEL}:{answer.unit}/{answer.worker}", answer) for answer in rows), labels=(LABEL,)
+    )

@@ -1,0 +1,285 @@
+"""Mechanical Turk: a unit as an HTMLQuestion and the parameters of its HIT, and answers as they are fetched.
+
+Amazon takes no new requesters since July 2026; who has an account goes on, and the published protocol ran here.
+One HIT is one unit, because workers are distinct only within a HIT: its votes are its assignments, so all see one order.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from xml.dom.minidom import Document
+from xml.etree.ElementTree import ParseError
+
+import msgspec
+from defusedxml import DefusedXmlException
+from defusedxml import ElementTree as SafeTree
+
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.pages import page
+from ctxr.annotation.backends.posted import values_of
+from ctxr.annotation.backends.sheets import Sheet, first_raters, sheet
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.data.records import SplitName
+from ctxr.errors import DataError, UsageError
+
+PLATFORM = "mturk"
+
+MOST_BYTES = 65_535
+"""Of a question, as XML."""
+
+_SCHEMA = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2011-11-11/HTMLQuestion.xsd"
+
+APPROVED = "000000000000000000L0"
+"""System qualification: percentage of assignments approved."""
+
+LOCALE = "00000000000000000071"
+"""System qualification: country of the worker."""
+
+_SCRIPT = """
+const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
+const assignment = sent.get('assignmentId') || '';
+const host = sent.get('turkSubmitTo') || '';
+form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
+document.getElementById('assignmentId').value = assignment;
+if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
+  const button = document.getElementById('submitButton');
+  button.disabled = true;
+  button.textContent = 'Accept the HIT to answer';
+}
+"""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """How a HIT is offered.
+
+    Attributes:
+        reward: cents of a US dollar. minutes: for one assignment. days: that it can be found, and until it is approved.
+        approved: percentage of approved assignments that a worker must exceed. countries: two letters each.
+        required, excluded: ids of own qualification types that a worker must have, or must not.
+    """
+
+    reward: int
+    minutes: int
+    days: int
+    approved: int
+    countries: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def check(self) -> "Offer":
+        """Itself. Raises UsageError for what Mechanical Turk would refuse."""
+        if self.reward < 0:
+            raise UsageError(f"--reward {self.reward} is negative", hint="it is cents, such as 10")
+        if not 0 <= self.approved <= 100:
+            raise UsageError(f"--approved {self.approved} is no percentage", hint="98 asks for more than 98 %")
+        for country in self.countries:
+            if not re.fullmatch(r"[A-Z]{2}", country):
+                raise UsageError(f"--countries: {country!r} is no country", hint="two capital letters, such as US")
+        for name in (*self.required, *self.excluded):
+            if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
+                raise UsageError(f"{name!r} is no id of a qualification type", hint="capital letters and digits")
+        return self
+
+
+def dollars(cents: int) -> str:
+    """A reward as Mechanical Turk wants it: a string with two digits after the point.
+
+    >>> dollars(5), dollars(125)
+    ('0.05', '1.25')
+    """
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def side(split: SplitName | None) -> str:
+    """The pool of workers that a split belongs to: `train`, or `eval`."""
+    return "train" if split == "train" else "eval"
+
+
+def token(key: bytes, unit: str, asked: int) -> str:
+    """The request token by which a repeated request is known: of this project, this unit, and so many assignments."""
+    return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
+
+
+def annotation(key: bytes, unit: str) -> str:
+    """What only the requester sees of a HIT: by it a HIT of this project is found again when no token holds any more."""
+    return f"ctxr:{hmac.new(key, b'project', hashlib.sha256).hexdigest()[:12]}:{unit}"
+
+
+def question(one: Sheet, addresses: Mapping[str, str]) -> str:
+    """The HTMLQuestion of a sheet as XML. Raises DataError for one that is larger than Mechanical Turk takes."""
+    hidden = {"assignmentId": "", "ctxr_unit": one.unit.id, "ctxr_slot": str(one.slot), "ctxr_seal": one.seal}
+    attributes = {"name": "mturk_form", "id": "mturk_form", "method": "post", "action": ""}
+    shown = page(one.form, addresses, hidden, attributes, _SCRIPT)
+    document = Document()
+    root = document.createElementNS(_SCHEMA, "HTMLQuestion")
+    root.setAttribute("xmlns", _SCHEMA)
+    content = document.createElement("HTMLContent")
+    pieces = shown.split("]]>")
+    for number, piece in enumerate(pieces):
+        before, after = (">" if number else ""), ("]]" if number < len(pieces) - 1 else "")
+        content.appendChild(document.createCDATASection(before + piece + after))
+    height = document.createElement("FrameHeight")
+    height.appendChild(document.createTextNode("0"))
+    root.appendChild(content)
+    root.appendChild(height)
+    document.appendChild(root)
+    written = root.toxml()
+    if (size := len(written.encode())) > MOST_BYTES:
+        raise DataError(
+            f"unit {one.unit.id!r} is a question of {size} bytes, and Mechanical Turk takes {MOST_BYTES}",
+            hint="shorten the texts, or the address before the pictures (--image-base)",
+        )
+    return written
+
+
+def requirements(offer: Offer) -> list[dict[str, Any]]:
+    """Qualifications that a worker needs to see the HIT."""
+    guarded = {"ActionsGuarded": "DiscoverPreviewAndAccept"}
+    found: list[dict[str, Any]] = []
+    if offer.approved:
+        found.append({"QualificationTypeId": APPROVED, "Comparator": "GreaterThan", "IntegerValues": [offer.approved]})
+    if offer.countries:
+        places = [{"Country": country} for country in offer.countries]
+        found.append({"QualificationTypeId": LOCALE, "Comparator": "In", "LocaleValues": places})
+    found += [{"QualificationTypeId": name, "Comparator": "Exists"} for name in offer.required]
+    found += [{"QualificationTypeId": name, "Comparator": "DoesNotExist"} for name in offer.excluded]
+    return [one | guarded for one in found]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """What will be one HIT: a unit, the side it is for, and the parameters of `create_hit`."""
+
+    unit: str
+    side: str
+    parameters: dict[str, Any]
+
+
+def export(
+    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol, offer: Offer, key: bytes
+) -> dict[str, bytes]:
+    """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
+    hits = []
+    for unit in units:
+        one = sheet(unit, 0, protocol.seed)
+        asked = first_raters(unit, protocol)
+        parameters = {
+            "Title": one.form.title,
+            "Description": " ".join(one.form.instruction)[:2000],
+            "Keywords": "image, text, description",
+            "Reward": dollars(offer.reward),
+            "MaxAssignments": asked,
+            "AssignmentDurationInSeconds": offer.minutes * 60,
+            "LifetimeInSeconds": offer.days * 86_400,
+            "AutoApprovalDelayInSeconds": offer.days * 86_400,
+            "Question": question(one, addresses),
+            "RequesterAnnotation": annotation(key, unit.id),
+            "UniqueRequestToken": token(key, unit.id, asked),
+            "QualificationRequirements": requirements(offer),
+        }
+        hits.append(Hit(unit.id, side(unit.split), parameters))
+    return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
+
+
+def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: bytes) -> Arrivals:
+    """Assignments as `mturk_client.fetch` archived them, a line each.
+
+    Raises DataError naming file:row for a line that cannot be read, a HIT of another export, or a page that was changed.
+    """
+    people, rows, refused = People(key, PLATFORM), [], []
+    for number, line in enumerate(_lines(path), 1):
+        where = f"{path.name}:{number}"
+        try:
+            found = msgspec.json.decode(line, type=Fetched)
+            sent = sent_values(found.Answer)
+        except (msgspec.DecodeError, ParseError, DefusedXmlException, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
+            ) from error
+        unit = units.get(sent.get("ctxr_unit", found.unit))
+        if unit is None or (found.unit and found.unit != unit.id):
+            raise DataError(
+                f"{path}:{number}: the unit {sent.get('ctxr_unit', found.unit)!r} is in no export of this project",
+                hint="import it into the project that it was exported from",
+            )
+        one = sheet(unit, 0, protocol.seed)
+        if sent.get("ctxr_seal") != one.seal:
+            raise DataError(
+                f"{path}:{number}: the page of unit {unit.id!r} was not the one that was exported",
+                hint="its order or its text differs: import into the project as it was when the HITs were launched",
+            )
+        worker = people.named(found.WorkerId)
+        if found.AssignmentStatus == "Rejected":
+            refused.append(Refusal(where, unit.id, worker, "rejected", "The assignment was rejected."))
+            continue
+        seconds = (found.SubmitTime - found.AcceptTime).total_seconds()
+        answer = Answer(
+            unit.id, worker, values_of(one.form, sent), one.order, 0, stamp(found.SubmitTime), seconds, PLATFORM
+        )
+        rows.append(Arrival(where, answer))
+    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """An assignment as it is archived, in the words of the API; `unit` is from the annotation of its HIT."""
+
+    unit: str
+    HITId: str
+    AssignmentId: str
+    WorkerId: str
+    AssignmentStatus: str
+    AcceptTime: datetime
+    SubmitTime: datetime
+    Answer: str
+
+    def __post_init__(self) -> None:
+        """Times without a zone are UTC."""
+        for name in ("AcceptTime", "SubmitTime"):
+            time = getattr(self, name)
+            if time.tzinfo is None:
+                msgspec.structs.force_setattr(self, name, time.replace(tzinfo=UTC))
+
+
+def sent_values(xml: str) -> dict[str, str]:
+    """What a page sent, from the XML of an assignment. Raises ParseError or DefusedXmlException for XML that is none."""
+    if not xml.strip():
+        return {}
+    found: dict[str, str] = {}
+    for answer in SafeTree.fromstring(xml):
+        parts = {part.tag.rpartition("}")[2]: part.text or "" for part in answer}
+        name, value = parts.get("QuestionIdentifier", ""), parts.get("FreeText", "")
+        if name == "taskAnswers":
+            found |= _crowd_form(value)
+        elif name:
+            found[name] = value
+    return found
+
+
+def _crowd_form(text: str) -> dict[str, str]:
+    """The fields of a page built with Amazon's own form elements: one JSON list."""
+    try:
+        (loose,) = msgspec.json.decode(text)
+    except (ValueError, msgspec.DecodeError):
+        return {}
+    found: dict[str, str] = {}
+    for name, value in loose.items() if isinstance(loose, dict) else ():
+        if isinstance(value, dict):
+            found |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
+        else:
+            found[name] = str(value)
+    return found
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint="without a file, answers are fetched from Mechanical Turk"
+        ) from error

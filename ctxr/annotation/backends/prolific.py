@@ -1,0 +1,260 @@
+"""Prolific: it brings people to our own server and pays them; the answers are in the journal.
+
+One study of Taskflow: each bundle of units is an address of its own, given to as many people as its units want votes. An
+answer counts only where the platform knows the submission that the server recorded, by the participant who made it.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
+
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal
+from ctxr.annotation.backends.json_lists import read_list
+from ctxr.annotation.backends.sheets import raters
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.data.atomic import disk_errors
+from ctxr.data.records import Record
+from ctxr.data.tables import encode_row
+from ctxr.errors import DataError, UsageError
+
+PLATFORM = "prolific"
+
+VISITS = "visits.jsonl"
+"""File of the private folder: who came with which submission."""
+
+FLOOR = {"GBP": 600, "USD": 800}
+"""Least pay for an hour in minor units, by the currency of the account."""
+
+CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK", "NO_CONSENT")
+
+DEVICES = ("desktop", "tablet", "mobile")
+
+PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
+"""States of a submission whose answers are taken."""
+
+_HINT = "without a file, submissions are fetched from Prolific"
+
+_PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """How a study is offered.
+
+    Attributes:
+        server: address of our server. bundle: units that one person does. seconds: that a unit takes.
+        reward: minor units of `currency` for a bundle. devices: of `DEVICES`.
+    """
+
+    server: str
+    name: str
+    bundle: int
+    seconds: float
+    reward: int
+    currency: str
+    devices: tuple[str, ...]
+
+    @property
+    def minutes(self) -> int:
+        """Estimated for a bundle, rounded up."""
+        return max(1, -(-int(self.bundle * self.seconds) // 60))
+
+    def check(self) -> "Study":
+        """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
+        if not self.server.startswith("https://"):
+            raise UsageError(
+                "Prolific sends people to our own server, and needs its address",
+                hint="--server https://…, where ctxr serve can be reached",
+            )
+        if self.currency not in FLOOR:
+            raise UsageError(f"--currency {self.currency} is unknown", hint=f"choose {' or '.join(FLOOR)}")
+        if self.bundle < 1 or self.seconds <= 0:
+            raise UsageError("--bundle and --seconds must be more than 0", hint="such as --bundle 20 --seconds 30")
+        if odd := [one for one in self.devices if one not in DEVICES]:
+            raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
+        hourly = self.reward * 60 / self.minutes
+        if hourly < FLOOR[self.currency]:
+            least = -(-FLOOR[self.currency] * self.minutes // 60)
+            raise UsageError(
+                f"{self.reward} for {self.minutes} minutes is {hourly / 100:.2f} {self.currency} an hour, "
+                f"below the {FLOOR[self.currency] / 100:.2f} that Prolific asks at least",
+                hint=f"--reward {least} or more",
+            )
+        return self
+
+
+class Bundle(Record, frozen=True):
+    """Units that one person does in one go. `raters`: how many people get it."""
+
+    id: str
+    units: tuple[str, ...]
+    raters: int
+
+
+class Visit(Record, frozen=True):
+    """A person who came through Prolific, as the server recorded it. It stays in the private folder.
+
+    Attributes:
+        submission: Prolific's SESSION_ID. participant: PROLIFIC_PID. study: STUDY_ID.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("submission",)
+
+    submission: str
+    participant: str
+    study: str
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What Prolific says of a submission; other fields are left alone."""
+
+    id: str
+    status: str
+    participant: str = ""
+    participant_id: str = ""
+    study_id: str = ""
+    study: str = ""
+
+    @property
+    def who(self) -> str:
+        """The participant, under whichever name the platform gave it."""
+        return self.participant_id or self.participant
+
+    @property
+    def what(self) -> str:
+        """The study, where the platform says it."""
+        return self.study_id or self.study
+
+
+def bundles(units: Sequence[Unit], study: Study, protocol: Protocol, key: bytes) -> list[Bundle]:
+    """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
+    by_votes: dict[int, list[Unit]] = {}
+    for unit in units:
+        by_votes.setdefault(raters(unit, protocol), []).append(unit)
+    made = []
+    for votes, group in sorted(by_votes.items()):
+        count = -(-len(group) // study.bundle)
+        ordered = sorted(group, key=lambda unit: (unit.image_set, unit.id))
+        made += [_bundle(tuple(unit.id for unit in ordered[number::count]), votes, key) for number in range(count)]
+    return sorted(made, key=lambda bundle: bundle.id)
+
+
+def payload(
+    parts: Sequence[Bundle], study: Study, codes: Mapping[str, str], task: str, text: Sequence[str]
+) -> dict[str, Any]:
+    """The body of the request that makes the study."""
+    server = study.server.rstrip("/")
+    return {
+        "name": study.name,
+        "internal_name": f"ctxr-{task}",
+        "description": "".join(f"<p>{sentence}</p>" for sentence in text),
+        "prolific_id_option": "url_parameters",
+        "total_available_places": sum(part.raters for part in parts),
+        "estimated_completion_time": study.minutes,
+        "maximum_allowed_time": max(study.minutes * 3, study.minutes + 20),
+        "reward": study.reward,
+        "device_compatibility": list(study.devices),
+        "peripheral_requirements": [],
+        "filters": [],
+        "access_details": [
+            {
+                "external_url": f"{server}/p/{quote(task)}?bundle={part.id}&{_PARAMETERS}",
+                "total_allocation": part.raters,
+            }
+            for part in parts
+        ],
+        "completion_codes": [
+            {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
+        ],
+    }
+
+
+def new_codes() -> dict[str, str]:
+    """A completion code for each ending, which nobody can guess; they belong into the private folder."""
+    return {kind: secrets.token_hex(8).upper() for kind in CODE_TYPES}
+
+
+def answers(
+    path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
+) -> Arrivals:
+    """The journal's answers of people whose submission Prolific knows. `studies`: ids of ours; empty where nobody knows them.
+
+    An answer is refused whose worker's submission is not there, is another participant's, or was returned, timed out or
+    rejected. Raises DataError naming file:row for a list that cannot be read, or is of another study.
+    """
+    known: dict[str, Submission] = {}
+    ours = set(studies)
+    for number, row in enumerate(read_list(path, Submission, _HINT), 1):
+        if ours and row.what and row.what not in ours:
+            raise DataError(
+                f"{path}:{number}: the submission {row.id!r} is of study {row.what!r}, which is not of this project",
+                hint="name the submissions of the study that was exported",
+            )
+        known[row.id] = row
+    people = People(key, PLATFORM)
+    came: dict[str, list[Visit]] = {}
+    for visit in sorted(visits, key=lambda visit: visit.submission):
+        came.setdefault(people.named(visit.participant), []).append(visit)
+    rows, refused = [], []
+    for answer in sorted(stored, key=lambda answer: answer.key()):
+        if answer.worker not in came:
+            continue  # came another way
+        where = f"{path.name}:{answer.unit}/{answer.worker}"
+        verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came[answer.worker]]
+        if "" in verdicts:
+            rows.append(Arrival(where, answer))
+        else:
+            refused.append(Refusal(where, answer.unit, answer.worker, "submission", verdicts[0]))
+    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+
+
+def record_visit(folder: Path, visit: Visit) -> None:
+    """Write down, in the private `folder`, who came with which submission; before the first unit is shown."""
+    path = folder / VISITS
+    with disk_errors(path), path.open("ab") as stream:
+        stream.write(encode_row(visit))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_visits(folder: Path) -> list[Visit]:
+    """Everybody who came, once for each submission; a line that a killed process left half-written is dropped."""
+    path = folder / VISITS
+    if not path.is_file():
+        return []
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    found: dict[str, Visit] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            visit = msgspec.json.decode(line, type=Visit)
+        except msgspec.DecodeError as error:
+            if number == len(lines):
+                break
+            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
+        found.setdefault(visit.submission, visit)
+    return sorted(found.values(), key=Visit.key)
+
+
+def _verdict(visit: Visit, submission: Submission | None) -> str:
+    """Why the answers of a visit are not taken; empty where they are."""
+    if submission is None:
+        return "Prolific does not know the submission."
+    if submission.who != visit.participant:
+        return "Prolific knows the submission as another participant's."
+    if submission.status.replace("-", " ").upper() not in PAID:
+        return f"The submission is {submission.status.lower()}."
+    return ""
+
+
+def _bundle(units: tuple[str, ...], votes: int, key: bytes) -> Bundle:
+    name = hmac.new(key, "\0".join(("bundle", *units)).encode(), hashlib.sha256).hexdigest()[:24]
+    return Bundle(f"b-{name}", units, votes)

@@ -1,0 +1,82 @@
+"""CSV files that people open in a spreadsheet: no cell of ours runs as a formula, and a file cut short is known as such."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape, unescape
+from pathlib import Path
+
+from ctxr.errors import DataError, UsageError
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NEUTRAL = re.compile(r"'+[=+\-@\t\r]")
+
+
+def neutral(cell: str) -> str:
+    """A cell that a spreadsheet shows as text, whatever it begins with; `restored` is the inverse.
+
+    >>> neutral("=1+1"), neutral("plain"), restored(neutral("'=1"))
+    ("'=1+1", 'plain', "'=1")
+    """
+    return f"'{cell}" if cell.startswith(_FORMULA) or _NEUTRAL.match(cell) else cell
+
+
+def restored(cell: str) -> str:
+    """What a neutral cell said before."""
+    return cell[1:] if _NEUTRAL.match(cell) else cell
+
+
+def markup(text: str) -> str:
+    """A text for a cell that a page shows as markup: escaped, lines parted by <br>, and no formula in a spreadsheet.
+
+    >>> markup("=a < b")
+    '&#61;a &lt; b'
+    """
+    safe = escape(text).replace("\n", "<br>")
+    return f"&#{ord(safe[0])};{safe[1:]}" if safe.startswith(_FORMULA) else safe
+
+
+def shown(cell: str) -> str:
+    """What a page shows for a cell of `markup`, without line ends."""
+    return " ".join(unescape(cell.replace("<br>", "\n")).split())
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
+    """A CSV file with a header, every cell quoted, lines ending in a line feed."""
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, columns, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Header and rows. Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short,
+    is not UTF-8, or has a row of another length.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name the CSV that was downloaded") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[dict[str, str]] = []
+    header: list[str] = []
+    try:
+        header = next(reader, [])
+        for cells in reader:
+            if len(cells) != len(header):
+                raise DataError(
+                    f"{path}:{len(rows) + 1}: the row has {len(cells)} cells, the header {len(header)}",
+                    hint="the file was cut short or edited: download it again",
+                )
+            rows.append(dict(zip(header, cells, strict=True)))
+    except csv.Error as error:
+        raise DataError(
+            f"{path}:{len(rows) + 1}: {error}", hint="the file was cut short or edited: download it again"
+        ) from error
+    if not header:
+        raise DataError(f"{path} is empty", hint="download it again")
+    return header, rows
