@@ -1,0 +1,145 @@
+"""Votes as three parallel arrays of codes: which unit, which worker, which value. One form for all numbers of the crowd."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import DataError
+
+Codes = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Column = Sequence[Any] | npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """N votes in the order in which they were given to `gather`.
+
+    Attributes:
+        units: [N] codes 0..U-1 of what was judged. workers: [N] codes 0..W-1 of who judged. values: [N] codes 0..V-1 of what
+            was said, rising with the label.
+        unit_names: [U] what each code stands for. worker_names: [W]. labels: [V], numbers if numbers were given, else words.
+        repeats: whether a worker may judge one unit several times; only `dawid_skene` can read such votes.
+    """
+
+    units: Codes
+    workers: Codes
+    values: Codes
+    unit_names: npt.NDArray[Any]
+    worker_names: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    repeats: bool = False
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def where(self, chosen: Flags) -> "Votes":
+        """The votes marked in `chosen` [N]. Codes and names stay what they are, so results compare row by row."""
+        return replace(self, units=self.units[chosen], workers=self.workers[chosen], values=self.values[chosen])
+
+    def numbers(self) -> Doubles:
+        """The labels [V] as numbers. DataError if they are words."""
+        if self.labels.size and self.labels.dtype.kind not in "iufb":
+            raise DataError(
+                f"values such as {str(self.labels[0])!r} are words, and this difference needs numbers",
+                "ask for the nominal level",
+            )
+        return self.labels.astype(np.float64)
+
+    def once(self) -> "Votes":
+        """These votes, if each worker judged a unit once. DataError otherwise."""
+        if self.repeats:
+            raise DataError(
+                "votes with repeats have no agreement: a worker's own repetitions would count as agreeing workers",
+                "keep one vote of each worker on a unit",
+            )
+        return self
+
+
+def gather(units: Column, workers: Column, values: Column, repeats: bool = False) -> Votes:
+    """Votes from three columns [N] of strings or numbers.
+
+    Args:
+        units: what was judged. workers: who judged it. values: what was said; numbers keep their distances.
+        repeats: allow several votes of one worker on one unit.
+
+    Raises:
+        DataError: columns of different lengths, a value that is not a number (NaN), or a worker who judged a unit twice.
+
+    >>> votes = gather(["b", "b", "a"], ["x", "y", "x"], [7, 9, 7])
+    >>> votes.units.tolist(), votes.workers.tolist(), votes.values.tolist(), votes.labels.tolist()
+    ([1, 1, 0], [0, 1, 0], [0, 1, 0], [7, 9])
+    """
+    if not len(units) == len(workers) == len(values):
+        raise DataError(f"{len(units)} units, {len(workers)} workers and {len(values)} values are not parallel columns")
+    (u, unit_names), (w, worker_names), (v, labels) = factorise(units), factorise(workers), factorise(values)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise DataError(
+            f"vote {int(np.flatnonzero(np.isnan(labels[v]))[0])} has no value (NaN)", "leave missing votes out"
+        )
+    votes = Votes(u, w, v, unit_names, worker_names, labels, repeats)
+    if not repeats:
+        _refuse_repeats(votes)
+    return votes
+
+
+def factorise(column: Column) -> tuple[Codes, npt.NDArray[Any]]:
+    """Codes [N] and the sorted names [M] that they stand for: `names[codes]` is the column again.
+
+    >>> codes, names = factorise(["b", "a", "b"])
+    >>> codes.tolist(), names.tolist()
+    ([1, 0, 1], ['a', 'b'])
+    """
+    found = column if isinstance(column, np.ndarray) else None
+    if found is None and len(column) and isinstance(column[0], (bool, int, float, np.number, np.bool_)):
+        found = np.asarray(column)
+    if found is not None and found.dtype.kind in "iub" and found.size:
+        dense = _dense(found.astype(np.int64))
+        if dense is not None:
+            return dense
+    if found is not None and found.dtype.kind in "iufb":
+        names, codes = np.unique(found, return_inverse=True)
+        return codes.reshape(-1).astype(np.int64), names
+    # hashing strings is several times faster than sorting them
+    rows = column.tolist() if isinstance(column, np.ndarray) else column
+    try:
+        ranked = {name: code for code, name in enumerate(sorted(set(rows)))}
+    except TypeError as error:
+        raise DataError(
+            f"a column mixes kinds: {error}", "give strings or numbers, and leave missing votes out"
+        ) from error
+    named = np.empty(len(ranked), object)
+    for name, code in ranked.items():
+        named[code] = name
+    return np.fromiter(map(ranked.__getitem__, rows), np.int64, len(rows)), named
+
+
+def _dense(numbers: Codes) -> tuple[Codes, npt.NDArray[Any]] | None:
+    """The same by counting, without sorting, where the numbers lie close together."""
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low > 2 * numbers.size + 1000:
+        return None
+    there = np.zeros(high - low + 1, bool)
+    there[numbers - low] = True
+    codes = np.cumsum(there) - 1
+    return codes[numbers - low], np.flatnonzero(there) + low
+
+
+def _refuse_repeats(votes: Votes) -> None:
+    keys = votes.units * np.int64(len(votes.worker_names)) + votes.workers
+    ordered = np.sort(keys)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    seen: set[int] = set()
+    for row, key in enumerate(keys.tolist()):
+        if key in seen:
+            unit, worker = votes.unit_names[votes.units[row]], votes.worker_names[votes.workers[row]]
+            raise DataError(
+                f"vote {row}: worker {str(worker)!r} judged unit {str(unit)!r} a second time",
+                "keep one vote of each worker on a unit, for example that of the latest round",
+            )
+        seen.add(key)

@@ -1,0 +1,249 @@
+"""Alpha: published values, the literal sum over pairs, undefined cases, and what selection does to it."""
+
+import doctest
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxr.metrics.agreement
+import ctxr.metrics.differences
+import ctxr.metrics.resampling
+from ctxr.errors import DataError
+from ctxr.metrics.agreement import Agreement, Level, Paired, alpha
+from ctxr.metrics.resampling import by_units, by_units_and_workers
+from ctxr.metrics.votes import gather
+from tests.metrics.crowd import pick, table, tables
+
+# the reliability data of Wikipedia's article on alpha, and Krippendorff's own (2011, section D)
+A: list[list[float | str | None]] = [
+    [None, None, None, None, None, 3, 4, 1, 2, 1, 1, 3, 3, None, 3],
+    [1, None, 2, 1, 3, 3, 4, 3, None, None, None, None, None, None, None],
+    [None, None, 2, 1, 3, 4, 4, None, 2, 1, 1, 3, 3, None, 4],
+]
+B: list[list[float | str | None]] = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+    [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+]
+LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
+
+
+def slow_difference(level: Level, values: list[float]) -> Callable[[float, float], float]:
+    """Krippendorff's difference functions, letter by letter."""
+
+    def ordinal(one: float, other: float) -> float:
+        low, high = sorted((one, other))
+        between = sum(low <= value <= high for value in values)
+        return (between - (values.count(low) + values.count(high)) / 2) ** 2 if low != high else 0.0
+
+    return {
+        "nominal": lambda one, other: float(one != other),
+        "ordinal": ordinal,
+        "interval": lambda one, other: (one - other) ** 2,
+        "ratio": lambda one, other: ((one - other) / (one + other)) ** 2 if one != other else 0.0,
+    }[level]
+
+
+def slow_alpha(judged: list[tuple[int, int, float]], level: Level) -> float | None:
+    """Every pair of every unit, and every pair of all votes; copies of one worker's vote are no pair."""
+    by_unit: dict[int, list[tuple[int, float]]] = {}
+    for unit, worker, value in judged:
+        by_unit.setdefault(unit, []).append((worker, value))
+    by_unit = {unit: said for unit, said in by_unit.items() if len({worker for worker, _ in said}) > 1}
+    values = [value for said in by_unit.values() for _, value in said]
+    difference = slow_difference(level, values)
+    expected = sum(difference(one, other) for one in values for other in values)
+    if not values or len(set(values)) < 2:
+        return None
+    observed = 0.0
+    for said in by_unit.values():
+        pairs = [(one, other) for one, other in permutations(said, 2) if one[0] != other[0]]
+        observed += len(said) * sum(difference(one[1], other[1]) for one, other in pairs) / len(pairs)
+    return 1 - (len(values) - 1) * observed / expected
+
+
+def rows_of(rows: list[list[float | str | None]]) -> list[tuple[int, int, float]]:
+    return [(u, w, float(v)) for w, row in enumerate(rows) for u, v in enumerate(row) if v is not None]
+
+
+@pytest.mark.parametrize(
+    "module", [ctxr.metrics.agreement, ctxr.metrics.differences, ctxr.metrics.resampling], ids=lambda m: m.__name__
+)
+def test_the_examples_in_the_text_are_true(module: object) -> None:
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+def test_published_values_come_out() -> None:
+    assert alpha(table(A)).value == pytest.approx(0.691358, abs=5e-7)
+    assert alpha(table(A), "interval").value == pytest.approx(0.810845, abs=5e-7)
+    published = {"nominal": 0.743, "ordinal": 0.815, "interval": 0.849, "ratio": 0.797}
+    for level in LEVELS:
+        assert alpha(table(B), level).value == pytest.approx(published[level], abs=5e-4)
+    assert alpha(table(B)) == Agreement(alpha(table(B)).value, units=11, votes=40)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(rows=tables())
+def test_alpha_is_the_literal_sum_over_pairs(level: Level, rows: list[list[float | str | None]]) -> None:
+    wanted = slow_alpha(rows_of(rows), level)
+    found = alpha(table(rows), level)
+    assert found.value == (None if wanted is None else pytest.approx(wanted, abs=1e-9))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(rows=tables(), seed=st.integers(0, 99))
+def test_weights_are_copies_of_units_and_workers(level: Level, rows: list[list[float | str | None]], seed: int) -> None:
+    paired = Paired(table(rows), level)
+    rng = np.random.default_rng(seed)
+    for both in (False, True):
+        units, workers = rng.integers(0, 3, paired.size), rng.integers(0, 3, paired.crowd)
+        judged = rows_of(rows)
+        sizes = {unit: sum(row[0] == unit for row in judged) for unit, _, _ in judged}
+        kept = [row for row in judged if sizes[row[0]] > 1]
+        unit_codes = {unit: code for code, unit in enumerate(sorted({row[0] for row in kept}))}
+        worker_codes = {worker: code for code, worker in enumerate(sorted({row[1] for row in kept}))}
+        copies = [
+            (100 * unit + copy, worker, value)
+            for unit, worker, value in kept
+            for copy in range(units[unit_codes[unit]])
+            for _ in range(workers[worker_codes[worker]] if both else 1)
+        ]
+        found = paired.weighed(units.astype(float), workers.astype(float) if both else None)
+        wanted = slow_alpha(copies, level)
+        assert found == (None if wanted is None else pytest.approx(wanted, abs=1e-9))
+
+
+def test_a_metric_of_ones_own_is_the_named_level() -> None:
+    for rows in (A, B):
+        assert alpha(table(rows), lambda one, other: np.square(one - other)).value == pytest.approx(
+            alpha(table(rows), "interval").value
+        )
+        assert alpha(table(rows), lambda one, other: (one != other) * 1.0).value == pytest.approx(
+            alpha(table(rows)).value
+        )
+
+
+def test_many_distinct_values_give_the_same_by_stripes_as_by_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    votes = gather(np.repeat(np.arange(300), 3), np.tile(np.arange(3), 300), rng.random(900))
+    whole = alpha(votes, "ratio")
+    monkeypatch.setattr(ctxr.metrics.differences, "TABLE", 7)
+    assert alpha(votes, "ratio").value == pytest.approx(whole.value, abs=1e-12)
+    for level in ("nominal", "ordinal", "interval"):
+        judged = list(zip(votes.units.tolist(), votes.workers.tolist(), votes.labels[votes.values], strict=True))
+        few = [row for row in judged if row[0] < 40]
+        small = gather([r[0] for r in few], [r[1] for r in few], [float(r[2]) for r in few])
+        assert alpha(small, level).value == pytest.approx(slow_alpha(few, level), abs=1e-9)
+
+
+def test_numbers_far_from_zero_lose_no_digits() -> None:
+    far: list[list[float | str | None]] = [
+        [None if value is None else float(value) + 1e9 for value in row] for row in B
+    ]
+    assert alpha(table(far), "interval").value == pytest.approx(alpha(table(B), "interval").value, abs=1e-6)
+
+
+def test_undefined_is_said_and_why() -> None:
+    assert alpha(table([[1, 1], [1, 1]])) == Agreement(None, 2, 4, "no variation")
+    assert alpha(table([[1, None], [None, 2]])) == Agreement(None, 0, 0, "no unit with two votes")
+    assert alpha(gather([], [], []), "interval") == Agreement(None, 0, 0, "no unit with two votes")
+    # values that only lone votes bring do not vary
+    assert alpha(table([[1, 2], [1, None]])).reason == "no variation"
+
+
+def test_perfect_agreement_is_one_and_steady_disagreement_below_zero() -> None:
+    for level in LEVELS:
+        assert alpha(table([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2]]), level).value == 1.0
+        assert alpha(table([[1, 3], [3, 1]]), level).value < 0  # type: ignore[operator]
+
+
+def test_the_order_of_votes_and_the_names_do_not_matter() -> None:
+    votes = table(B)
+    mixed = np.random.default_rng(0).permutation(len(votes))
+    again = gather(
+        [f"unit {9 - code}" for code in votes.units[mixed]], votes.workers[mixed], votes.labels[votes.values[mixed]]
+    )
+    for level in LEVELS:
+        assert alpha(again, level).value == pytest.approx(alpha(votes, level).value)
+
+
+def test_votes_that_a_level_cannot_read_are_refused() -> None:
+    words = gather([1, 1], ["x", "y"], ["left", "right"])
+    with pytest.raises(DataError, match="'left' are words"):
+        alpha(words, "interval")
+    with pytest.raises(DataError, match="value -1 lies below 0"):
+        alpha(table([[-1, 2], [2, 2]]), "ratio")
+    twice = gather([1, 1], ["x", "x"], [1, 2], repeats=True)
+    with pytest.raises(DataError, match="votes with repeats have no agreement"):
+        alpha(twice)
+
+
+def test_intervals_are_the_percentiles_of_resampled_tables() -> None:
+    votes = pick(np.random.default_rng(1), 30, 3, np.full(6, 0.7)).votes()
+    found = by_units(votes, "nominal", np.random.default_rng(2), resamples=200)
+    rng, values = np.random.default_rng(2), []
+    for _ in range(200):
+        drawn = rng.integers(0, 30, 30)
+        copies = [
+            (copy, int(votes.workers[row]), float(votes.values[row]))
+            for copy, unit in enumerate(drawn)
+            for row in np.flatnonzero(votes.units == unit)
+        ]
+        values.append(slow_alpha(copies, "nominal"))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(np.array(values, float), [0.025, 0.975])))
+    assert found.resamples == 200
+    assert found.value == alpha(votes).value
+
+
+def test_equal_generators_give_equal_intervals_and_more_units_narrower_ones() -> None:
+    few = pick(np.random.default_rng(1), 50, 3, np.full(30, 0.8)).votes()
+    many = pick(np.random.default_rng(1), 800, 3, np.full(30, 0.8)).votes()
+    for interval in (by_units, by_units_and_workers):
+        one = interval(few, "nominal", np.random.default_rng(3), resamples=100)
+        assert one == interval(few, "nominal", np.random.default_rng(3), resamples=100)
+        other = interval(many, "nominal", np.random.default_rng(3), resamples=100)
+        assert width(other) < width(one) / 2
+
+
+def test_workers_of_uneven_skill_widen_the_interval_over_both() -> None:
+    skills = np.array([0.95] * 6 + [0.3] * 3)
+    votes = pick(np.random.default_rng(1), 400, 3, skills).votes()
+    units = by_units(votes, "nominal", np.random.default_rng(3), resamples=200)
+    both = by_units_and_workers(votes, "nominal", np.random.default_rng(3), resamples=200)
+    assert width(both) > 2 * width(units)
+
+
+def test_undefined_votes_get_no_interval() -> None:
+    for interval in (by_units, by_units_and_workers):
+        assert interval(table([[1, 1], [1, 1]]), "nominal", np.random.default_rng(0)).low is None
+        assert interval(gather([], [], []), "nominal", np.random.default_rng(0)).reason == "no unit with two votes"
+
+
+def width(agreement: Agreement) -> float:
+    assert agreement.low is not None
+    assert agreement.high is not None
+    return agreement.high - agreement.low
+
+
+@pytest.mark.parametrize("accuracy", [0.75, 0.85, 0.9])
+def test_votes_that_were_accepted_for_naming_the_target_agree_too_well(accuracy: float) -> None:
+    picks = pick(np.random.default_rng(7), 3000, 3, np.full(40, accuracy), alike=0.5)
+    votes, right = picks.votes(), picks.right.reshape(-1, 3)
+    accepted = (right.sum(1) >= 2)[picks.units]
+    # the third vote is asked for only where the first two were one right and one wrong
+    asked = np.column_stack([np.ones((3000, 2), bool), right[:, 0] != right[:, 1]]).reshape(-1)
+    honest, early, chosen, released = (
+        alpha(votes.where(each)).value or 0.0 for each in (asked | True, asked, accepted, asked & accepted)
+    )
+    assert honest < chosen < released
+    assert early < released
+    assert picks.right[accepted].mean() > picks.right.mean()
+    # more than another sample of units would move it; at an accuracy of .95 there is little left to select
+    found = by_units(votes, "nominal", np.random.default_rng(8), resamples=200)
+    assert found.high is not None
+    assert found.high < released
