@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,21 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     # P(X <= most) at share p is P(X >= trials - most) at 1 - p
     high = 1.0 if most >= trials else 1 - _root(lambda share: upper_tail(trials - most, trials, share) - side)
     return low, high
+
+
+def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval for a share, (low, high) in 0..1: covers the truth `level` of the time on average, not at least
+    (Wilson 1927). (0, 1) for no trial.
+
+    >>> tuple(round(edge, 4) for edge in wilson_interval(0, 10))
+    (0.0, 0.2775)
+    """
+    if not trials:
+        return 0.0, 1.0
+    share, square = hits / trials, NormalDist().inv_cdf((1 + level) / 2) ** 2
+    middle = (share + square / (2 * trials)) / (1 + square / trials)
+    half = math.sqrt(square * (share * (1 - share) / trials + square / (4 * trials**2))) / (1 + square / trials)
+    return middle - half if hits else 0.0, middle + half if hits < trials else 1.0
 
 
 def bounded_tail(total: float, trials: int, chance: float) -> float:

@@ -1,0 +1,185 @@
+"""Whether picks follow the place where an image was shown, or the frames next to the target, instead of the text."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ctxr.errors import DataError
+from ctxr.metrics.proportions import holm
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """Picks by shown slot against what they would be if the slot did not matter.
+
+    Attributes:
+        observed: picks of each slot [K]. expected: what accuracy and the places of the targets lead one to expect [K].
+        votes: picks. wrong: those that missed; hardly anything can be told from a handful.
+        statistic: chi-square with `freedom` degrees; p_value: how often a worker without a bias looks at least as odd.
+        corrected: the same after Holm's correction over all workers of one call; equal to `p_value` for one.
+        worker: code of the worker; None for all together.
+    """
+
+    observed: tuple[int, ...]
+    expected: tuple[float, ...]
+    votes: int
+    wrong: int
+    statistic: float
+    freedom: int
+    p_value: float
+    corrected: float
+    worker: int | None = None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Wrong picks by their distance from the target.
+
+    Attributes:
+        distance: 1..K-1. observed: wrong picks that far away. expected: as many if wrong picks fell evenly on the others.
+    """
+
+    distance: tuple[int, ...]
+    observed: tuple[int, ...]
+    expected: tuple[float, ...]
+
+
+def position_bias(
+    picked: Codes,
+    target: Codes,
+    slots: int,
+    errors: Doubles | None = None,
+    rng: np.random.Generator | None = None,
+    draws: int = 2000,
+) -> PositionBias:
+    """Pearson's idea with the right expectation: whoever has no bias is right equally often wherever the target is shown,
+    and when wrong picks as `errors` says.
+
+    The deviations of the K counts depend on each other through the places of the targets and the common accuracy, so they
+    are weighed by their own covariance, which makes the statistic a chi-square one whatever the accuracy (the plain sum of
+    (o-e)²/e is far too small for workers who are mostly right).
+
+    Args:
+        picked, target: shown slots 0..K-1 [N]; of one number of slots: call once for each.
+        slots: K.
+        errors: [K, K] probabilities of wrong picks by the target's slot; without, even over the others. For frames in
+            temporal order pass `errors_by_distance`, or confusing neighbours will look like a bias to the middle.
+        rng: with one, the p-value is that of `draws` simulated workers, good for any number of votes; without, that of the
+            chi-square distribution, good from about five wrong picks a slot.
+
+    Raises:
+        DataError: a slot that is not among 0..K-1.
+
+    >>> always_first = position_bias(np.zeros(100, int), np.arange(100) % 10, slots=10)
+    >>> always_first.observed[0], round(always_first.expected[0], 6), always_first.p_value < 1e-9
+    (100, 10.0, True)
+    """
+    for column in (picked, target):
+        if column.size and not 0 <= column.min() <= column.max() < slots:
+            raise DataError(f"slot {column.max()} is not among {slots}, 0 to {slots - 1}", "pass shown slots")
+    spread = (1 - np.eye(slots)) / max(1, slots - 1) if errors is None else errors
+    shown = np.bincount(target, minlength=slots)
+    votes, hits = len(picked), int((picked == target).sum())
+    accuracy = hits / votes if votes else 0.0
+    expected = accuracy * shown + (1 - accuracy) * (shown @ spread)
+    weights, freedom = _weights(shown, accuracy, spread)
+    observed = np.bincount(picked, minlength=slots)
+    statistic = float((observed - expected) @ weights @ (observed - expected))
+    p_value = 1.0
+    if freedom and rng is None:
+        p_value = _chi_square_tail(statistic, freedom)
+    elif freedom and rng is not None:
+        drawn = _unbiased(shown, hits, spread, rng, draws) - expected
+        odd = np.einsum("ds,st,dt->d", drawn, weights, drawn) >= statistic * (1 - 1e-12)
+        p_value = float(1 + odd.sum()) / (1 + draws)
+    counts, wanted = tuple(observed.tolist()), tuple(expected.tolist())
+    return PositionBias(counts, wanted, votes, votes - hits, statistic, freedom, p_value, p_value)
+
+
+def position_bias_by_worker(
+    workers: Codes,
+    picked: Codes,
+    target: Codes,
+    slots: int,
+    errors: Doubles | None = None,
+    rng: np.random.Generator | None = None,
+) -> list[PositionBias]:
+    """`position_bias` of each worker, by code, with Holm's correction over all of them."""
+    rows = [
+        replace(position_bias(picked[own], target[own], slots, errors, rng), worker=int(worker))
+        for worker in np.unique(workers)
+        for own in [workers == worker]
+    ]
+    adjusted = holm([row.p_value for row in rows])
+    return [replace(row, corrected=value) for row, value in zip(rows, adjusted, strict=True)]
+
+
+def neighbour_confusion(picked: Codes, target: Codes, slots: int) -> Confusion:
+    """How far from the target wrong picks fall, in frames of the ordered set.
+
+    Args:
+        picked, target: places in the set's own order 0..K-1 [N], not shown slots. slots: K.
+
+    >>> neighbour_confusion(np.array([0, 2, 1]), np.array([1, 1, 1]), slots=3)
+    Confusion(distance=(1, 2), observed=(2, 0), expected=(2.0, 0.0))
+    """
+    wrong = picked != target
+    away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
+    observed = np.bincount(np.abs(picked - target)[wrong], minlength=slots)
+    places = np.bincount(target[wrong], minlength=slots) / max(1, slots - 1)
+    expected = np.array([(places[:, None] * (away == distance)).sum() for distance in range(slots)])
+    return Confusion(tuple(range(1, slots)), tuple(observed[1:].tolist()), tuple(expected[1:].tolist()))
+
+
+def errors_by_distance(confusion: Confusion) -> Doubles:
+    """[K, K] probabilities of wrong picks by the target's place, if only the distance matters; for `position_bias`.
+
+    One pick is spread evenly over all distances first, so that none is impossible.
+
+    >>> errors_by_distance(Confusion((1, 2), (0, 0), (0.0, 0.0))).tolist()
+    [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]]
+    """
+    slots = len(confusion.distance) + 1
+    observed, expected = np.array(confusion.observed, float), np.array(confusion.expected)
+    # a distance is likely by how much oftener it occurs than an even spread would have it
+    likely = np.append(0.0, (observed + 1 / (slots - 1)) / (expected + 1 / (slots - 1)))
+    away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
+    spread = likely[away]
+    shares: Doubles = spread / spread.sum(axis=1, keepdims=True)
+    return shares
+
+
+def flagged(rows: list[PositionBias], level: float = 0.01) -> Flags:
+    """[len(rows)] whether each worker's corrected p-value lies below `level`."""
+    return np.array([row.corrected < level for row in rows], bool)
+
+
+def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, int]:
+    """Inverse [K, K] of the covariance of the counts of an unbiased worker, and its rank."""
+    votes, slots = int(shown.sum()), len(shown)
+    if votes < 2:
+        return np.zeros((slots, slots)), 0
+    # hits fall on the votes at random: a hit moves one pick from the spread of errors to the target's slot
+    moved = np.eye(slots) - spread
+    moved = moved - shown @ moved / votes
+    hitting = accuracy * (1 - accuracy) * votes / (votes - 1) * (moved.T * shown) @ moved
+    missing = (1 - accuracy) * (np.diag(shown @ spread) - (spread.T * shown) @ spread)
+    sizes, axes = np.linalg.eigh(hitting + missing)
+    kept = sizes > 1e-9 * max(1.0, sizes.max())
+    inverse: Doubles = (axes[:, kept] / sizes[kept]) @ axes[:, kept].T
+    return inverse, int(kept.sum())
+
+
+def _unbiased(shown: Codes, hits: int, spread: Doubles, rng: np.random.Generator, draws: int) -> Doubles:
+    """Picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias."""
+    found = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
+    missed = [rng.multinomial(shown[slot] - found[:, slot], spread[slot]) for slot in range(len(shown))]
+    counts: Doubles = np.sum([found, *missed], axis=0, dtype=np.float64)
+    return counts
+
+
+def _chi_square_tail(statistic: float, freedom: int) -> float:
+    from scipy.special import gammaincc
+
+    return float(gammaincc(freedom / 2, statistic / 2))

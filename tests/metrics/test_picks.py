@@ -1,0 +1,172 @@
+"""Human accuracy and its intervals; picks that follow the slot or the neighbour instead of the text."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+import ctxr.metrics.picks
+import ctxr.metrics.positions
+from ctxr.errors import DataError
+from ctxr.metrics.picks import accepted, human_accuracy
+from ctxr.metrics.positions import (
+    Confusion,
+    errors_by_distance,
+    flagged,
+    neighbour_confusion,
+    position_bias,
+    position_bias_by_worker,
+)
+from ctxr.metrics.proportions import wilson_interval
+from ctxr.metrics.votes import Codes, Doubles, gather
+from tests.metrics.crowd import pick
+
+
+def answer(
+    rng: np.random.Generator, votes: int, accuracy: float, errors: Doubles | None = None, bias: float = 0.0
+) -> tuple[Codes, Codes]:
+    """Picked and target slots of a worker who is right with `accuracy`, else errs by `errors`; `bias` of all picks are slot 2."""
+    target = rng.integers(0, 10, votes)
+    wrong = (target + rng.integers(1, 10, votes)) % 10
+    if errors is not None:
+        wrong = np.array([rng.choice(10, p=errors[slot]) for slot in target])
+    picked = np.where(rng.random(votes) < accuracy, target, wrong)
+    return np.where(rng.random(votes) < bias, 2, picked), target
+
+
+def test_the_examples_in_the_text_are_true() -> None:
+    assert doctest.testmod(ctxr.metrics.picks).failed == 0
+    assert doctest.testmod(ctxr.metrics.positions).failed == 0
+
+
+def test_wilsons_interval_holds_the_shares_that_the_count_does_not_refuse() -> None:
+    for hits, trials in ((0, 10), (7, 40), (300, 300)):
+        low, high = wilson_interval(hits, trials)
+        for edge in {low, high} - {0.0, 1.0}:
+            # the edges are the shares from which the count is 1.96 standard errors away
+            assert abs(hits / trials - edge) == pytest.approx(1.959964 * np.sqrt(edge * (1 - edge) / trials), rel=1e-5)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert wilson_interval(4, 9, 0.5)[0] > wilson_interval(4, 9, 0.9)[0]
+
+
+def test_accuracy_is_the_share_of_right_votes() -> None:
+    picks = pick(np.random.default_rng(0), 200, 3, np.full(12, 0.9))
+    found = human_accuracy(picks.votes(), picks.right, np.random.default_rng(1))
+    assert found.value == picks.right.mean()
+    assert (found.right, found.votes, found.workers) == (picks.right.sum(), 600, 12)
+    assert (found.low, found.high) == wilson_interval(int(picks.right.sum()), 600)
+    assert found == human_accuracy(picks.votes(), picks.right, np.random.default_rng(1))
+
+
+def test_the_interval_over_workers_is_that_of_workers_drawn_with_all_their_votes() -> None:
+    picks = pick(np.random.default_rng(0), 60, 3, np.linspace(0.3, 1, 7))
+    found = human_accuracy(picks.votes(), picks.right, np.random.default_rng(1), resamples=100)
+    rng, shares = np.random.default_rng(1), []
+    for _ in range(100):
+        rows = np.concatenate([np.flatnonzero(picks.workers == worker) for worker in rng.integers(0, 7, 7)])
+        shares.append(picks.right[rows].mean())
+    assert (found.crowd_low, found.crowd_high) == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])))
+
+
+def test_the_interval_over_workers_covers_a_crowd_of_uneven_skill_where_wilsons_does_not() -> None:
+    rng = np.random.default_rng(3)
+    covered = np.zeros(2)
+    for _ in range(100):
+        picks = pick(rng, 300, 2, rng.beta(4, 1, 40))
+        found = human_accuracy(picks.votes(), picks.right, rng, resamples=200)
+        assert found.crowd_low is not None
+        assert found.crowd_high is not None
+        covered += [found.low <= 0.8 <= found.high, found.crowd_low <= 0.8 <= found.crowd_high]
+    assert covered[0] < 80 < 88 <= covered[1]
+
+
+def test_one_worker_is_no_crowd_and_no_vote_no_accuracy() -> None:
+    alone = human_accuracy(gather([1, 2], ["x", "x"], [1, 1]), np.array([True, False]), np.random.default_rng(0))
+    assert (alone.value, alone.workers, alone.crowd_low) == (0.5, 1, None)
+    none = human_accuracy(gather([], [], []), np.zeros(0, bool), np.random.default_rng(0))
+    assert (none.value, none.low, none.high, none.workers) == (None, 0.0, 1.0, 0)
+
+
+def test_accepted_votes_flatter_and_each_unit_may_ask_for_its_own_number() -> None:
+    picks = pick(np.random.default_rng(0), 2000, 3, np.full(30, 0.75))
+    votes, kept = picks.votes(), accepted(picks.votes(), picks.right, 2)
+    assert human_accuracy(votes.where(kept), picks.right[kept], np.random.default_rng(0)).low > 0.82
+    least = np.where(np.arange(2000) % 2 == 0, 0, 4)
+    assert accepted(votes, picks.right, least).tolist() == (picks.units % 2 == 0).tolist()
+
+
+@pytest.mark.parametrize("accuracy", [0.1, 0.6, 0.9])
+def test_workers_without_a_bias_are_refused_as_often_as_asked_for(accuracy: float) -> None:
+    rng = np.random.default_rng(5)
+    p_values = np.array([position_bias(*answer(rng, 600, accuracy), slots=10).p_value for _ in range(400)])
+    assert np.mean(p_values < 0.05) == pytest.approx(0.05, abs=0.03)
+    assert np.mean(p_values < 0.5) == pytest.approx(0.5, abs=0.08)
+
+
+def test_the_simulated_p_value_holds_for_few_votes_and_is_the_chi_square_one_for_many() -> None:
+    rng = np.random.default_rng(6)
+    few = np.array([position_bias(*answer(rng, 25, 0.85), slots=10, rng=rng, draws=199).p_value for _ in range(200)])
+    assert np.mean(few <= 0.1) == pytest.approx(0.1, abs=0.06)
+    picked, target = answer(rng, 800, 0.7, bias=0.02)
+    simulated = position_bias(picked, target, 10, rng=rng, draws=4000).p_value
+    assert simulated == pytest.approx(position_bias(picked, target, 10).p_value, abs=0.03)
+
+
+def test_a_bias_of_a_tenth_is_found_in_mostly_right_picks() -> None:
+    found = position_bias(*answer(np.random.default_rng(7), 400, 0.9, bias=0.1), slots=10)
+    assert found.p_value < 1e-4
+    assert found.observed[2] > found.expected[2] + 10
+    assert sum(found.observed) == pytest.approx(sum(found.expected)) == 400
+
+
+def test_expected_counts_are_the_literal_sum_over_votes() -> None:
+    picked, target = answer(np.random.default_rng(1), 60, 0.5)
+    found = position_bias(picked, target, 10)
+    hits = np.mean(picked == target)
+    wanted = [sum(hits if slot == each else (1 - hits) / 9 for each in target) for slot in range(10)]
+    assert found.expected == pytest.approx(wanted)
+    assert found.wrong == np.sum(picked != target)
+
+
+def test_a_worker_who_never_errs_or_hardly_voted_is_not_suspected() -> None:
+    always = np.arange(40) % 10
+    assert position_bias(always, always, 10).p_value == 1.0
+    assert position_bias(np.array([3]), np.array([4]), 10).p_value == 1.0
+    assert position_bias(always[:0], always[:0], 10).votes == 0
+
+
+def test_slots_that_were_not_shown_are_refused() -> None:
+    with pytest.raises(DataError, match="slot 10 is not among 10"):
+        position_bias(np.array([10]), np.array([0]), 10)
+
+
+def test_the_biased_worker_is_flagged_by_code() -> None:
+    rng = np.random.default_rng(8)
+    crowd = [answer(rng, 150, 0.8, bias=0.5 if worker == 3 else 0) for worker in range(6)]
+    workers = np.repeat(np.arange(6), 150)
+    picked, target = (np.concatenate(column) for column in zip(*crowd, strict=True))
+    rows = position_bias_by_worker(workers, picked, target, 10)
+    assert [row.worker for row in rows] == list(range(6))
+    assert flagged(rows).tolist() == [False, False, False, True, False, False]
+    assert all(row.corrected >= row.p_value for row in rows)
+
+
+def test_wrong_picks_of_neighbours_are_no_bias_once_distance_is_allowed_for() -> None:
+    rng = np.random.default_rng(9)
+    errors = errors_by_distance(Confusion(tuple(range(1, 10)), (90, *[1] * 8), (10.0,) * 9))
+    picked, target = answer(rng, 4000, 0.5, errors)
+    assert position_bias(picked, target, 10).p_value < 1e-3
+    confusion = neighbour_confusion(picked, target, 10)
+    assert confusion.observed[0] > 3 * confusion.expected[0]
+    assert position_bias(picked, target, 10, errors_by_distance(confusion)).p_value > 0.01
+
+
+def test_distances_are_counted_one_by_one() -> None:
+    picked, target = answer(np.random.default_rng(2), 200, 0.4)
+    found = neighbour_confusion(picked, target, 10)
+    wrong = [(one, other) for one, other in zip(picked.tolist(), target.tolist(), strict=True) if one != other]
+    for distance, observed, expected in zip(found.distance, found.observed, found.expected, strict=True):
+        assert observed == sum(abs(one - other) == distance for one, other in wrong)
+        places = sum((other - distance >= 0) + (other + distance <= 9) for _, other in wrong)
+        assert expected == pytest.approx(places / 9)
+    assert sum(found.observed) == pytest.approx(sum(found.expected)) == len(wrong)
