@@ -37,8 +37,8 @@ class Votes:
     def __len__(self) -> int:
         return len(self.units)
 
-    def where(self, chosen: Flags) -> "Votes":
-        """The votes marked in `chosen` [N]. Codes and names stay what they are, so results compare row by row."""
+    def where(self, chosen: Flags | Codes) -> "Votes":
+        """The votes marked in `chosen` [N], or those at these rows. Codes and names stay what they are, so results compare row by row."""
         return replace(self, units=self.units[chosen], workers=self.workers[chosen], values=self.values[chosen])
 
     def numbers(self) -> Doubles:

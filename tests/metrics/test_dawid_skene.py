@@ -1,0 +1,134 @@
+"""Dawid and Skene: the anaesthetists of 1979, the letter of the algorithm, and workers who mix classes up."""
+
+import doctest
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import ctxr.metrics.dawid_skene
+from ctxr.errors import DataError
+from ctxr.metrics.dawid_skene import dawid_skene
+from ctxr.metrics.votes import Votes, gather
+from tests.metrics.anaesthetists import anaesthetists
+from tests.metrics.crowd import table, tables
+
+
+def slow_em(votes: Votes, rounds: int) -> tuple[list[list[float]], list[float], list[list[list[float]]], float]:
+    """Equations 2.3 to 2.7 by loops: posterior [U][V], prior [V], confusion [W][V][V], log likelihood."""
+    rows = list(zip(votes.units.tolist(), votes.workers.tolist(), votes.values.tolist(), strict=True))
+    size, crowd, kinds = (len(names) for names in (votes.unit_names, votes.worker_names, votes.labels))
+    own = [[row for row in rows if row[0] == unit] for unit in range(size)]
+    posterior = [
+        [sum(row[2] == kind for row in own[unit]) / len(own[unit]) for kind in range(kinds)] for unit in range(size)
+    ]
+    for _ in range(rounds):
+        prior = [sum(posterior[unit][kind] for unit in range(size)) / size for kind in range(kinds)]
+        confusion = [[[0.0] * kinds for _ in range(kinds)] for _ in range(crowd)]
+        for worker in range(crowd):
+            for true in range(kinds):
+                for unit, who, said in rows:
+                    if who == worker:
+                        confusion[worker][true][said] += posterior[unit][true]
+                total = sum(confusion[worker][true])
+                if total:
+                    confusion[worker][true] = [each / total for each in confusion[worker][true]]
+        log_likelihood = 0.0
+        for unit in range(size):
+            joint = [
+                prior[true] * math.prod(confusion[worker][true][said] for _, worker, said in own[unit])
+                for true in range(kinds)
+            ]
+            posterior[unit] = [each / sum(joint) for each in joint]
+            log_likelihood += math.log(sum(joint))
+    return posterior, prior, confusion, log_likelihood
+
+
+def test_the_examples_in_the_text_are_true() -> None:
+    assert doctest.testmod(ctxr.metrics.dawid_skene).failed == 0
+
+
+def test_the_anaesthetists_come_out_as_published() -> None:
+    found = dawid_skene(anaesthetists())
+    assert found.converged
+    assert found.prior.round(2).tolist() == [0.40, 0.42, 0.11, 0.07]
+    published = [[0.89, 0.11, 0, 0], [0.07, 0.88, 0.05, 0], [0, 0.34, 0.66, 0], [0, 0, 0.56, 0.44]]
+    assert found.confusion[0].round(2).tolist() == published
+    assert found.posterior.sum(axis=1) == pytest.approx(np.ones(45))
+
+
+def test_the_anaesthetists_are_the_letter_of_the_algorithm() -> None:
+    votes = anaesthetists()
+    found = dawid_skene(votes, tolerance=0, rounds=12)
+    posterior, prior, confusion, log_likelihood = slow_em(votes, 12)
+    assert found.posterior == pytest.approx(np.array(posterior), abs=1e-9)
+    assert found.prior == pytest.approx(np.array(prior))
+    assert found.confusion == pytest.approx(np.array(confusion))
+    assert found.log_likelihood == pytest.approx(log_likelihood)
+    assert len(found.history) == 12
+    assert not found.converged
+
+
+@given(rows=tables(workers=4, units=6, kinds=3))
+def test_any_table_is_the_letter_of_the_algorithm(rows: list[list[float | str | None]]) -> None:
+    votes = table(rows)
+    if not len(votes):
+        assert dawid_skene(votes).converged
+        return
+    found = dawid_skene(votes, tolerance=0, rounds=5)
+    posterior, prior, confusion, log_likelihood = slow_em(votes, 5)
+    assert found.posterior == pytest.approx(np.array(posterior), abs=1e-7)
+    assert found.prior == pytest.approx(np.array(prior), abs=1e-7)
+    assert found.confusion == pytest.approx(np.array(confusion), abs=1e-6)
+    assert found.log_likelihood == pytest.approx(log_likelihood, abs=1e-7)
+
+
+@given(rows=tables())
+def test_the_likelihood_never_falls(rows: list[list[float | str | None]]) -> None:
+    history = dawid_skene(table(rows)).history
+    assert all(later >= earlier - 1e-9 for earlier, later in pairwise(history))
+
+
+def crowd(rng: np.random.Generator, units: int) -> tuple[Votes, np.ndarray]:
+    """Two careful workers and one who calls 0 what is 1 and 1 what is 0; five in all with two guessers."""
+    truth = rng.integers(0, 3, units)
+    said = np.tile(truth, (5, 1))
+    said[2] = np.array([1, 0, 2])[truth]
+    said[3:] = rng.integers(0, 3, (2, units))
+    noise = rng.random((5, units)) < 0.1
+    said = np.where(noise, rng.integers(0, 3, (5, units)), said)
+    return gather(np.tile(np.arange(units), 5), np.repeat(np.arange(5), units), said.reshape(-1)), truth
+
+
+def test_a_worker_who_mixes_classes_up_still_tells_the_truth() -> None:
+    votes, truth = crowd(np.random.default_rng(2), 800)
+    found = dawid_skene(votes)
+    assert np.mean(found.posterior.argmax(axis=1) == truth) > 0.95
+    assert found.confusion[2, 0, 1] > 0.85
+    assert found.confusion[2, 1, 0] > 0.85
+    assert found.confusion[3].max() < 0.5
+
+
+def test_a_unit_without_votes_gets_the_prior_and_does_not_move_it() -> None:
+    votes = anaesthetists()
+    some = votes.where(votes.units < 40)
+    found = dawid_skene(some)
+    assert found.posterior[44] == pytest.approx(found.prior)
+    assert found.prior.sum() == pytest.approx(1)
+    renamed = gather(some.units, some.workers, some.labels[some.values], repeats=True)
+    assert found.prior == pytest.approx(dawid_skene(renamed).prior)
+
+
+def test_smoothing_leaves_nothing_impossible() -> None:
+    found = dawid_skene(anaesthetists(), smoothing=0.5)
+    assert found.confusion.min() > 0
+    assert found.confusion.sum(axis=2) == pytest.approx(np.ones((5, 4)))
+    assert found.prior.sum() == pytest.approx(1)
+
+
+def test_labels_that_are_images_of_many_sets_are_refused() -> None:
+    rows = np.arange(9000)
+    with pytest.raises(DataError, match="2 workers with a table of 9000 x 9000 labels"):
+        dawid_skene(gather(rows // 2, rows % 2, rows))
