@@ -10,7 +10,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact
+    from ctxr.data.artifacts import Artifact, Parent
     from ctxr.pipelines.aggregating.figures import AccuracyRow, AgreementRow
     from ctxr.pipelines.aggregating.labels import LabelRow
     from ctxr.pipelines.aggregating.people import Worker
@@ -98,7 +98,7 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
         raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
     blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
     out = config.folder()
-    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256)]
+    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
     settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
     refuse_strangers(out)
     figures = _Figures(answered, config, blocked)
@@ -219,6 +219,16 @@ def _report(
         violations=violations,
         notes=tuple(notes),
     )
+
+
+def _sets(root: Path) -> "list[Parent]":
+    """The image sets that were asked about, by which a later verb knows whether they are still the project's."""
+    from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+
+    if not (root / MANIFEST).is_file():
+        return []  # a public release
+    artifact = open_artifact(root)
+    return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
 
 
 def _declared(workdir: Path) -> str:

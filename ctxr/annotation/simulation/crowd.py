@@ -17,13 +17,23 @@ _TRIES = 4
 """Descriptions that a worker words anew when the page asks for it."""
 
 
+@dataclass(frozen=True)
+class Cast:
+    """A vote that was cast: on which text, by whom, with which chances by image id, and what would have been right."""
+
+    text: str
+    worker: str
+    spread: Mapping[str, float]
+    target: str
+
+
 @dataclass
 class Known:
     """What the simulation knows and no worker is told.
 
     Attributes:
         pictures: image id by SHA-256 of its bytes. sayings: by text, with what each is true of.
-        expected: for each pick, the probability that it was right.
+        targets: image id by text. casts: every vote on one of these texts.
     """
 
     scenes: Scenes
@@ -31,7 +41,7 @@ class Known:
     pictures: Mapping[str, str]
     sayings: dict[str, Saying] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
-    expected: list[float] = field(default_factory=list)
+    casts: list[Cast] = field(default_factory=list)
 
 
 class Person:
@@ -82,7 +92,7 @@ class Person:
         spread = chances(self.profile, saying.verdicts if saying else {}, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
-            self._known.expected.append(spread[self._known.targets[text]])
+            self._known.casts.append(Cast(text, self.name, spread, self._known.targets[text]))
         form = page.form(retrieve.FIELD)
         assert form is not None  # noqa: S101 - asked before
         return self._browser.send(page, form, {retrieve.FIELD: [keys[picked]]})
