@@ -207,7 +207,7 @@ def test_a_failure_of_ours_is_told_without_its_inside(make_crowd: MakeCrowd, mon
 
 def test_no_page_holds_inline_script_or_style(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(anybody=True)
-    visitor, page = opened(crowd)
+    visitor, _ = opened(crowd)
     for text in (visitor.get("/next").text, visitor.get("/").text, crowd.visitor().get("/").text):
         assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|<style|\son\w+=", text)
 
