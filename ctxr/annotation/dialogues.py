@@ -41,13 +41,17 @@ class Event(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Talk:
-    """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished."""
+    """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished.
+
+    `deserted`: somebody whose partner left an earlier room waits here for another.
+    """
 
     present: tuple[bool, bool] = (False, False)
     left: tuple[bool, bool] = (False, False)
     done: tuple[bool, bool] = (False, False)
     turns: tuple[Turn, ...] = ()
     shared: bool = False
+    deserted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -103,12 +107,12 @@ def happened(talk: Talk, event: Event) -> Talk:
     if event.kind == "share":
         return replace(talk, shared=True, turns=(*talk.turns, Turn(event.seat, "", share=True, at=event.at)))
     if event.kind == "join":
-        return replace(talk, present=_with(talk.present, event.seat, True))
+        return replace(talk, present=_with(talk.present, event.seat, True), deserted=False)
     if event.kind == "finish":
         return replace(talk, done=_with(talk.done, event.seat, True))
     if event.kind == "leave":
         return replace(talk, left=_with(talk.left, event.seat, True), present=_with(talk.present, event.seat, False))
-    return replace(talk, present=_with(talk.present, event.seat, True))
+    return replace(talk, present=_with(talk.present, event.seat, True), deserted=True)
 
 
 def replay(events: Iterable[Event]) -> Talk:

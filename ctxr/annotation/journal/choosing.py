@@ -1,0 +1,119 @@
+"""What a worker does next: what they hold, the qualification round, a hidden question, a talk that waits, or work."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, RowMapping, and_, or_, select
+from sqlalchemy import func as sql
+
+from ctxr.annotation.journal import returning, rooms, standing, tables
+from ctxr.annotation.journal.leasing import candidate, give, held_by, suits, unit
+from ctxr.annotation.journal.results import NoWork
+from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.records import Purpose
+from ctxr.annotation.shuffling import digest
+
+LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
+"""Tasks whose units come out of answers to another one."""
+
+CHECKED = "retrieve"
+"""The task among which hidden questions are mixed."""
+
+
+def choose(connection: Connection, worker: str, now: int, tasks: Collection[str] | None, rules: Rules) -> str | NoWork:
+    """The token of the lease that the worker holds or now gets, or why there is none."""
+    returning.reclaim(connection, now, rules)
+    held = held_by(connection, worker)
+    if held is not None:
+        return str(held["token"])
+    row = standing.known(connection, worker)
+    stopped = _stopped(row)
+    if stopped is not None:
+        return stopped
+    found = next_unit(connection, row, tasks, rules)
+    if found is None and not row["qualified"] and not row["allowed"]:
+        # fewer questions than planned suit this worker: those that were answered decide
+        row = standing.examine(connection, row, now, rules)
+        stopped = _stopped(row)
+        if stopped is not None:
+            return stopped
+        found = next_unit(connection, row, tasks, rules)
+    if examined(row, rules):
+        waiting = rooms.join(connection, row, now, tasks, rules)
+        if waiting is not None:
+            return waiting
+    if found is None:
+        return nothing(connection, row, tasks)
+    if found["seats"] > 1:
+        return rooms.open_room(connection, found, worker, now, rules)
+    return give(connection, found, worker, now, rules)
+
+
+def examined(row: RowMapping, rules: Rules) -> bool:
+    """Whether the qualification round is behind a worker, or a person vouched for them."""
+    return bool(row["qualified"] or row["allowed"])
+
+
+def next_unit(
+    connection: Connection, row: RowMapping, tasks: Collection[str] | None, rules: Rules
+) -> RowMapping | None:
+    """The unit for this worker, a hidden question where one is due; None where there is none."""
+    if not examined(row, rules):
+        return candidate(connection, row, "qualification", None)
+    found = candidate(connection, row, "work", tasks)
+    if found is None or found["task"] != CHECKED:
+        return found
+    for purpose in due(connection, row["id"], rules):
+        check = candidate(connection, row, purpose, None)
+        if check is not None:
+            return check
+    return found
+
+
+def due(connection: Connection, worker: str, rules: Rules) -> list[Purpose]:
+    """The hidden questions that this worker's next retrieval should be.
+
+    In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
+    is one of `attention_every`. A question that found its place taken comes next.
+    """
+    if not rules.protocol.gold_every and not rules.protocol.attention_every:
+        return []
+    answer = tables.answer
+    counted = (
+        select(unit.purpose, sql.count())
+        .select_from(answer.join(tables.unit, unit.id == answer.c.unit))
+        .where(answer.c.worker == worker, answer.c.task == CHECKED, unit.purpose != "qualification")
+        .group_by(unit.purpose)
+    )
+    done: dict[str, int] = dict(connection.execute(counted).all())
+    every: dict[Purpose, int] = {"gold": rules.protocol.gold_every, "attention": rules.protocol.attention_every}
+    return [
+        purpose
+        for purpose, block in every.items()
+        if block and sum(done.values()) >= place_of_check(rules.seed, worker, purpose, done.get(purpose, 0), block)
+    ]
+
+
+def place_of_check(seed: int, worker: str, purpose: str, number: int, block: int) -> int:
+    """Before which retrieval, from 0, a worker's check of that number comes."""
+    chance = int.from_bytes(digest(seed, "check", worker, purpose, str(number))[:8])
+    return number * block + chance % block
+
+
+def nothing(connection: Connection, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
+    """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
+    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
+    in_hands = unit.live > 0 if tasks is None else and_(unit.live > 0, unit.task.in_(sorted(tasks)))
+    open_units = select(unit.id).where(
+        unit.decided.is_(None), suits(row, "work", None), or_(in_hands, unit.task.in_(sorted(sources)))
+    )
+    if connection.execute(open_units.limit(1)).first() is not None:
+        return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
+    return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
+
+
+def _stopped(row: RowMapping) -> NoWork | None:
+    if row["state"] == "blocked":
+        return NoWork("blocked", "We have no more work for you. What you did is kept and will be looked at.")
+    if row["state"] == "screened_out":
+        return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
+    return None

@@ -1,0 +1,207 @@
+"""One way to open, read and write SQLite and PostgreSQL, and to say in a sentence what is wrong with them.
+
+Writers go one after the other: in SQLite by BEGIN IMMEDIATE, in PostgreSQL by one advisory lock for the length of a
+transaction. So a transaction may look first and write then, and what it saw still holds.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+
+from ctxr.data.atomic import disk_errors
+from ctxr.errors import CtxrError, DataError, UsageError
+
+_LOCK = 0x63747872
+"""Number of the advisory lock, "ctxr"."""
+
+_ADDRESS = "write it as postgresql://user:password@host/name, or give the path of a file"
+
+
+class Database:
+    """A database that is there and answers.
+
+    Attributes:
+        name: how messages call it; without a password.
+    """
+
+    def __init__(self, url: str | Path, busy_seconds: float = 30.0) -> None:
+        address = _address(url)
+        self.sqlite = address.get_backend_name() == "sqlite"
+        self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
+        self._turn = threading.Lock()
+        if self.sqlite:
+            self._engine = _sqlite_engine(address, busy_seconds)
+        else:
+            self._engine = _server_engine(address)
+        self._writer = self._engine.execution_options(writing=True)
+        with self.errors():
+            if self.sqlite:
+                _write_ahead(self._engine, busy_seconds)
+            else:
+                self._engine.connect().close()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
+        if not self.sqlite:
+            with self.errors(), self._writer.begin() as connection:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                yield connection
+            return
+        # threads queue here: SQLite's own waiting is by sleeping, and whoever sleeps longest waits longest
+        with self._turn, self.errors(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only looks, and sees one state throughout."""
+        with self.errors(), self._engine.begin() as connection:
+            if not self.sqlite:
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield connection
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the database refuses into one sentence."""
+        try:
+            yield
+        except DBAPIError as error:
+            told = _sqlite_sentence(error, self.name) if self.sqlite else _server_sentence(error, self.name)
+            if told is None:
+                raise
+            raise told from error
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._engine.dispose()
+
+
+def _address(url: str | Path) -> URL:
+    if isinstance(url, Path) or "://" not in url:
+        return URL.create("sqlite", database=str(url))
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise UsageError(f"{url.split('@')[-1]!r} is not the address of a database", hint=_ADDRESS) from error
+    if address.drivername in ("postgresql", "postgres"):
+        address = address.set(drivername="postgresql+pg8000")
+    if address.get_backend_name() not in ("sqlite", "postgresql"):
+        raise UsageError(f"{address.get_backend_name()} is neither SQLite nor PostgreSQL", hint=_ADDRESS)
+    if address.get_backend_name() == "sqlite" and not address.database:
+        raise UsageError("a journal in memory would be lost with the program", hint="give the path of a file")
+    return address
+
+
+def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
+    path = Path(str(address.database))
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(address, pool_size=16, max_overflow=-1, connect_args={"timeout": busy_seconds})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: object) -> None:
+        connection.isolation_level = None  # transactions begin where `begin` says, not where the driver guesses
+        connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _write_ahead(engine: Engine, busy_seconds: float) -> None:
+    """Switch the file to write-ahead logging; a switch does not wait for other openers by itself."""
+    deadline = time.monotonic() + busy_seconds
+    connection = engine.raw_connection()
+    try:
+        while True:
+            try:
+                if connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
+                    return
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
+            except sqlite3.DatabaseError as error:
+                raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
+            time.sleep(0.01)
+    finally:
+        connection.close()
+
+
+def _server_engine(address: URL) -> Engine:
+    try:
+        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True)
+    except NoSuchModuleError as error:
+        raise UsageError(f"{address.drivername} is not a driver that SQLAlchemy knows", hint=_ADDRESS) from error
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the driver {error.name} of {address.drivername} is not installed",
+            hint="pip install 'ctxr[postgres]', or install the driver that the address names",
+        ) from error
+
+
+def _code(error: BaseException | None) -> int:
+    """SQLite's primary result code."""
+    return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _sqlite_sentence(error: DBAPIError, name: str) -> CtxrError | None:
+    code = _code(error.orig)
+    if code == sqlite3.SQLITE_FULL:
+        return CtxrError(
+            f"the disk is full: {name} could not be written", hint="free some space; what was acknowledged is kept"
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return CtxrError(f"{name} is locked by another program", hint="end the program that holds it, then try again")
+    if code == sqlite3.SQLITE_NOTADB:
+        return DataError(f"{name} is not a SQLite database", hint="name another file, or move this one away")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return DataError(f"{name} is damaged", hint="restore it from a backup, or run sqlite3 FILE .recover")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return CtxrError(f"no permission to write {name}", hint="make the file and its folder writable")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return CtxrError(f"{name} cannot be opened", hint="name a file in a folder that can be written")
+    if code == sqlite3.SQLITE_IOERR:
+        return CtxrError(f"the disk failed under {name}", hint="look at the disk; what was acknowledged is kept")
+    return None
+
+
+_SERVER = (
+    ("28", "refuses the user or the password", "write the right ones into the address"),
+    ("3D000", "has no database of that name", "createdb makes one"),
+    ("53100", "has no space left on its disk", "free some space; what was acknowledged is kept"),
+    ("53", "has no place for another connection", "raise max_connections, or end other programs"),
+    ("42501", "does not let this user write", "grant the user its own schema"),
+    ("57", "is shutting down", "start it, then try again"),
+)
+"""What a SQLSTATE begins with, what that means, and what to do."""
+
+
+def _server_sentence(error: DBAPIError, name: str) -> CtxrError | None:
+    state = _state(error.orig)
+    for start, meaning, hint in _SERVER:
+        if state.startswith(start):
+            return CtxrError(f"PostgreSQL at {name} {meaning}", hint=hint)
+    if error.connection_invalidated or (isinstance(error, (InterfaceError, OperationalError)) and not state):
+        return CtxrError(f"PostgreSQL at {name} cannot be reached", hint="is it running, and are host and port right?")
+    return None
+
+
+def _state(error: BaseException | None) -> str:
+    """The SQLSTATE of an error, however its driver tells it; empty where there is none."""
+    told = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if told is None and error is not None and error.args and isinstance(error.args[0], dict):
+        told = error.args[0].get("C")
+    return str(told or "")

@@ -1,0 +1,122 @@
+"""Units and image sets on their way into the journal: each once, and never with another content."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, func, insert, select
+
+from ctxr.annotation.journal import tables
+from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.records import Unit
+from ctxr.annotation.shuffling import digest
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.voting import wanted
+from ctxr.data.records import ImageSet
+from ctxr.errors import DataError
+
+R = TypeVar("R", Unit, ImageSet)
+
+_CHUNK = 400
+
+MAKES_WORK = ("describe", "dialogue")
+"""Tasks whose answers give others work, for which the image set must be known."""
+
+
+def add_sets(connection: Connection, image_sets: Iterable[ImageSet]) -> int:
+    """How many sets were new. Raises DataError for one that is there with other images."""
+    new = 0
+    for chunk in _chunks(image_sets):
+        fresh = _unknown(connection, tables.image_set, "image set", chunk)
+        if fresh:
+            connection.execute(insert(tables.image_set), [_payload(image_set) for image_set in fresh])
+        new += len(fresh)
+    return new
+
+
+def add_units(connection: Connection, units: Iterable[Unit], rules: Rules) -> int:
+    """How many units were new. Raises DataError for one that is there with another content or whose set is missing."""
+    number = int(connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
+    before = number
+    for chunk in _chunks(units):
+        fresh = _unknown(connection, tables.unit, "unit", chunk)
+        if not fresh:
+            continue
+        _check_sets(connection, fresh)
+        connection.execute(
+            insert(tables.unit), [_row(unit, number + place, rules) for place, unit in enumerate(fresh, 1)]
+        )
+        number += len(fresh)
+        authors = [{"unit": unit.id, "worker": name} for unit in fresh for name in sorted(set(unit.authors))]
+        if authors:
+            connection.execute(insert(tables.author), authors)
+    return number - before
+
+
+def side_of(unit: Unit) -> str:
+    """The side of the benchmark that a unit's workers must be on; a check of the worker is for everybody."""
+    if unit.purpose != "work" or unit.split is None:
+        return "any"
+    return "train" if unit.split == "train" else "eval"
+
+
+def _row(unit: Unit, number: int, rules: Rules) -> dict[str, object]:
+    task = task_of(unit)
+    return {
+        **_payload(unit),
+        "number": number,
+        "task": unit.task,
+        "purpose": unit.purpose,
+        "image_set": unit.image_set,
+        "target": unit.target,
+        "side": side_of(unit),
+        # an attention check names the image itself: having seen the set is no help
+        "fresh": int(task.FRESH and unit.purpose != "attention"),
+        "seats": task.SEATS,
+        "most": unit.most,
+        "wanted": wanted(unit, 0, 0),
+        "shuffle": int.from_bytes(digest(rules.seed, "serve", unit.id)[:8]) >> 1,
+    }
+
+
+def _payload(record: Unit | ImageSet) -> dict[str, object]:
+    return {"id": record.id, "payload": msgspec.json.encode(record).decode()}
+
+
+def _chunks(records: Iterable[R]) -> Iterator[Sequence[R]]:
+    rest = iter(records)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
+
+
+def _unknown(connection: Connection, table: Table, noun: str, records: Sequence[R]) -> list[R]:
+    """Those that the table lacks."""
+    known = dict(
+        connection.execute(
+            select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
+        ).all()
+    )
+    fresh: list[R] = []
+    for record in records:
+        payload = str(_payload(record)["payload"])
+        if record.id not in known:
+            known[record.id] = payload
+            fresh.append(record)
+        elif known[record.id] != payload:
+            raise DataError(
+                f"{noun} {record.id!r} is in the journal with another content",
+                hint="export the tasks into a new folder with its own journal, or give the old ones",
+            )
+    return fresh
+
+
+def _check_sets(connection: Connection, units: Sequence[Unit]) -> None:
+    needed = {unit.image_set: unit.id for unit in units if unit.task in MAKES_WORK}
+    known = connection.scalars(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
+    missing = sorted(set(needed) - set(known))
+    if missing:
+        raise DataError(
+            f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
+            hint="give the sets with the units",
+        )

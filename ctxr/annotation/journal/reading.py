@@ -1,0 +1,74 @@
+"""What is in the journal, as the records of everybody else."""
+
+import msgspec
+from sqlalchemy import Connection, case, func, select
+
+from ctxr.annotation.journal import leasing, tables
+from ctxr.annotation.journal.clock import stamp
+from ctxr.annotation.journal.results import Decision, Lease, Progress, Waited
+from ctxr.annotation.records import Answer, Unit
+
+
+def lease(connection: Connection, token: str) -> Lease:
+    """The lease of a token that is one."""
+    row = connection.execute(select(tables.lease).where(leasing.lease.token == token)).mappings().one()
+    return leasing.told(row, leasing.unit_of(leasing.unit_row(connection, row["unit"])))
+
+
+def units(connection: Connection) -> list[Unit]:
+    """Every unit, in the order in which they came."""
+    unit = tables.unit.c
+    return [
+        msgspec.json.decode(payload, type=Unit)
+        for payload in connection.scalars(select(unit.payload).order_by(unit.number))
+    ]
+
+
+def answers(connection: Connection) -> list[Answer]:
+    """Every answer, in the order in which they came."""
+    answer = tables.answer.c
+    return [
+        msgspec.json.decode(payload, type=Answer)
+        for payload in connection.scalars(select(answer.payload).order_by(answer.number))
+    ]
+
+
+def decisions(connection: Connection) -> list[Decision]:
+    """Why units stopped, in the order in which they did."""
+    rows = connection.execute(select(tables.decision).order_by(tables.decision.c.number)).mappings()
+    return [
+        Decision(
+            unit=row["unit"],
+            verdict=row["verdict"],
+            right=row["right_votes"],
+            wrong=row["wrong_votes"],
+            unknown=row["unknown_votes"],
+            spared=row["spared"],
+            at=stamp(row["at"]),
+        )
+        for row in rows
+    ]
+
+
+def waited(connection: Connection) -> list[Waited]:
+    """Time given to talks that could not be."""
+    rows = connection.execute(select(tables.waited).order_by(tables.waited.c.number)).mappings()
+    return [
+        Waited(row["worker"], row["unit"], row["reason"], row["microseconds"] / 1e6, stamp(row["at"])) for row in rows
+    ]
+
+
+def progress(connection: Connection) -> dict[str, Progress]:
+    """By task, over units of work."""
+    unit = tables.unit.c
+    still = func.sum(case((unit.decided.is_(None), 1), else_=0))
+    rows = connection.execute(
+        select(unit.task, func.count(), func.sum(unit.answers), still, func.sum(unit.live))
+        .where(unit.purpose == "work")
+        .group_by(unit.task)
+        .order_by(unit.task)
+    )
+    return {
+        task: Progress(units=count, answered=int(answered), open=int(undecided), leases=int(live))
+        for task, count, answered, undecided, live in rows
+    }

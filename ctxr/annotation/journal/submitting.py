@@ -1,0 +1,204 @@
+"""An answer on its way in: checked, stored, counted, followed up and, where it is enough, the unit stopped."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from sqlalchemy import Connection, RowMapping, and_, func, insert, or_, select, update
+
+from ctxr.annotation.journal import filling, leasing, standing, tables
+from ctxr.annotation.journal.clock import stamp
+from ctxr.annotation.journal.results import Receipt, Refused
+from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.making import follow
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.voting import verdict, wanted
+from ctxr.data.records import ImageSet
+
+Given = dict[str, tuple[str, ...]]
+
+
+def submit(
+    connection: Connection, token: str, worker: str, values: Values, now: int, backend: str, rules: Rules
+) -> Receipt:
+    """The receipt of a stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
+    row = own_lease(connection, token, worker)
+    given: Given = {name: tuple(value) for name, value in values.items()}
+    stored = find_answer(connection, row["unit"], worker)
+    if stored is not None:
+        if dict(stored.values) == given:
+            return Receipt(stored, again=True)
+        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
+    if row["state"] != "live":
+        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
+    found = leasing.unit_row(connection, row["unit"])
+    unit = leasing.unit_of(found)
+    if found["seats"] > 1:
+        raise Refused("talk", "Please finish the conversation itself.")
+    check(connection, unit, worker, given)
+    answer = answer_of(row, given, now, backend)
+    record(connection, found, unit, [(row, answer)], now, rules)
+    return Receipt(answer, again=False)
+
+
+def own_lease(connection: Connection, token: str, worker: str) -> RowMapping:
+    """The lease of a token. Raises Refused for no lease and for somebody else's."""
+    row = leasing.by_token(connection, token)
+    if row is None:
+        raise Refused("unknown", "This link is not one of ours. Please start from the first page.")
+    if row["worker"] != worker:
+        raise Refused("not_yours", "This task is in somebody else's hands. Please take one of your own.")
+    return row
+
+
+def answer_of(row: RowMapping, given: Given, now: int, backend: str) -> Answer:
+    """The answer to a lease."""
+    return Answer(
+        unit=row["unit"],
+        worker=row["worker"],
+        values=given,
+        order=msgspec.json.decode(row["shown"], type=tuple[str, ...]),
+        slot=row["slot"],
+        at=stamp(now),
+        seconds=round((now - row["began"]) / 1e6, 3),
+        backend=backend,
+    )
+
+
+def check(connection: Connection, unit: Unit, worker: str, given: Mapping[str, Sequence[str]]) -> None:
+    """Raises Refused, with every problem, for values that are no answer."""
+    encoded(given)
+    wrong = task_of(unit).validate(unit, given, met(connection, unit, worker))
+    if wrong:
+        raise Refused("invalid", wrong[0].sentence, tuple(wrong))
+
+
+def encoded(given: Mapping[str, Sequence[str]]) -> str:
+    """Values as JSON. Raises Refused for text that no file can hold."""
+    try:
+        return msgspec.json.encode(given).decode()
+    except UnicodeEncodeError as error:
+        raise Refused("invalid", "The text holds characters that cannot be stored. Please type it anew.") from error
+
+
+def met(connection: Connection, unit: Unit, worker: str) -> Met:
+    """What the worker described before, and what others wrote about the same set; only describing asks for it."""
+    if unit.task != "describe":
+        return Met()
+    answer = tables.answer.c
+    about = leasing.unit.image_set == unit.image_set
+    rows = connection.execute(
+        select(answer.worker, answer.payload)
+        .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
+        .where(answer.task == "describe", or_(answer.worker == worker, about))
+        .order_by(answer.number)
+    )
+    texts = [(name, decoded(payload).values[describe.FIELD][0]) for name, payload in rows]
+    return Met(
+        own=tuple(text for name, text in texts if name == worker),
+        others=tuple(text for name, text in texts if name != worker),
+    )
+
+
+def find_answer(connection: Connection, unit: str, worker: str) -> Answer | None:
+    """What a worker answered to a unit; None where they did not."""
+    answer = tables.answer.c
+    payload = connection.scalar(select(answer.payload).where(and_(answer.unit == unit, answer.worker == worker)))
+    return None if payload is None else decoded(payload)
+
+
+def decoded(payload: str) -> Answer:
+    """A stored answer."""
+    return msgspec.json.decode(payload, type=Answer)
+
+
+def record(
+    connection: Connection,
+    found: RowMapping,
+    unit: Unit,
+    given: Sequence[tuple[RowMapping, Answer]],
+    now: int,
+    rules: Rules,
+) -> None:
+    """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
+    number = int(connection.scalar(select(func.coalesce(func.max(tables.answer.c.number), -1))) or 0)
+    for place, (row, answer) in enumerate(given, 1):
+        payload = msgspec.json.encode(answer).decode()
+        connection.execute(
+            insert(tables.answer).values(
+                unit=unit.id, worker=answer.worker, number=number + place, task=unit.task, payload=payload
+            )
+        )
+        connection.execute(
+            update(tables.lease).where(leasing.lease.token == row["token"]).values(state="answered", draft=None)
+        )
+        connection.execute(
+            update(tables.worker).where(tables.worker.c.id == answer.worker).values(answers=tables.worker.c.answers + 1)
+        )
+        leasing.log(connection, "answered", now, unit=unit.id, worker=answer.worker)
+    right = task_of(unit).score(unit, given[0][1]).right
+    _count(connection, found, unit, right, now)
+    if unit.purpose == "work":
+        _follow(connection, unit, given[0][1], rules)
+    elif right is not None:
+        standing.learn(connection, standing.known(connection, given[0][1].worker), right, now, rules)
+
+
+def _count(connection: Connection, found: RowMapping, unit: Unit, right: bool | None, now: int) -> None:
+    """Bring the unit's counters up to date, and stop it where it has votes enough."""
+    rights = found["right_votes"] + (right is True)
+    wrongs = found["wrong_votes"] + (right is False)
+    unknowns = found["unknown_votes"] + (right is None)
+    votes, live = found["answers"] + 1, found["live"] - 1
+    word = found["decided"] or stop(unit, rights, wrongs, unknowns)
+    connection.execute(
+        update(tables.unit)
+        .where(leasing.unit.id == unit.id)
+        .values(
+            live=live,
+            answers=votes,
+            right_votes=rights,
+            wrong_votes=wrongs,
+            unknown_votes=unknowns,
+            wanted=wanted(unit, rights, wrongs, unknowns),
+            decided=word,
+        )
+    )
+    if word is None or found["decided"] is not None:
+        return
+    number = int(connection.scalar(select(func.coalesce(func.max(tables.decision.c.number), -1))) or 0) + 1
+    connection.execute(
+        insert(tables.decision).values(
+            unit=unit.id,
+            number=number,
+            verdict=word,
+            right_votes=rights,
+            wrong_votes=wrongs,
+            unknown_votes=unknowns,
+            spared=unit.most - votes - live,
+            at=now,
+        )
+    )
+
+
+def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
+    """The word by which a unit stops: `accepted`, `dropped`, or `complete` where nobody knows; None while it goes on."""
+    votes = right + wrong + unknown
+    if votes < unit.most and (unit.full or not unit.truth):
+        return None
+    if not unit.truth:
+        return "complete"
+    word = verdict(right, wrong, unit.needed, unit.most)
+    if word == "open":
+        return "dropped" if votes >= unit.most else None
+    return word
+
+
+def _follow(connection: Connection, unit: Unit, answer: Answer, rules: Rules) -> None:
+    if unit.task not in filling.MAKES_WORK:
+        return
+    images = tables.image_set.c
+    payload = connection.scalar(select(images.payload).where(images.id == unit.image_set))
+    image_set = msgspec.json.decode(payload or "", type=ImageSet)
+    filling.add_units(connection, follow(unit, answer, image_set, rules.protocol), rules)

@@ -1,0 +1,211 @@
+"""The tables of the journal, the same in SQLite and PostgreSQL.
+
+Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's counters (`live`, `answers`, `wanted`) repeat
+what the rows of leases and answers say, so that the next unit is found by an index; one transaction changes both.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TextClause,
+    text,
+)
+from sqlalchemy.schema import SchemaItem
+
+SCHEMA = 1
+"""Grows with every change that an older program cannot read."""
+
+metadata = MetaData()
+
+_LONG = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(f"crowd_{name}", metadata, *parts, sqlite_strict=True)
+
+
+def _partial(name: str, *columns: str | TextClause, where: str, unique: bool = False) -> Index:
+    return Index(
+        f"crowd_{name}",
+        *columns,
+        unique=unique,
+        sqlite_where=text(where),
+        postgresql_where=text(where),
+    )
+
+
+def _flag(name: str) -> Column[int]:
+    return Column(name, Integer, CheckConstraint(f"{name} IN (0, 1)"), nullable=False, default=0)
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, Integer, CheckConstraint(f"{name} >= 0"), nullable=False, default=0)
+
+
+def _text(name: str, *parts: object, **options: object) -> Column[str]:
+    options.setdefault("nullable", False)
+    return Column(name, Text, *parts, **options)  # type: ignore[arg-type]
+
+
+about = _table("about", _text("name", primary_key=True), _text("value"))
+
+image_set = _table("image_set", _text("id", primary_key=True), _text("payload"))
+
+unit = _table(
+    "unit",
+    _text("id", primary_key=True),
+    Column("number", Integer, nullable=False, unique=True),
+    _text("payload"),
+    _text("task"),
+    _text("purpose"),
+    _text("image_set"),
+    _text("target", nullable=True),
+    _text("side"),
+    _flag("fresh"),
+    Column("seats", Integer, nullable=False),
+    Column("most", Integer, nullable=False),
+    Column("wanted", Integer, nullable=False),
+    _count("live"),
+    _count("answers"),
+    _count("right_votes"),
+    _count("wrong_votes"),
+    _count("unknown_votes"),
+    _text("decided", nullable=True),
+    Column("shuffle", _LONG, nullable=False),
+    CheckConstraint("live + answers <= most", name="crowd_redundancy"),
+    _partial(
+        "unit_free", "purpose", text("(live + answers)"), "shuffle", where="decided IS NULL AND live + answers < wanted"
+    ),
+    _partial("unit_undecided", "purpose", "task", where="decided IS NULL"),
+    Index("crowd_unit_set", "image_set"),
+)
+"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance."""
+
+author = _table(
+    "author",
+    _text("unit", ForeignKey(unit.c.id), primary_key=True),
+    _text("worker", primary_key=True),
+)
+
+worker = _table(
+    "worker",
+    _text("id", primary_key=True),
+    _text("platform"),
+    _text("pool"),
+    _text("state"),
+    _text("reason"),
+    _flag("qualified"),
+    _flag("allowed"),
+    _count("known_right"),
+    _count("known_wrong"),
+    _count("answers"),
+    _text("code", nullable=True, unique=True),
+    Column("enrolled", _LONG, nullable=False),
+)
+
+change = _table(
+    "change",
+    Column("number", _LONG, primary_key=True),
+    _text("worker", ForeignKey(worker.c.id), index=True),
+    _text("before"),
+    _text("after"),
+    _text("reason"),
+    _text("by"),
+    Column("at", _LONG, nullable=False),
+    _flag("undone"),
+)
+
+room = _table(
+    "room",
+    _text("id", primary_key=True),
+    _text("unit", ForeignKey(unit.c.id)),
+    Column("slot", Integer, nullable=False),
+    _text("state"),
+    Column("opened", _LONG, nullable=False),
+    _partial("room_waiting", "opened", where="state = 'waiting'"),
+)
+"""`state`: `waiting` for the second, `talking`, `finished` and stored, `closed` for nothing."""
+
+lease = _table(
+    "lease",
+    _text("token", primary_key=True),
+    _text("unit", ForeignKey(unit.c.id)),
+    _text("worker", ForeignKey(worker.c.id)),
+    Column("slot", Integer, nullable=False),
+    Column("seat", Integer, nullable=False),
+    _text("shown"),
+    Column("began", _LONG, nullable=False),
+    Column("expires", _LONG, nullable=False),
+    _text("state"),
+    _text("room", ForeignKey(room.c.id), nullable=True),
+    _text("draft", nullable=True),
+    CheckConstraint("state IN ('live', 'answered', 'expired', 'returned')"),
+    # what happened stays; only what holds a place must be alone in it
+    _partial("lease_place", "unit", "slot", "seat", where="state IN ('live', 'answered')", unique=True),
+    _partial("lease_once", "unit", "worker", where="state IN ('live', 'answered')", unique=True),
+    _partial("lease_one", "worker", where="state = 'live'", unique=True),
+    _partial("lease_expiry", "expires", where="state = 'live'"),
+    _partial("lease_room", "room", where="room IS NOT NULL"),
+)
+
+answer = _table(
+    "answer",
+    _text("unit", ForeignKey(unit.c.id), primary_key=True),
+    _text("worker", ForeignKey(worker.c.id), primary_key=True),
+    Column("number", Integer, nullable=False, unique=True),
+    _text("task"),
+    _text("payload"),
+    Index("crowd_answer_worker", "worker", "task"),
+)
+
+exposure = _table(
+    "exposure",
+    _text("worker", ForeignKey(worker.c.id), primary_key=True),
+    _text("image_set", primary_key=True),
+    _text("unit", primary_key=True),
+    _text("target", nullable=True),
+)
+"""Sets that a worker has seen, and through which unit."""
+
+event = _table(
+    "event",
+    Column("number", _LONG, primary_key=True),
+    _text("kind"),
+    _text("unit", nullable=True),
+    _text("worker", nullable=True),
+    _text("room", nullable=True),
+    Column("seat", Integer, nullable=True),
+    _text("text"),
+    Column("at", _LONG, nullable=False),
+    _partial("event_room", "room", "number", where="room IS NOT NULL"),
+)
+"""Appended to, never changed: what happened to leases and in rooms."""
+
+decision = _table(
+    "decision",
+    _text("unit", ForeignKey(unit.c.id), primary_key=True),
+    Column("number", Integer, nullable=False, unique=True),
+    _text("verdict"),
+    Column("right_votes", Integer, nullable=False),
+    Column("wrong_votes", Integer, nullable=False),
+    Column("unknown_votes", Integer, nullable=False),
+    Column("spared", Integer, nullable=False),
+    Column("at", _LONG, nullable=False),
+)
+
+waited = _table(
+    "waited",
+    Column("number", _LONG, primary_key=True),
+    _text("worker", ForeignKey(worker.c.id)),
+    _text("unit"),
+    _text("reason"),
+    Column("microseconds", _LONG, nullable=False),
+    Column("at", _LONG, nullable=False),
+)

@@ -1,0 +1,101 @@
+"""The server's routes, and what people are told when something goes wrong."""
+
+from collections.abc import Callable
+from math import ceil
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ctxr.annotation.journal import Refused
+from ctxr.annotation.web.doors import Doors
+from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
+from ctxr.annotation.web.pages import Pages, Told, static
+from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.talk import Bell, Talk
+from ctxr.annotation.web.work import Work
+
+_GET, _POST = ["GET"], ["POST"]
+
+
+def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
+    """The application that serves `site`; `bell` wakes who waits for news of a talk."""
+    pages = Pages(site)
+    doors, work = Doors(pages), Work(pages)
+    talk = Talk(pages, work, bell or Bell())
+    routes = [
+        Route("/", doors.home, methods=_GET),
+        Route("/enter", doors.enter, methods=_POST),
+        Route("/i/{token}", doors.invited, methods=_GET),
+        Route("/p/{study}", doors.prolific, methods=_GET),
+        Route("/mturk", doors.mturk, methods=_GET),
+        Route("/next", work.next, methods=_GET),
+        Route("/check", work.check, methods=_POST),
+        Route("/w/{link}", work.show, methods=_GET),
+        Route("/w/{link}", work.answer, methods=_POST),
+        Route("/w/{link}/stop", work.stop, methods=_POST),
+        Route("/w/{link}/picture/{key}", work.picture, methods=_GET),
+        Route("/w/{link}/talk", talk.show, methods=_GET),
+        Route("/w/{link}/talk/events", talk.events, methods=_GET),
+        Route("/w/{link}/talk/say", talk.say, methods=_POST),
+        Route("/w/{link}/talk/share", talk.share, methods=_POST),
+        Route("/w/{link}/talk/finish", talk.finish, methods=_POST),
+        Route("/w/{link}/talk/leave", talk.leave, methods=_POST),
+        Route("/static/{version}/{name}", static, methods=_GET),
+    ]
+    app = Starlette(routes=routes, exception_handlers=_handlers(pages))
+
+    def busy(wait: float) -> ASGIApp:
+        return _too_many(pages, wait)
+
+    return Guard(app, site.addresses, busy, site.doors.https)
+
+
+def _too_many(pages: Pages, wait: float) -> Response:
+    answer = pages.message(
+        "That was a little fast", ["Please wait a moment and load the page again. Nothing you sent is lost."], 429
+    )
+    answer.headers["retry-after"] = str(ceil(wait))
+    return answer
+
+
+def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Exception], Response]]:
+    home = [("Go on", f"{pages.at}/next")]
+
+    def told(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Told)  # noqa: S101 - for the type checker
+        if _wants_json(request):
+            return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
+        return pages.message(error.title, error.lines, error.status, home, kept=error.kept)
+
+    def refused(request: Request, error: Exception) -> Response:
+        if _wants_json(request):
+            return JSONResponse({"problems": [str(error)]}, 409)
+        return pages.message("This did not work", [str(error)], 409, home)
+
+    def too_large(request: Request, error: Exception) -> Response:
+        line = "That is more than this page can take. Please send less."
+        return pages.message("Too long", [line], 413, home)
+
+    def too_many(request: Request, error: Exception) -> Response:
+        return _too_many(pages, getattr(error, "seconds", 1.0))
+
+    def other(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        if status in (404, 405):
+            return pages.message("This page is not here", ["Please check the address."], status, home)
+        return pages.message(
+            "Something went wrong here",
+            ["It is not your fault. What you sent before is stored; please go back and try again."],
+            status,
+            home,
+        )
+
+    return {Told: told, Refused: refused, TooLarge: too_large, TooMany: too_many, HTTPException: other, 500: other}
+
+
+def _wants_json(request: Request) -> bool:
+    return request.url.path.endswith(("/check", "/events")) or "application/json" in request.headers.get("accept", "")

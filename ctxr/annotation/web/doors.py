@@ -1,0 +1,153 @@
+"""Ways in: a name, an invitation, a Prolific study, a frame of Mechanical Turk."""
+
+import re
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ctxr.annotation.journal import NoWork
+from ctxr.annotation.web.guard import TooMany, policy, read_form
+from ctxr.annotation.web.pages import Pages, Told
+from ctxr.annotation.web.signing import Link
+
+PROLIFIC_DONE = "https://app.prolific.com/submissions/complete"
+
+MTURK_HOSTS = ("https://www.mturk.com", "https://workersandbox.mturk.com")
+"""Where Mechanical Turk takes a finished assignment, real and sandbox; anything else is a forged address."""
+
+MTURK_FRAMES = "https://worker.mturk.com https://workersandbox.mturk.com https://www.mturk.com"
+
+MTURK_PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
+
+_PROLIFIC_ID = re.compile(r"[0-9a-f]{24}")
+_MTURK_ID = re.compile(r"[A-Z0-9]{5,40}")
+
+LONGEST_NAME = 60
+
+
+class Doors:
+    """The endpoints by which people come in."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages, self.site = pages, pages.site
+
+    async def home(self, request: Request) -> Response:
+        """Where the bare address leads."""
+        session = self.pages.session(request)
+        if session.worker:
+            return await run_in_threadpool(self._welcome_back, session.worker)
+        if not self.site.doors.anybody:
+            return self.pages.message(
+                "You need a personal link",
+                ["Whoever asked you to take part can send you one.", "If you had one, please open it again."],
+            )
+        return self._form(request)
+
+    async def enter(self, request: Request) -> Response:
+        """Enrol with a name, where anybody may."""
+        if not self.site.doors.anybody:
+            raise Told(404, "This page is not here")
+        posted = await read_form(request)
+        self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
+        name = " ".join((posted.get("name") or [""])[0].split())
+        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+            return self._form(request, name, "Please write a name of one to sixty characters.")
+        if wait := self.site.newcomers.take(request.client.host if request.client else ""):
+            raise TooMany(wait)
+        identity = f"open/{name.casefold()}"
+        known = await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity))
+        if known is not None:
+            return self._form(
+                request,
+                name,
+                "Somebody has come in with this name. If it was you, use your personal link, or add a letter.",
+            )
+        session = await run_in_threadpool(self.pages.admit, "local", identity)
+        personal = f"{self.site.doors.base_url}/i/{self.site.signer.invitation(identity)}"
+        response = self.pages.message(
+            f"Welcome, {name}",
+            ["To come back from another browser, or after a month, keep this personal link. It is yours alone."],
+            links=[("Begin", f"{self.pages.at}/next"), ("My personal link", personal)],
+        )
+        self.pages.remember(response, session)
+        return response
+
+    async def invited(self, request: Request) -> Response:
+        """A personal link."""
+        identity = self.site.signer.read_invitation(request.path_params["token"])
+        if identity is None:
+            raise Told(403, "This link is not whole", "Please copy all of it, to its last letter, and try again.")
+        session = await run_in_threadpool(self.pages.admit, "local", identity)
+        response = self.pages.go("/next")
+        self.pages.remember(response, session)
+        return response
+
+    async def prolific(self, request: Request) -> Response:
+        """A participant of a Prolific study."""
+        study = request.path_params["study"]
+        if study not in self.site.doors.studies:
+            raise Told(404, "This study is not here", "Please return the submission on Prolific.")
+        person = request.query_params.get("PROLIFIC_PID", "")
+        if not _PROLIFIC_ID.fullmatch(person) or not request.query_params.get("SESSION_ID"):
+            raise Told(
+                400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
+            )
+        session = await run_in_threadpool(self.pages.admit, "prolific", person, study)
+        response = self.pages.go("/next")
+        self.pages.remember(response, session)
+        return response
+
+    async def mturk(self, request: Request) -> Response:
+        """An assignment of Mechanical Turk, in its frame; a preview where nobody has accepted it yet."""
+        if not self.site.doors.mturk:
+            raise Told(404, "This page is not here")
+        asked = request.query_params
+        assignment, host = asked.get("assignmentId", ""), asked.get("turkSubmitTo", "").rstrip("/")
+        if assignment in ("", MTURK_PREVIEW):
+            return self.pages.message(
+                "A look at the task",
+                [
+                    "You will see some pictures and be asked to describe one, to find one, or to judge a short text.",
+                    "Please accept the HIT to begin.",
+                ],
+                csp=policy(MTURK_FRAMES),
+            )
+        if host not in MTURK_HOSTS:
+            raise Told(400, "This HIT would be sent to a stranger", "Please return it: its address was changed.")
+        if not _MTURK_ID.fullmatch(assignment) or not _MTURK_ID.fullmatch(asked.get("workerId", "")):
+            raise Told(400, "Mechanical Turk did not say who you are", "Please return the HIT and accept it again.")
+        session = await run_in_threadpool(self.pages.admit, "mturk", asked["workerId"])
+        found = await run_in_threadpool(self.site.journal.lease, session.worker, self.site.now(), self.site.tasks)
+        if isinstance(found, NoWork):
+            return self.pages.message(
+                "Nothing to do just now", [found.sentence, "Please return the HIT."], csp=policy(MTURK_FRAMES)
+            )
+        link = Link(found.token, session.worker, "frame", assignment, host)
+        return self.pages.go(f"/w/{self.site.signer.link(link)}")
+
+    def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
+        session = self.pages.session(request)
+        response = self.pages.page(
+            "door.html",
+            422 if problem else 200,
+            title="Come in",
+            csrf=self.site.signer.form_token(session.nonce, f"{self.pages.at}/enter"),
+            name=name,
+            problems=[problem] if problem else [],
+        )
+        self.pages.remember(response, session)
+        return response
+
+    def _welcome_back(self, worker: str) -> Response:
+        done = self.site.journal.done_by(worker)
+        line = (
+            "Nothing sent yet." if not done else f"You have sent {done} {'answer' if done == 1 else 'answers'} so far."
+        )
+        return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
+
+
+def prolific_return(code: str) -> str:
+    """The address that tells Prolific that a submission is complete."""
+    return f"{PROLIFIC_DONE}?{urlencode({'cc': code})}"

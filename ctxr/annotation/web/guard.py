@@ -1,0 +1,98 @@
+"""Around everything the server says: headers on every response, one address slowed down, bodies kept small."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ctxr.annotation.web.buckets import Buckets
+
+MOST_BYTES = 64 * 1024
+"""A longer body is refused before it is read; the longest form of ours is a few thousand bytes."""
+
+MOST_FIELDS = 200
+
+_STEADY = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def policy(frames: str = "'none'", post_to: str = "") -> str:
+    """The content policy: everything from here, nothing inline; `frames` may embed the page, forms may `post_to` one more."""
+    targets = f"'self' {post_to}".strip()
+    return (
+        "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        f"form-action {targets}; frame-ancestors {frames}; base-uri 'none'"
+    )
+
+
+class TooLarge(Exception):
+    """A body of more than `MOST_BYTES`."""
+
+
+class TooMany(Exception):
+    """Somebody asks too often; `seconds` until they may again."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """The fields of a posted form, in the order they came. Raises TooLarge; what is no form has no fields."""
+    if int(request.headers.get("content-length") or 0) > MOST_BYTES:
+        raise TooLarge
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise TooLarge
+    found: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError:
+        return {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+class Guard:
+    """The outermost layer: no response leaves without its headers, those of errors included."""
+
+    def __init__(self, app: ASGIApp, addresses: Buckets, busy: Callable[[float], ASGIApp], https: bool) -> None:
+        self._app, self._addresses, self._busy = app, addresses, busy
+        self._headers: Mapping[str, str] = _STEADY | (
+            {"strict-transport-security": "max-age=31536000"} if https else {}
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("content-security-policy", policy())
+                if "frame-ancestors 'none'" in headers["content-security-policy"]:
+                    headers["x-frame-options"] = "DENY"
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        wait = self._addresses.take((scope.get("client") or ("",))[0])
+        await (self._busy(wait) if wait else self._app)(scope, receive, send_with_headers)
+
+
+def is_from_elsewhere(headers: Headers) -> bool:
+    """Whether a browser says that another site sent this form."""
+    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")

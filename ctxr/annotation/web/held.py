@@ -1,0 +1,100 @@
+"""A unit in somebody's hands: every page of work asks here whether it is theirs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from ctxr.annotation.forms import Form, Talk, Write
+from ctxr.annotation.journal import Lease
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.web.doors import MTURK_FRAMES
+from ctxr.annotation.web.guard import policy
+from ctxr.annotation.web.pages import Pages, Told
+from ctxr.annotation.web.signing import Link
+from ctxr.annotation.web.views import View, view_of
+
+
+@dataclass(frozen=True)
+class Held:
+    """A lease and the right to use it.
+
+    Attributes:
+        nonce: what its forms are bound to. here: path of its page. csp: its content policy.
+    """
+
+    pages: Pages
+    link: Link
+    lease: Lease
+    nonce: str
+    here: str
+    csp: str
+
+    def again(self) -> "Held":
+        """The same as it is now."""
+        lease = self.pages.site.journal.find(self.lease.token)
+        return self if lease is None else replace(self, lease=lease)
+
+    @property
+    def form(self) -> Form:
+        """What is asked, as this seat sees it."""
+        return task_of(self.lease.unit).render(self.lease.unit, self.lease.order, self.lease.seat)
+
+    @property
+    def is_talk(self) -> bool:
+        """Whether it is done by two people together."""
+        return any(isinstance(field, Talk) for field in self.form.fields)
+
+    def key(self, image: str) -> str:
+        """What a picture is called on this lease's pages."""
+        return self.pages.site.signer.picture(self.lease.token, image)
+
+    def view(self, given: Mapping[str, Sequence[str]]) -> View:
+        """The form as its template needs it."""
+        return view_of(self.form, self.key, self.pages.site.sizes, given)
+
+    def form_token(self, step: str = "") -> str:
+        """What a form that posts to `here + step` must bring back."""
+        return self.pages.site.signer.form_token(self.nonce, self.here + step)
+
+    def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
+        """What was written by hand, to be shown back where it cannot be taken."""
+        names = [field.name for field in self.form.fields if isinstance(field, Write)] + ["text"]
+        return [text for name in names for text in posted.get(name, ()) if text.strip()]
+
+    def visible(self) -> dict[str, str]:
+        """Image ids by the names that this worker may ask for now; the photo of a talk only once it is theirs to see."""
+        shown = {picture.image for picture in self.form.gallery.pictures} if self.form.gallery else set()
+        if self.is_talk and not shown and self.pages.site.journal.room(self.lease.token).shared:
+            shown = set(self.lease.unit.images)
+        return {self.key(image): image for image in shown}
+
+
+async def held(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> Held:
+    """The unit that the link in the address (or `text`) stands for.
+
+    Raises Told for a link that was not made here, another worker's, or a lease that is not there; TooMany for too many of them.
+    """
+    text = text or request.path_params["link"]
+    link = pages.site.signer.read_link(text)
+    if link is None:
+        raise Told(403, "This link is not whole", "Please go back and open the page again.")
+    framed = link.purpose == "frame"
+    session = pages.session(request)
+    if not framed and session.worker != link.worker:
+        reason = "It belongs to somebody else." if session.worker else "Your session is over."
+        raise Told(403, "This page is not open to you", reason, "Please come in by your own link.")
+    pages.slow_down(link.worker, cost)
+    lease = await run_in_threadpool(partial(pages.site.journal.find, link.lease))
+    if lease is None or lease.worker != link.worker:
+        raise Told(404, "This page is not here any more", "Please go on with the next one.")
+    return Held(
+        pages,
+        link,
+        lease,
+        text if framed else session.nonce,
+        f"{pages.at}/w/{text}",
+        policy(MTURK_FRAMES if framed else "'none'"),
+    )

@@ -1,0 +1,144 @@
+"""Pages out of templates, and who is asking for them."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from ctxr.annotation.web.guard import TooMany, is_from_elsewhere, policy
+from ctxr.annotation.web.signing import SESSION_DAYS, Session
+from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.views import kind_of
+
+COOKIE = "ctxr"
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class Told(Exception):
+    """Something that a worker is told instead of a page; `kept` are texts of theirs that must not be lost."""
+
+    def __init__(self, status: int, title: str, *lines: str, kept: Sequence[str] = ()) -> None:
+        super().__init__(title)
+        self.status, self.title, self.lines, self.kept = status, title, lines, tuple(kept)
+
+
+@cache
+def static_files() -> dict[str, bytes]:
+    """The styles and scripts by name."""
+    folder = files("ctxr.annotation.web") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.split(".")[-1] in _TYPES}
+
+
+@cache
+def static_version() -> str:
+    """What changes when a style or a script does, so that browsers may keep them for good."""
+    return hashlib.sha256(b"".join(content for _, content in sorted(static_files().items()))).hexdigest()[:12]
+
+
+def static(request: Request) -> Response:
+    """One of our own styles or scripts, looked up by name."""
+    name = request.path_params["name"]
+    content = static_files().get(name)
+    if content is None:
+        raise Told(404, "This page is not here")
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(content, media_type=_TYPES[name.split(".")[-1]], headers=headers)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("ctxr.annotation.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["kind_of"] = kind_of
+    return environment
+
+
+class Pages:
+    """Renders for one site."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.at = site.doors.at
+
+    def page(self, template: str, status: int = 200, csp: str = "", **context: Any) -> HTMLResponse:
+        """A template with `context`; `csp` replaces the strict policy where a platform's frame is needed."""
+        steady = {"at": self.at, "static": f"{self.at}/static/{static_version()}", "round": None, "stop": ""}
+        text = _environment().get_template(template).render({**steady, **context})
+        return HTMLResponse(text, status, {"content-security-policy": csp or policy()})
+
+    def message(
+        self,
+        title: str,
+        lines: Sequence[str] = (),
+        status: int = 200,
+        links: Sequence[tuple[str, str]] = (),
+        code: str = "",
+        kept: Sequence[str] = (),
+        again: int = 0,
+        form: Mapping[str, Any] | None = None,
+        csp: str = "",
+    ) -> HTMLResponse:
+        """A page that only says something. `again`: seconds until it looks again by itself."""
+        return self.page(
+            "message.html",
+            status,
+            csp,
+            title=title,
+            lines=lines,
+            links=links,
+            code=code,
+            kept=kept,
+            again=again,
+            form=form,
+        )
+
+    def go(self, path: str) -> RedirectResponse:
+        """To another page of ours, with GET."""
+        return RedirectResponse(self.at + path, 303)
+
+    def session(self, request: Request) -> Session:
+        """Who is asking; a new session where there is none."""
+        known = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
+        return known or Session(secrets.token_urlsafe(12))
+
+    def remember(self, response: Response, session: Session) -> None:
+        """Send the session's cookie along."""
+        response.set_cookie(
+            COOKIE,
+            self.site.signer.session(session),
+            max_age=SESSION_DAYS * 24 * 60 * 60,
+            path=self.at or "/",
+            secure=self.site.doors.https,
+            httponly=True,
+            samesite="lax",
+        )
+
+    def admit(self, platform: str, identity: str, study: str = "") -> Session:
+        """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
+        worker = self.site.identities.worker(platform, identity)
+        self.site.journal.enrol(worker, platform, self.site.now())
+        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, study=study)
+
+    def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
+        """Raises Told where the form was not made here for this person and address."""
+        token = (posted.get("csrf") or ("",))[0]
+        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, place):
+            raise Told(403, "This form has grown old", "Please load the page again and send it once more.")
+
+    def slow_down(self, name: str, cost: float = 1.0) -> None:
+        """Raises TooMany where this worker asks too often."""
+        if wait := self.site.workers.take(name, cost):
+            raise TooMany(wait)

@@ -1,0 +1,106 @@
+"""What the server hands out and takes back: links, sessions and invitations that only it can make.
+
+Nothing here is secret to who holds it; it is bound to one purpose, so that a link of one kind never passes for another.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
+
+Purpose = Literal["work", "frame"]
+"""Where a unit's page is shown: on its own, to who has the worker's session; or in a platform's frame, without cookies."""
+
+SESSION_DAYS = 30
+_DAY = 24 * 60 * 60
+
+
+@dataclass(frozen=True)
+class Link:
+    """One unit for one worker. `assignment` and `submit_to` are Mechanical Turk's, empty elsewhere."""
+
+    lease: str
+    worker: str
+    purpose: Purpose = "work"
+    assignment: str = ""
+    submit_to: str = ""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to."""
+
+    nonce: str
+    worker: str = ""
+    platform: str = "local"
+    study: str = ""
+
+
+class Signer:
+    """Seals and opens; a text that was not sealed here for just that purpose opens as None."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hmac.new(key, b"ctxr crowd pages", hashlib.sha256).digest()
+
+    def link(self, link: Link) -> str:
+        """The part of an address that stands for one unit and one worker."""
+        return self._sealed("link", [link.lease, link.worker, link.purpose, link.assignment, link.submit_to])
+
+    def read_link(self, text: str) -> Link | None:
+        """The link; None if it was not made here."""
+        parts = self._opened("link", text)
+        return Link(*parts) if _are_texts(parts, 5) else None
+
+    def session(self, session: Session) -> str:
+        """The value of the session's cookie."""
+        return str(self._timed("session").dumps([session.nonce, session.worker, session.platform, session.study]))
+
+    def read_session(self, text: str) -> Session | None:
+        """The session; None if it was not made here, or more than `SESSION_DAYS` ago."""
+        try:
+            parts = self._timed("session").loads(text, max_age=SESSION_DAYS * _DAY)
+        except BadData:
+            return None
+        return Session(*parts) if _are_texts(parts, 4) else None
+
+    def invitation(self, name: str) -> str:
+        """A personal way in for a member of a local team, the same whenever it is made."""
+        return self._sealed("invitation", [name])
+
+    def read_invitation(self, text: str) -> str | None:
+        """The name that was invited; None if nobody was."""
+        parts = self._opened("invitation", text)
+        return parts[0] if _are_texts(parts, 1) else None
+
+    def form_token(self, nonce: str, place: str) -> str:
+        """What a form must bring back: bound to the session and to the one address it posts to."""
+        return hmac.new(self._key, f"form\0{nonce}\0{place}".encode(), hashlib.sha256).hexdigest()[:32]
+
+    def is_form_token(self, token: str, nonce: str, place: str) -> bool:
+        """Whether the form was made here for this session and address."""
+        return hmac.compare_digest(token.encode(), self.form_token(nonce, place).encode())
+
+    def picture(self, lease: str, image: str) -> str:
+        """A picture's name on the pages of one lease: it tells neither the image nor its order."""
+        return hmac.new(self._key, f"picture\0{lease}\0{image}".encode(), hashlib.sha256).hexdigest()[:16]
+
+    def _sealed(self, purpose: str, value: list[str]) -> str:
+        return str(URLSafeSerializer(self._key, salt=purpose, signer_kwargs=_SHA256).dumps(value))
+
+    def _opened(self, purpose: str, text: str) -> Any:
+        try:
+            return URLSafeSerializer(self._key, salt=purpose, signer_kwargs=_SHA256).loads(text)
+        except BadData:
+            return None
+
+    def _timed(self, purpose: str) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self._key, salt=purpose, signer_kwargs=_SHA256)
+
+
+_SHA256 = {"digest_method": hashlib.sha256}
+
+
+def _are_texts(parts: Any, count: int) -> bool:
+    return isinstance(parts, list) and len(parts) == count and all(isinstance(part, str) for part in parts)

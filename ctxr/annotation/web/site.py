@@ -1,0 +1,78 @@
+"""What a running server knows: the journal, the pictures, who may come in by which door, and the time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ctxr.annotation.journal import Identities, Journal
+from ctxr.annotation.web.buckets import Buckets
+from ctxr.annotation.web.signing import Signer
+
+ADDRESS_SHARE = 20
+"""An address may ask as often as so many workers: a team sits behind one."""
+
+
+def utc_now() -> datetime:
+    """The time of this machine, aware, UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Ways in.
+
+    Attributes:
+        base_url: as the workers' browsers see it, without a slash at the end.
+        anybody: whoever has the address may enrol with a name.
+        studies: Prolific studies by the name in their address; their fixed completion code, or "" for one made for each worker.
+        mturk: Mechanical Turk may show units in its frame.
+    """
+
+    base_url: str
+    anybody: bool = False
+    studies: Mapping[str, str] = field(default_factory=dict)
+    mturk: bool = False
+
+    @property
+    def https(self) -> bool:
+        """Whether workers come over an encrypted connection."""
+        return self.base_url.startswith("https://")
+
+    @property
+    def at(self) -> str:
+        """The path below which everything lies; "" where that is the root."""
+        return "/" + "/".join(self.base_url.split("/")[3:]) if self.base_url.count("/") > 2 else ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that a page needs.
+
+    Attributes:
+        pictures: files by image id. sizes: width and height by image id, pixels.
+        pseudonym: of a platform and a platform id. identities: who is behind it; the only place that keeps platform ids.
+        tasks: what is served; None for everything in the journal. bundle: answers in a round.
+        rate: requests a second of one worker; 0 = no limit.
+    """
+
+    journal: Journal
+    identities: Identities
+    pseudonym: Callable[[str, str], str]
+    signer: Signer
+    pictures: Mapping[str, Path]
+    sizes: Mapping[str, tuple[int, int]]
+    doors: Doors
+    tasks: tuple[str, ...] | None = None
+    bundle: int = 20
+    rate: float = 10.0
+    now: Callable[[], datetime] = utc_now
+    workers: Buckets = field(init=False)
+    addresses: Buckets = field(init=False)
+    newcomers: Buckets = field(init=False)
+
+    def __post_init__(self) -> None:
+        limited = self.rate > 0
+        object.__setattr__(self, "workers", Buckets(self.rate, self.rate * 10))
+        object.__setattr__(self, "addresses", Buckets(self.rate * ADDRESS_SHARE, self.rate * ADDRESS_SHARE * 5))
+        object.__setattr__(self, "newcomers", Buckets(0.5 if limited else 0, 40))

@@ -1,0 +1,37 @@
+// A picture as large as the window; neighbours by arrow key. Without this script the links open the picture itself.
+const dialog = document.getElementById("near");
+const picture = dialog.querySelector("img");
+const name = document.getElementById("near-name");
+let shown = [];
+let place = 0;
+
+const show = () => {
+  picture.src = shown[place].href;
+  picture.alt = shown[place].name;
+  name.textContent = shown[place].name;
+};
+
+export const isOpen = () => dialog.open;
+
+// links: anchors to pictures; moved(place) is told what is looked at, chosen(place) what was taken with Enter.
+export const open = (links, at, moved = () => {}, chosen = null) => {
+  shown = links.map((link) => ({ href: link.href, name: link.getAttribute("aria-label").replace(/^Enlarge (the )?/, "").replace(/^./, (a) => a.toUpperCase()) }));
+  place = Math.max(0, at);
+  show();
+  dialog.onkeydown = (event) => {
+    const step = { ArrowLeft: -1, ArrowUp: -1, PageUp: -1, ArrowRight: 1, ArrowDown: 1, PageDown: 1 }[event.key];
+    event.stopPropagation();
+    if (step) {
+      event.preventDefault();
+      place = Math.min(shown.length - 1, Math.max(0, place + step));
+      show();
+      moved(place);
+    } else if (event.key === "z" || event.key === "Enter") {
+      event.preventDefault();
+      dialog.close();
+      if (event.key === "Enter" && chosen) chosen(place);
+    }
+  };
+  dialog.onclick = () => dialog.close();
+  dialog.showModal();
+};

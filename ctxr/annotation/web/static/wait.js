@@ -1,0 +1,3 @@
+// Looks again after a while.
+const seconds = Number(document.querySelector("[data-again]").dataset.again);
+setTimeout(() => location.reload(), seconds * 1000);

@@ -1,0 +1,110 @@
+// Keys, zoom and checks while typing. Every form works without it.
+import * as near from "./near.js";
+
+const form = document.getElementById("answer");
+const radios = (name) => [...document.querySelectorAll(`input[type=radio][name="${name}"]`)];
+const tiles = [...document.querySelectorAll(".tile input")];
+const views = radios("view");
+const links = [...document.querySelectorAll("a.zoom")];
+const writing = (element) => element && element.matches("textarea, input:not([type])");
+const clamp = (value, count) => Math.min(count - 1, Math.max(0, value));
+
+const look = (place) => {
+  views[place].checked = true;
+  if (!writing(document.activeElement)) views[place].focus({ preventScroll: true });
+};
+const choose = (place) => {
+  if (!tiles[place]) return;
+  tiles[place].checked = true;
+  tiles[place].focus();
+  tiles[place].dispatchEvent(new Event("input", { bubbles: true }));
+};
+const current = (group) => group.findIndex((one) => one.checked);
+const columns = () => tiles.filter((one) => one.parentElement.offsetTop === tiles[0].parentElement.offsetTop).length;
+
+const zoom = (place) => {
+  const enlarged = links.filter((link) => link.closest(".tile, .big, .single"));
+  if (views.length) near.open(enlarged, place, look);
+  else if (tiles.length) near.open(enlarged, place, () => {}, choose);
+  else near.open(enlarged, 0);
+};
+
+for (const [place, link] of links.entries()) {
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    zoom(place);
+  });
+}
+
+addEventListener("keydown", (event) => {
+  if (near.isOpen() || event.altKey) return;
+  const typing = writing(document.activeElement);
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    form.requestSubmit();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey) return;
+  const page = { PageUp: -1, PageDown: 1 }[event.key];
+  const side = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const up = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (views.length && (page || (!typing && side))) {
+    event.preventDefault();
+    look(clamp(current(views) + (page || side), views.length));
+  } else if (typing) {
+    if (event.key === "Escape") (views[current(views)] || document.body).focus();
+  } else if (tiles.length && (side || up)) {
+    event.preventDefault();
+    const from = current(tiles);
+    choose(from < 0 ? 0 : clamp(from + (side || up * columns()), tiles.length));
+  } else if (tiles.length && /^[0-9]$/.test(event.key)) {
+    choose((Number(event.key) + 9) % 10);
+  } else if (event.key === "z") {
+    event.preventDefault();
+    const tile = document.activeElement.closest(".tile");
+    const at = tile ? tiles.indexOf(tile.querySelector("input")) : current(views.length ? views : tiles);
+    if (links.length) zoom(Math.max(0, at));
+  } else if (event.key === "Enter" && tiles.length && current(tiles) >= 0 && !document.activeElement.closest("a, button")) {
+    event.preventDefault();
+    form.requestSubmit();
+  }
+});
+
+// Drafts are kept and texts checked a moment after the last key.
+const place = document.getElementById("problems");
+let waiting = 0;
+let asked = 0;
+
+const fill = (sentences) => {
+  const list = document.createElement("ul");
+  list.className = "problems";
+  for (const sentence of sentences) list.appendChild(document.createElement("li")).textContent = sentence;
+  if ([...place.querySelectorAll("li")].map((one) => one.textContent).join() === sentences.join()) return;
+  place.replaceChildren(...(sentences.length ? [list] : []));
+};
+
+const check = async () => {
+  const body = new URLSearchParams(new FormData(form));
+  body.set("link", form.dataset.link);
+  const mine = ++asked;
+  try {
+    const answer = await fetch(form.dataset.check, { method: "POST", body });
+    if (answer.ok && mine === asked) fill((await answer.json()).problems);
+  } catch {
+    // offline for a moment: the next key asks again
+  }
+};
+
+form.addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(check, 600);
+});
+form.addEventListener("submit", (event) => {
+  clearTimeout(waiting);
+  asked += 1;
+  if (form.dataset.sent) event.preventDefault(); // a second press; the server would take it as the same answer
+  form.dataset.sent = "yes";
+});
+addEventListener("pageshow", () => delete form.dataset.sent);
+if (matchMedia("(hover: hover)").matches) document.querySelector(".answer textarea")?.focus({ preventScroll: true });

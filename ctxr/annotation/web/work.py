@@ -1,0 +1,213 @@
+"""Pages of work: the next unit, its form, its pictures, and the answer that is stored before anything else is shown."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from ctxr.annotation.forms import Write
+from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.web.doors import MTURK_FRAMES, prolific_return
+from ctxr.annotation.web.guard import policy, read_form
+from ctxr.annotation.web.held import Held, held
+from ctxr.annotation.web.pages import Pages, Told
+from ctxr.annotation.web.signing import Link, Session
+from ctxr.annotation.web.views import Values, values_of
+
+WAIT_SECONDS = 15
+"""After so long a page that waits for work looks again."""
+
+_MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
+
+_TITLES = {
+    "nothing_left": "All done, thank you",
+    "blocked": "Thank you for your work",
+    "screened_out": "Thank you for trying",
+    "wait": "A short wait",
+}
+
+
+class Work:
+    """The endpoints of work."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages, self.site = pages, pages.site
+
+    async def next(self, request: Request) -> Response:
+        """To the unit that this worker holds, or to a new one."""
+        session = self.pages.session(request)
+        if not session.worker:
+            return self.pages.go("/")
+        self.pages.slow_down(session.worker)
+        return await run_in_threadpool(self._next, session, "more" in request.query_params)
+
+    def _next(self, session: Session, more: bool) -> Response:
+        done = self.site.journal.done_by(session.worker)
+        if session.platform == "prolific":
+            code = self.site.journal.completion_code(session.worker, self.site.now(), self.site.tasks)
+            if code is not None:
+                return self._complete(self.site.doors.studies.get(session.study) or code)
+        elif done and done % self.site.bundle == 0 and not more:
+            return self.pages.message(
+                "Thank you, that was a round",
+                [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
+                links=[("Start another round", f"{self.pages.at}/next?more=1")],
+            )
+        found = self.site.journal.lease(session.worker, self.site.now(), self.site.tasks)
+        if isinstance(found, NoWork):
+            waits = found.reason == "wait"
+            return self.pages.message(
+                _TITLES[found.reason],
+                [found.sentence],
+                links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
+                again=WAIT_SECONDS if waits else 0,
+            )
+        return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
+
+    def _complete(self, code: str) -> Response:
+        return self.pages.message(
+            "Thank you, that was all",
+            ["Your answers are stored. Please go back to Prolific, so that you are paid."],
+            code=code,
+            links=[("Complete on Prolific", prolific_return(code))],
+        )
+
+    async def show(self, request: Request) -> Response:
+        """The page of a unit."""
+        one = await held(self.pages, request)
+        if one.lease.state == "answered":
+            return self._after(one)
+        draft = await run_in_threadpool(self.site.journal.draft, one.lease.token)
+        if one.lease.state != "live":
+            raise _expired(one, draft)
+        if one.is_talk:
+            return self.pages.go(one.here.removeprefix(self.pages.at) + "/talk")
+        return await run_in_threadpool(self._form, one, draft)
+
+    def _form(self, one: Held, given: Values, problems: Sequence[str] = ()) -> Response:
+        view = one.view(given)
+        marked = [picture.key for picture in view.pictures if picture.marked]
+        first = (marked or [picture.key for picture in view.pictures] or [""])[0]
+        return self.pages.page(
+            "work.html",
+            422 if problems else 200,
+            one.csp,
+            view=view,
+            first=first,
+            here=one.here,
+            link=one.here.rsplit("/", 1)[1],
+            pictures_at=f"{one.here}/picture",
+            csrf=one.form_token(),
+            problems=problems,
+            **self.around(one),
+        )
+
+    def around(self, one: Held) -> dict[str, object]:
+        """What stands at the top of a page of work: how far the round is, and a way out of it."""
+        if one.link.purpose == "frame":
+            return {}
+        done = self.site.journal.done_by(one.lease.worker) % self.site.bundle
+        return {
+            "round": (done, self.site.bundle),
+            "stop": "" if one.is_talk else f"{one.here}/stop",
+            "stop_csrf": one.form_token("/stop"),
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Take an answer: it is on the disk before the worker is sent on. The same one twice is one."""
+        one = await held(self.pages, request)
+        posted = await read_form(request)
+        self._check(request, posted, one)
+        values = _values(one, posted)
+        submit = partial(
+            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), self._backend(one)
+        )
+        try:
+            await run_in_threadpool(submit)
+        except Refused as refused:
+            if refused.reason == "invalid":
+                sentences = [problem.sentence for problem in refused.problems] or [refused.message]
+                return await run_in_threadpool(self._form, one, values, sentences)
+            if refused.reason == "expired":
+                raise _expired(one, posted) from refused
+            raise Told(409, "This one is already sent", refused.message, kept=one.texts(posted)) from refused
+        return self._after(one)
+
+    def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
+        try:
+            self.pages.check_form(request, posted, one.nonce, one.here + step)
+        except Told as told:
+            told.kept = tuple(one.texts(posted))
+            raise
+
+    def _backend(self, one: Held) -> str:
+        return "mturk" if one.link.purpose == "frame" else self.site.journal.standing(one.link.worker).platform
+
+    def _after(self, one: Held) -> Response:
+        """Where a stored answer leads: to the next unit; in a platform's frame to what hands the assignment in."""
+        if one.link.purpose != "frame":
+            return self.pages.go("/next")
+        return self.pages.message(
+            "Thank you, it is stored",
+            ["Hand the HIT in, so that you are paid."],
+            form={
+                "action": f"{one.link.submit_to}/mturk/externalSubmit",
+                "fields": [("assignmentId", one.link.assignment), ("receipt", one.lease.token[:12])],
+                "button": "Hand in",
+            },
+            csp=policy(MTURK_FRAMES, one.link.submit_to),
+        )
+
+    async def stop(self, request: Request) -> Response:
+        """Put the unit back for others."""
+        one = await held(self.pages, request)
+        self._check(request, await read_form(request), one, "/stop")
+        await run_in_threadpool(self.site.journal.give_back, one.lease.token, self.site.now(), "break")
+        return self.pages.message(
+            "See you later",
+            ["Everything you sent is stored. The page you had open goes to somebody else."],
+            links=[("Go on after all", f"{self.pages.at}/next?more=1")],
+        )
+
+    async def check(self, request: Request) -> Response:
+        """What is wrong with the wording so far; keeps the draft."""
+        posted = await read_form(request)
+        one = await held(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
+        self._check(request, posted, one)
+        values = _values(one, posted)
+        return JSONResponse({"problems": await run_in_threadpool(self._problems, one, values)})
+
+    def _problems(self, one: Held, values: Values) -> list[str]:
+        if one.lease.state == "live":
+            self.site.journal.save_draft(one.lease.token, one.lease.worker, values, self.site.now())
+        checked = [field.name for field in one.form.fields if isinstance(field, Write) and field.checked]
+        if not any(text.strip() for name in checked for text in values.get(name, ())):
+            return []
+        met = self.site.journal.met(one.lease)
+        return [problem.sentence for problem in task_of(one.lease.unit).validate(one.lease.unit, values, met)]
+
+    async def picture(self, request: Request) -> Response:
+        """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
+        one = await held(self.pages, request, cost=0.1)
+        image = (await run_in_threadpool(one.visible)).get(request.path_params["key"])
+        file = self.site.pictures.get(image or "")
+        media = _MEDIA.get(file.suffix.lower()) if file else None
+        if one.lease.state != "live" or file is None or media is None or not file.is_file():
+            raise Told(404, "This picture is not here")
+        return FileResponse(file, media_type=media, headers={"cache-control": "private, max-age=31536000, immutable"})
+
+
+def _values(one: Held, posted: Values) -> dict[str, tuple[str, ...]]:
+    return values_of(one.form, one.key, {name: given for name, given in posted.items() if name != "csrf"})
+
+
+def _expired(one: Held, texts: Mapping[str, Sequence[str]]) -> Told:
+    return Told(
+        410,
+        "Your time for this one is over",
+        "Somebody else has it now. What you sent before is stored, and there may be more to do.",
+        kept=one.texts(texts),
+    )

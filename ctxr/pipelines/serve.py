@@ -1,0 +1,254 @@
+"""`ctxr serve`: the pages of the crowd, served from this machine until they are stopped."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    import socket
+
+    from ctxr.annotation.journal import Journal
+    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.pipelines.tasks_artifact import Tasks
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Configuration of `ctxr serve`; a field's text is its help."""
+
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    host: str = "127.0.0.1"
+    """Address to listen at; 0.0.0.0 = every address of this machine."""
+    port: int = 8321
+    """Port to listen at; 0 = any free one."""
+    database: str = ""
+    """Keep the answers there instead of in a file of the project: postgresql://user@host/name."""
+    tasks: str = ""
+    """Tasks to serve, with commas between them; default: all that were exported, and what follows from them."""
+    open: bool = False
+    """Let anybody who has the address come in with a name."""
+    invite: int = 0
+    """Print so many personal links for a team."""
+    workers_file: Path | None = None
+    """Print a personal link for each name in this file, one a line."""
+    base_url: str = ""
+    """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
+    prolific: str = ""
+    """Names of Prolific studies to let in, with commas; NAME=CODE shows that completion code instead of one of its own."""
+    mturk: bool = False
+    """Let Mechanical Turk show units in its frame."""
+    bundle: int = 20
+    """Answers in a round, after which a worker gets the completion code."""
+    lease_minutes: float = 30.0
+    """Minutes after which a page that was not sent goes to somebody else."""
+    rate: float = 10.0
+    """Requests a second that one worker may make, an address twenty times as many; 0 = no limit."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A server that listens: its address, units that wait by task, and the way in for each, by name."""
+
+    address: str
+    waiting: Mapping[str, int]
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came in while the server ran.
+
+    Attributes:
+        answers: new ones. total: all in the journal, by task. workers: who gave an answer, ever.
+        open: units that still want answers, by task. after: the next command.
+    """
+
+    answers: int
+    total: Mapping[str, int]
+    workers: int
+    open: Mapping[str, int]
+    after: str
+
+
+def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None] = lambda _: None) -> Collected:
+    """Serve until interrupted; `opened` is called once, when somebody can come in.
+
+    Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
+    """
+    from ctxr.annotation.web import Bell, make_app
+    from ctxr.pipelines.serving import answer_requests
+
+    talk = talk or Silent()
+    _check(config)
+    listening = _listen(config.host, config.port)
+    with listening:
+        site, waiting = open_site(config, _base_url(config, listening), talk)
+        before = sum(one.answered for one in site.journal.progress().values())
+        bell = Bell()
+        try:
+            opened(Opened(site.doors.base_url, waiting, _links(config, site.signer, site.doors)))
+            answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
+            return _collected(site.journal, before)
+        finally:
+            site.journal.close()
+            site.identities.close()
+
+
+def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[str, int]]":
+    """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
+    from datetime import timedelta
+    from functools import partial
+
+    from ctxr.annotation.journal import Identities, open_journal
+    from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
+
+    everything = read_all_tasks(config.workdir)
+    _warn_of_unfinished(config.workdir, talk)
+    protocols = {tasks.protocol for tasks in everything}
+    if len(protocols) > 1:
+        raise UsageError(
+            f"the tasks in {config.workdir} were exported with different protocols",
+            hint="ctxr export-tasks again with the same options",
+        )
+    folder = config.workdir / CROWD
+    key = read_key(folder / PRIVATE)
+    journal = open_journal(
+        config.database or folder / "answers.sqlite",
+        [unit for tasks in everything for unit in tasks.units],
+        {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
+        everything[0].protocol,
+        everything[0].seed,
+        bundle=config.bundle,
+        lease_for=timedelta(minutes=config.lease_minutes),
+    )
+    site = Site(
+        journal,
+        Identities(folder / PRIVATE, key),
+        partial(pseudonym, key),
+        Signer(key),
+        _pictures(everything),
+        {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
+        Doors(base_url, config.open, _studies(config.prolific), config.mturk),
+        _names(config.tasks) or None,
+        config.bundle,
+        config.rate,
+    )
+    waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
+    return site, {task: count for task, count in waiting.items() if count}
+
+
+def _check(config: Serve) -> None:
+    from ctxr.annotation.tasks import NAMES
+
+    for name in _names(config.tasks):
+        if name not in NAMES:
+            raise UsageError(f"--tasks names {name!r}, which is no task", hint=f"there are {', '.join(NAMES)}")
+    if not 0 <= config.port <= 65535:
+        raise UsageError(f"--port {config.port} is no port", hint="a number from 0 to 65535; 0 = any free one")
+    if config.bundle < 1 or config.lease_minutes <= 0 or config.rate < 0 or config.invite < 0:
+        raise UsageError("--bundle, --lease-minutes, --rate or --invite is out of range", hint="see ctxr serve --help")
+    if config.base_url and not config.base_url.startswith(("http://", "https://")):
+        raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
+    if config.mturk and not config.base_url.startswith("https://"):
+        raise UsageError("Mechanical Turk shows only pages over https", hint="--base-url https://…")
+
+
+def _listen(host: str, port: int) -> "socket.socket":
+    import errno
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} is in use", hint="--port 0 takes any free one") from error
+        raise UsageError(f"{host}:{port} cannot be listened at: {error.strerror}", hint="--host 127.0.0.1") from error
+    return listening
+
+
+def _base_url(config: Serve, listening: "socket.socket") -> str:
+    import socket
+
+    if config.base_url:
+        return config.base_url.rstrip("/")
+    host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+
+def _pictures(everything: "Sequence[Tasks]") -> dict[str, Path]:
+    """Files by image id. Raises DataError for a path that leads out of its artifact, or when no picture is there."""
+    found: dict[str, Path] = {}
+    for tasks in everything:
+        for name, image in tasks.images.items():
+            path = Path(image.path)
+            if path.is_absolute() or ".." in path.parts:
+                raise DataError(f"{tasks.path / 'images.jsonl'}: the path of {name!r} leads out of its folder")
+            found[name] = tasks.root / path
+    if found and not any(file.is_file() for file in found.values()):
+        raise DataError(
+            f"the pictures of {everything[0].path} are not in {everything[0].root}",
+            hint="put the sets' folder back, or ctxr export-tasks again",
+        )
+    return found
+
+
+def _warn_of_unfinished(workdir: Path, talk: Talk) -> None:
+    from ctxr.data.artifacts import MANIFEST
+    from ctxr.pipelines.tasks_artifact import TASKS
+
+    for folder in sorted((workdir / TASKS).iterdir()):
+        if folder.is_dir() and not (folder / MANIFEST).is_file():
+            talk.warn(f"{folder} is unfinished and is not served")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def _studies(text: str) -> dict[str, str]:
+    studies = {}
+    for part in _names(text):
+        name, _, code = part.partition("=")
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise UsageError(f"--prolific {name!r} cannot stand in an address", hint="letters, digits, - and _")
+        studies[name] = code
+    return studies
+
+
+def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
+    names = [f"worker {number}" for number in range(1, config.invite + 1)]
+    if config.workers_file is not None:
+        try:
+            names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{config.workers_file} cannot be read", hint="one name a line, UTF-8") from error
+    links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
+    if doors.anybody:
+        links["anybody"] = f"{doors.base_url}/"
+    placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+    links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
+    if doors.mturk:
+        links["Mechanical Turk"] = f"{doors.base_url}/mturk"
+    return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
+
+
+def _collected(journal: "Journal", before: int) -> Collected:
+    progress = journal.progress()
+    total = {task: one.answered for task, one in progress.items()}
+    workers = sum(standing.answers > 0 for standing in journal.standings())
+    after = "ctxr import-answers --from local" if sum(total.values()) else ""
+    return Collected(
+        sum(total.values()) - before, total, workers, {task: one.open for task, one in progress.items()}, after
+    )

@@ -1,0 +1,139 @@
+"""A small site for tests: painted pictures, a unit of every task, and a clock that stands still until it is moved."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Pillow
+from starlette.testclient import TestClient
+
+from ctxr.annotation.journal import Identities, open_journal
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks import entail, tag, verify
+from ctxr.annotation.web import Bell, Doors, Signer, Site, make_app
+from ctxr.data.records import Image, ImageSet
+
+KEY = b"k" * 32
+BASE = "http://testserver"
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+IMAGES = tuple(f"clip/img{number}" for number in (2, 10, 11, 12, 13, 14, 15, 16, 17, 30))
+SET = ImageSet("clip-shot0_0", "video", IMAGES, "clip", "clip", 0, 0.1, 0.2)
+SIZE = (96, 64)
+
+SHOWN: dict[str, Any] = {"image_set": SET.id, "group": "clip", "ordered": True}
+
+UNITS: dict[str, Unit] = {
+    unit.task: unit
+    for unit in (
+        Unit("u-describe", "describe", images=IMAGES, target=IMAGES[3], **SHOWN),
+        Unit("u-retrieve", "retrieve", images=IMAGES, query="q", texts=("The left ear is folded.",), text_ids=("t",), **SHOWN),
+        Unit("u-dialogue", "dialogue", images=IMAGES[:1], target=IMAGES[0], labels=("Dog", "Bread"), **SHOWN),
+        Unit(
+            "u-verify",
+            "verify",
+            images=IMAGES[:1],
+            target=IMAGES[0],
+            query="verify/d",
+            texts=("Hi!", "Look at this", "", "Oh!"),
+            text_ids=("d/0", "d/1"),
+            speakers=(0, 0, 0, 1),
+            labels=verify.LABELS,
+            **SHOWN,
+        ),
+        Unit(
+            "u-tag", "tag", images=IMAGES, target=IMAGES[3], query="tag/q", texts=("A dog.",), text_ids=("t",),
+            labels=tuple(tag.NOTES), **SHOWN,
+        ),
+        Unit(
+            "u-entail", "entail", images=IMAGES[:1], query="entail/q", texts=("A dog sits.",), text_ids=("s",),
+            statement="There is an animal.", labels=entail.LABELS, **SHOWN,
+        ),
+        Unit(
+            "u-audit", "audit", images=IMAGES, query="q", texts=("A dog.",), text_ids=("t",), of="u-x", like="retrieve",
+            round=1, **SHOWN,
+        ),
+    )
+}  # fmt: skip
+"""A unit of every task, by task."""
+
+
+def paint(folder: Path, images: Sequence[str] = IMAGES) -> dict[str, Path]:
+    """Pictures that can be told apart, by image id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for number, image in enumerate(images):
+        files[image] = folder / f"{number}.jpg"
+        coarse = np.random.default_rng(number).integers(0, 255, (4, 6, 3)).astype(np.uint8)
+        Pillow.fromarray(coarse).resize(SIZE, Pillow.Resampling.BICUBIC).save(files[image], quality=90)
+    return files
+
+
+def rows(files: dict[str, Path], root: Path) -> list[Image]:
+    """Table rows of painted pictures."""
+    return [
+        Image(name, file.relative_to(root).as_posix(), "ab" * 32, "clip", *SIZE) for name, file in files.items()
+    ]
+
+
+@dataclass
+class Clock:
+    """Says what it is told."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, minutes: float) -> None:
+        self.now += timedelta(minutes=minutes)
+
+
+@dataclass
+class Crowd:
+    """A site under test."""
+
+    site: Site
+    clock: Clock
+    bell: Bell = field(default_factory=Bell)
+
+    def __post_init__(self) -> None:
+        self.app = make_app(self.site, self.bell)
+
+    def visitor(self, **headers: str) -> TestClient:
+        return TestClient(self.app, base_url=BASE, headers=headers, follow_redirects=True, raise_server_exceptions=False)
+
+    def invited(self, name: str) -> TestClient:
+        """A browser that came in by its personal link, and has the page of its first unit open."""
+        visitor = self.visitor()
+        visitor.get(f"/i/{self.site.signer.invitation(name)}", follow_redirects=False)
+        return visitor
+
+    def worker(self, name: str) -> str:
+        return self.site.pseudonym("local", name)
+
+
+def crowd(folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any) -> Crowd:
+    """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Doors, Protocol."""
+    doors = {name: settings.pop(name) for name in ("anybody", "studies", "mturk", "base_url") if name in settings}
+    chosen = tuple(UNITS.values()) if units is None else units
+    given = clock if isinstance(clock, Clock) else Clock()
+    bundle = settings.get("bundle", 20)
+    journal = open_journal(folder / "answers.sqlite", chosen, [SET], Protocol(disjoint="none"), bundle=bundle)
+    site = Site(
+        journal,
+        Identities(folder / "private", KEY),
+        partial(pseudonym, KEY),
+        Signer(KEY),
+        paint(folder / "images"),
+        dict.fromkeys(IMAGES, SIZE),
+        Doors(doors.pop("base_url", BASE), **doors),
+        now=clock or given,
+        **({"rate": 0} | settings),
+    )
+    return Crowd(site, given)

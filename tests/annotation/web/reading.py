@@ -1,0 +1,91 @@
+"""A browser without a script: what a page holds, and what its forms would post."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+from starlette.testclient import TestClient
+
+
+@dataclass
+class Posting:
+    """A form as it stands: where it goes, what it would send now, and what else could be chosen."""
+
+    action: str
+    fields: dict[str, list[str]] = field(default_factory=dict)
+    offered: dict[str, list[str]] = field(default_factory=dict)
+    disabled: bool = False
+
+    def send(self, visitor: TestClient, **values: str | list[str]) -> Any:
+        """Post it with `values` put in."""
+        body = self.fields | {name: [one] if isinstance(one, str) else one for name, one in values.items()}
+        return visitor.post(self.action, data=body)
+
+
+class Reading(HTMLParser):
+    """Forms, pictures, links and problems of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.forms: list[Posting] = []
+        self.images: list[str] = []
+        self.links: list[str] = []
+        self.problems: list[str] = []
+        self.headline = ""
+        self._form: Posting | None = None
+        self._inside: list[str] = []
+        self._area = ""
+        self._problem = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self._form = Posting(given["action"])
+            self.forms.append(self._form)
+        elif tag == "input" and self._form and "name" in given:
+            name, value = given["name"], given.get("value", "")
+            if given.get("type") in ("radio", "checkbox"):
+                self._form.offered.setdefault(name, []).append(value)
+            if given.get("type") not in ("radio", "checkbox") or "checked" in given:
+                self._form.fields.setdefault(name, []).append(value)
+        elif tag == "textarea":
+            self._area = given.get("name", "kept")
+            if self._form:
+                self._form.fields[self._area] = [""]
+        elif tag == "button" and self._form and "disabled" in given:
+            self._form.disabled = True
+        elif tag == "img":
+            self.images += [given["src"]] if "src" in given else []
+        elif tag == "a":
+            self.links.append(given["href"])
+        elif tag == "ul":
+            self._problem = given.get("class") == "problems"
+        self._inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._form = None
+        elif tag == "textarea":
+            self._area = ""
+        elif tag == "ul":
+            self._problem = False
+        if tag in self._inside:
+            del self._inside[len(self._inside) - 1 - self._inside[::-1].index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if self._area and self._form:
+            self._form.fields[self._area] = [self._form.fields[self._area][0] + data]
+        elif self._problem and data.strip():
+            self.problems.append(data.strip())
+        elif self._inside[-1:] == ["h1"]:
+            self.headline += data
+
+    def form(self, ending: str = "") -> Posting:
+        """The form whose action ends so; the last one where nothing is said."""
+        return next(form for form in reversed(self.forms) if form.action.endswith(ending))
+
+
+def read(response: Any) -> Reading:
+    """The page in a response."""
+    return Reading(response.text)
