@@ -19,9 +19,10 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.backend_files import addresses, private_folder
 from ctxr.pipelines.intake import score
 from ctxr.pipelines.launching import read_study
+from ctxr.pipelines.standing import is_there, opened
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import Tasks
-from ctxr.pipelines.touched import HITS, open_stored
+from ctxr.pipelines.touched import HITS
 
 if TYPE_CHECKING:
     from ctxr.pipelines.import_answers import ImportAnswers
@@ -118,15 +119,12 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
 
 def _stored(config: "ImportAnswers") -> list[Answer]:
     """The answers in the journal. Raises UnfinishedError where no server has run."""
-    journal = open_stored(config.workdir, config.database)
-    if journal is None:
+    if not is_there(config.workdir, config.database):
         raise UnfinishedError(
-            f"{config.workdir} holds no journal: no server has run here", hint="ctxr serve   (or say --from …)"
+            f"{config.workdir} has no journal: no server has run here", hint="ctxr serve   (or say --from …)"
         )
-    try:
+    with opened(config.workdir, config.database) as journal:
         return journal.answers()
-    finally:
-        journal.close()
 
 
 def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> Arrivals:

@@ -2,29 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxr.annotation.records import Unit
 from ctxr.data.artifacts import MANIFEST
 from ctxr.errors import UsageError
-from ctxr.pipelines.tasks_artifact import CROWD, JUDGMENTS, Tasks, read_judgments, read_tasks
-
-if TYPE_CHECKING:
-    from ctxr.annotation.journal import Journal
-
-JOURNAL = "answers.sqlite"
-"""File of the journal in the crowd's folder."""
+from ctxr.pipelines.standing import is_there, opened
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, Tasks, read_judgments, read_tasks
 
 HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
 """Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
-
-
-def open_stored(workdir: Path, database: str = "") -> "Journal | None":
-    """The journal of a project, to be read; None where no server has run."""
-    from ctxr.annotation.journal import open_journal
-
-    path = workdir / CROWD / JOURNAL
-    return open_journal(database or path) if database or path.is_file() else None
 
 
 def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
@@ -55,10 +42,9 @@ def _seen(workdir: Path, old: Tasks) -> set[str]:
         from ctxr.annotation.backends.mturk_client import read_launched
 
         found |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
-    journal = open_stored(workdir)
-    if journal is not None:
-        found |= {answer.unit for answer in journal.answers()}
-        held = {task for task, progress in journal.progress().items() if progress.leases}
+    if is_there(workdir):
+        with opened(workdir) as journal:
+            found |= {answer.unit for answer in journal.answers()}
+            held = {task for task, progress in journal.progress().items() if progress.leases}
         found |= {unit.id for unit in old.units if unit.task in held}
-        journal.close()
     return found

@@ -76,9 +76,7 @@ def paint(folder: Path, images: Sequence[str] = IMAGES) -> dict[str, Path]:
 
 def rows(files: dict[str, Path], root: Path) -> list[Image]:
     """Table rows of painted pictures."""
-    return [
-        Image(name, file.relative_to(root).as_posix(), "ab" * 32, "clip", *SIZE) for name, file in files.items()
-    ]
+    return [Image(name, file.relative_to(root).as_posix(), "ab" * 32, "clip", *SIZE) for name, file in files.items()]
 
 
 @dataclass
@@ -106,7 +104,9 @@ class Crowd:
         self.app = make_app(self.site, self.bell)
 
     def visitor(self, **headers: str) -> TestClient:
-        return TestClient(self.app, base_url=BASE, headers=headers, follow_redirects=True, raise_server_exceptions=False)
+        return TestClient(
+            self.app, base_url=BASE, headers=headers, follow_redirects=True, raise_server_exceptions=False
+        )
 
     def invited(self, name: str) -> TestClient:
         """A browser that came in by its personal link, and has the page of its first unit open."""
@@ -118,7 +118,9 @@ class Crowd:
         return self.site.pseudonym("local", name)
 
 
-def crowd(folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any) -> Crowd:
+def crowd(
+    folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any
+) -> Crowd:
     """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Doors, Protocol."""
     doors = {name: settings.pop(name) for name in ("anybody", "studies", "mturk", "base_url") if name in settings}
     chosen = tuple(UNITS.values()) if units is None else units
