@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ctxr.annotation.backends.mturk import Fetched, Hit, annotation, token
+from ctxr.annotation.backends.mturk import Fetched, Hit, annotation, project, token
 from ctxr.data.atomic import disk_errors
 from ctxr.data.records import Record
 from ctxr.errors import CtxrError, DataError
@@ -139,6 +139,19 @@ def fetch(client: Client, launched: Iterable[Launched]) -> Iterator[Fetched]:
             )
 
 
+def read_archive(path: Path) -> list[Fetched]:
+    """Assignments that were fetched before. Raises DataError for a line that is none."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            found.append(msgspec.json.decode(line, type=Fetched))
+        except msgspec.DecodeError as error:
+            raise DataError(f"{path}:{number}: {error}", hint="restore the archive, or move it away") from error
+    return found
+
+
 def extend(
     client: Client, launched: Mapping[str, Launched], wanted: Mapping[str, int], record: Path, key: bytes
 ) -> list[Launched]:
@@ -182,6 +195,13 @@ def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
             )
             found[name] = made["QualificationType"]["QualificationTypeId"]
     return {name: found[name] for name in names}
+
+
+def pools_of(client: Client, key: bytes) -> dict[str, str]:
+    """Qualification types of the two pools of workers, by `train` and `eval`."""
+    names = {side: f"ctxr-{project(key)}-{side}" for side in ("train", "eval")}
+    found = own_types(client, tuple(names.values()))
+    return {side: found[name] for side, name in names.items()}
 
 
 def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:

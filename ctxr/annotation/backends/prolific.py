@@ -9,7 +9,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -68,6 +68,15 @@ class Study:
         """Estimated for a bundle, rounded up."""
         return max(1, -(-int(self.bundle * self.seconds) // 60))
 
+    @property
+    def least(self) -> int:
+        """Least reward for a bundle that pays Prolific's floor."""
+        return -(-FLOOR.get(self.currency, 0) * self.minutes // 60)
+
+    def paid(self, reward: int | None) -> "Study":
+        """The same with a reward; without one the least that Prolific takes."""
+        return replace(self, reward=self.least if reward is None else reward)
+
     def check(self) -> "Study":
         """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
         if not self.server.startswith("https://"):
@@ -83,11 +92,10 @@ class Study:
             raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
         hourly = self.reward * 60 / self.minutes
         if hourly < FLOOR[self.currency]:
-            least = -(-FLOOR[self.currency] * self.minutes // 60)
             raise UsageError(
                 f"{self.reward} for {self.minutes} minutes is {hourly / 100:.2f} {self.currency} an hour, "
                 f"below the {FLOOR[self.currency] / 100:.2f} that Prolific asks at least",
-                hint=f"--reward {least} or more",
+                hint=f"--reward {self.least} or more",
             )
         return self
 
@@ -148,14 +156,11 @@ def bundles(units: Sequence[Unit], study: Study, protocol: Protocol, key: bytes)
     return sorted(made, key=lambda bundle: bundle.id)
 
 
-def payload(
-    parts: Sequence[Bundle], study: Study, codes: Mapping[str, str], task: str, text: Sequence[str]
-) -> dict[str, Any]:
-    """The body of the request that makes the study."""
+def payload(parts: Sequence[Bundle], study: Study, task: str, text: Sequence[str]) -> dict[str, Any]:
+    """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
     server = study.server.rstrip("/")
     return {
         "name": study.name,
-        "internal_name": f"ctxr-{task}",
         "description": "".join(f"<p>{sentence}</p>" for sentence in text),
         "prolific_id_option": "url_parameters",
         "total_available_places": sum(part.raters for part in parts),
@@ -172,10 +177,15 @@ def payload(
             }
             for part in parts
         ],
-        "completion_codes": [
-            {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
-        ],
     }
+
+
+def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:
+    """The body as it is sent."""
+    listed = [
+        {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
+    ]
+    return {**body, "internal_name": internal_name, "completion_codes": listed}
 
 
 def new_codes() -> dict[str, str]:
