@@ -70,9 +70,8 @@ def test_the_least_served_unit_comes_first(opener: Opener) -> None:
     sets = image_sets(3)
     units = [tagged(one, votes=3) for one in sets]
     journal = opener(units, sets)
-    seen = []
-    for worker in enrolled(journal, *(f"w{number}" for number in range(9))):
-        seen.append(leased(journal, worker).unit.id)
+    workers = enrolled(journal, *(f"w{number}" for number in range(9)))
+    seen = [leased(journal, worker).unit.id for worker in workers]
     assert [len(set(seen[start : start + 3])) for start in (0, 3, 6)] == [3, 3, 3]
 
 

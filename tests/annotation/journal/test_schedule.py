@@ -33,8 +33,8 @@ PROTOCOLS = [
 LEASE_FOR = timedelta(minutes=10)
 
 
-def study(protocol: Protocol) -> tuple[list[Unit], list[ImageSet]]:
-    sets = image_sets(6)
+def study(protocol: Protocol, count: int) -> tuple[list[Unit], list[ImageSet]]:
+    sets = image_sets(count)
     units = [described(one, place, SPLITS[number % 3]) for number, one in enumerate(sets) for place in (0, 2)]
     units += [retrieved(one, 1, SPLITS[number % 3], protocol) for number, one in enumerate(sets[:4])]
     units += [tagged(one, 2, SPLITS[number % 3]) for number, one in enumerate(sets[:2])]
@@ -107,8 +107,8 @@ class Schedule:
         if held.state == "live":
             self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now).answer)
             return
+        changed = {**given, "more": ("than asked",)}
         with pytest.raises(Refused, match=r"\.$") as refused:
-            changed = {**given, "more": ("than asked",)}
             self.journal.submit(held.token, held.worker, changed, self.now)
         assert refused.value.reason == ("already_answered" if done else "expired")
 
@@ -145,8 +145,8 @@ class Schedule:
             assert told.leases == sum(len(model.live(unit)) for unit in per_task[task])
 
 
-def run(opener: Opener, protocol: Protocol, seed: int, steps: int, workers: int = 9) -> Schedule:
-    units, sets = study(protocol)
+def run(opener: Opener, protocol: Protocol, seed: int, steps: int, workers: int = 9, count: int = 6) -> Schedule:
+    units, sets = study(protocol, count)
     journal = opener(units, sets, protocol, seed=seed, lease_for=LEASE_FOR)
     model = Model(list(units), {one.id: one for one in sets}, protocol, seed, LEASE_FOR)
     schedule = Schedule(journal, model, random.Random(seed), workers)
@@ -165,7 +165,7 @@ def test_every_step_of_a_random_schedule_is_what_the_literal_model_says(opener: 
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(2, 7))
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.disjoint)
 def test_many_long_schedules_are_what_the_literal_model_says(opener: Opener, protocol: Protocol, seed: int) -> None:
-    run(opener, protocol, seed, steps=600, workers=14)
+    run(opener, protocol, seed, steps=500, workers=14, count=25)
