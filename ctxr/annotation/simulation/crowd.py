@@ -63,8 +63,7 @@ class Person:
         elif page.form(describe.FIELD) is not None:
             self._page = self._describe(page)
         else:
-            self._page = None
-            self._link = "/next"
+            self._page, self._link = None, page.buttons[0] if page.buttons else "/next"
             return False
         self.answers += 1
         return True
