@@ -73,10 +73,11 @@ def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> 
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
-        protocol = {"train_needed": 2, "train_most": 3}  # in so small a world all sets are worth three votes
-        export_tasks(
-            ExportTasks(task="describe", workdir=work, targets=TARGETS, attention_every=10, seed=seed, **protocol), talk
+        # in so small a world every set is worth three votes
+        asked = ExportTasks(
+            task="describe", workdir=work, targets=TARGETS, attention_every=10, seed=seed, train_needed=2, train_most=3
         )
+        export_tasks(asked, talk)
         done = _rehearsed(work, sets, world, seed, fingerprint, talk)
     report = run(Aggregate(workdir=work, resamples=500), talk)
     people = read_table(report.dataset / "workers.jsonl", Worker)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ctxr.annotation.making import attention_place
 from ctxr.annotation.simulation.browser import Browser, Page
 from ctxr.annotation.simulation.profiles import Profile, chances
 from ctxr.annotation.simulation.sayings import Saying, Scenes
@@ -86,9 +87,13 @@ class Person:
         images = self._images(page)
         keys = {image: address.rpartition("/")[2] for address, image in images.items()}
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
-        saying = self._known.sayings.get(text)
         order = tuple(images.values())
-        spread = chances(self.profile, saying.verdicts if saying else {}, order)
+        asked = attention_place(text)
+        if asked is not None:
+            verdicts = {image: place == asked for place, image in enumerate(order)}
+        else:
+            verdicts = dict(self._known.sayings[text].verdicts) if text in self._known.sayings else {}
+        spread = chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
             self._known.casts.append(Cast(text, self.name, spread, self._known.targets[text]))
