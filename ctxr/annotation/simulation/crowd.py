@@ -12,6 +12,7 @@ from ctxr.annotation.simulation.profiles import Profile, chances
 from ctxr.annotation.simulation.sayings import Saying, Scenes
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.data.dataset import Dataset
+from ctxr.data.world.kinds import Verdict
 from ctxr.errors import CtxrError
 
 _TRIES = 4
@@ -89,6 +90,7 @@ class Person:
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
         order = tuple(images.values())
         asked = attention_place(text)
+        verdicts: dict[str, Verdict]
         if asked is not None:
             verdicts = {image: place == asked for place, image in enumerate(order)}
         else:
