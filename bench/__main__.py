@@ -9,7 +9,9 @@ from rich.table import Table
 
 from bench.table import Row
 
-BENCHES = ("startup", "decode", "embedding", "end_to_end", "quality", "replay", "neighbours", "shortcuts")
+BENCHES = (
+    "startup", "decode", "embedding", "end_to_end", "quality", "replay", "neighbours", "shortcuts", "crowd_journal",
+)  # fmt: skip
 """Modules of this package with a `measure()`, in the order in which they run."""
 
 
