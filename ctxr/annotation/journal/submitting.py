@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, or_, select, update
 
 from ctxr.annotation.journal import filling, leasing, standing, tables
 from ctxr.annotation.journal.clock import stamp
@@ -17,6 +17,18 @@ from ctxr.annotation.voting import verdict, wanted
 from ctxr.data.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
+
+_FIND_ANSWER = select(tables.answer.c.payload).where(
+    tables.answer.c.unit == bindparam("name"), tables.answer.c.worker == bindparam("asker")
+)
+_LAST_ANSWER = select(func.coalesce(func.max(tables.answer.c.number), -1))
+_LAST_DECISION = select(func.coalesce(func.max(tables.decision.c.number), -1))
+_ANSWER = insert(tables.answer)
+_END_LEASE = update(tables.lease).where(leasing.lease.token == bindparam("name"))
+_COUNT_VOTE = update(tables.unit).where(leasing.unit.id == bindparam("name"))
+_COUNT_ANSWER = (
+    update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
+)
 
 
 def submit(
@@ -103,8 +115,7 @@ def met(connection: Connection, unit: Unit, worker: str) -> Met:
 
 def find_answer(connection: Connection, unit: str, worker: str) -> Answer | None:
     """What a worker answered to a unit; None where they did not."""
-    answer = tables.answer.c
-    payload = connection.scalar(select(answer.payload).where(and_(answer.unit == unit, answer.worker == worker)))
+    payload = connection.scalar(_FIND_ANSWER, {"name": unit, "asker": worker})
     return None if payload is None else decoded(payload)
 
 
@@ -122,20 +133,13 @@ def record(
     rules: Rules,
 ) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
-    number = int(connection.scalar(select(func.coalesce(func.max(tables.answer.c.number), -1))) or 0)
+    number = int(connection.scalar(_LAST_ANSWER) or 0)
     for place, (row, answer) in enumerate(given, 1):
         payload = msgspec.json.encode(answer).decode()
-        connection.execute(
-            insert(tables.answer).values(
-                unit=unit.id, worker=answer.worker, number=number + place, task=unit.task, payload=payload
-            )
-        )
-        connection.execute(
-            update(tables.lease).where(leasing.lease.token == row["token"]).values(state="answered", draft=None)
-        )
-        connection.execute(
-            update(tables.worker).where(tables.worker.c.id == answer.worker).values(answers=tables.worker.c.answers + 1)
-        )
+        stored = {"unit": unit.id, "worker": answer.worker, "number": number + place, "task": unit.task}
+        connection.execute(_ANSWER, stored | {"payload": payload})
+        connection.execute(_END_LEASE, {"name": row["token"], "state": "answered", "draft": None})
+        connection.execute(_COUNT_ANSWER, {"name": answer.worker})
         leasing.log(connection, "answered", now, unit=unit.id, worker=answer.worker)
     right = task_of(unit).score(unit, given[0][1]).right
     _count(connection, found, unit, right, now)
@@ -153,21 +157,21 @@ def _count(connection: Connection, found: RowMapping, unit: Unit, right: bool | 
     votes, live = found["answers"] + 1, found["live"] - 1
     word = found["decided"] or stop(unit, rights, wrongs, unknowns)
     connection.execute(
-        update(tables.unit)
-        .where(leasing.unit.id == unit.id)
-        .values(
-            live=live,
-            answers=votes,
-            right_votes=rights,
-            wrong_votes=wrongs,
-            unknown_votes=unknowns,
-            wanted=wanted(unit, rights, wrongs, unknowns),
-            decided=word,
-        )
+        _COUNT_VOTE,
+        {
+            "name": unit.id,
+            "live": live,
+            "answers": votes,
+            "right_votes": rights,
+            "wrong_votes": wrongs,
+            "unknown_votes": unknowns,
+            "wanted": wanted(unit, rights, wrongs, unknowns),
+            "decided": word,
+        },
     )
     if word is None or found["decided"] is not None:
         return
-    number = int(connection.scalar(select(func.coalesce(func.max(tables.decision.c.number), -1))) or 0) + 1
+    number = int(connection.scalar(_LAST_DECISION) or 0) + 1
     connection.execute(
         insert(tables.decision).values(
             unit=unit.id,
