@@ -140,7 +140,7 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
 
 def _server_engine(address: URL) -> Engine:
     try:
-        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True)
+        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True, pool_use_lifo=True)
     except NoSuchModuleError as error:
         raise UsageError(f"{address.drivername} is not a driver that SQLAlchemy knows", hint=_ADDRESS) from error
     except ModuleNotFoundError as error:

@@ -199,9 +199,14 @@ def held_by(connection: Connection, worker: str) -> RowMapping | None:
 
 def by_token(connection: Connection, token: str) -> RowMapping | None:
     """The lease of a token, in whatever state; None for a token that is none."""
-    if not token.isascii() or not token.isprintable():
-        return None  # what a database would choke on never was a token
+    if not may_be_token(token):
+        return None
     return connection.execute(_BY_TOKEN, {"token": token}).mappings().one_or_none()
+
+
+def may_be_token(token: str) -> bool:
+    """Whether a database can be asked for it at all: halves of characters and zeros never were in a token."""
+    return token.isascii() and token.isprintable()
 
 
 def unit_row(connection: Connection, name: str) -> RowMapping:

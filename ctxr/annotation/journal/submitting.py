@@ -37,13 +37,8 @@ def submit(
     """The receipt of a stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
     row = own_lease(connection, token, worker)
     given: Given = {name: tuple(value) for name, value in values.items()}
-    stored = find_answer(connection, row["unit"], worker)
-    if stored is not None:
-        if dict(stored.values) == given:
-            return Receipt(stored, again=True)
-        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
     if row["state"] != "live":
-        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
+        return again(connection, row, given)
     found = leasing.unit_row(connection, row["unit"])
     unit = leasing.unit_of(found)
     if found["seats"] > 1:
@@ -52,6 +47,16 @@ def submit(
     answer = answer_of(row, given, now, backend)
     record(connection, found, unit, [(row, answer)], now, rules)
     return Receipt(answer, again=False)
+
+
+def again(connection: Connection, row: RowMapping, given: Given) -> Receipt:
+    """The receipt of the same answer stored before. Raises Refused for another answer, and for a lease that has ended."""
+    stored = find_answer(connection, row["unit"], row["worker"])
+    if stored is None:
+        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
+    if dict(stored.values) != given:
+        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
+    return Receipt(stored, again=True)
 
 
 def own_lease(connection: Connection, token: str, worker: str) -> RowMapping:
