@@ -22,7 +22,7 @@ _NAMESPACE = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/
 
 def refusal(code: str, message: str, call: str = "CreateHIT") -> ClientError:
     said = {"Error": {"Code": "RequestError", "Message": message}, "TurkErrorCode": code, "Message": message}
-    return ClientError(said, call)  # type: ignore[arg-type]
+    return ClientError(said, call)
 
 
 class FakeMTurk:
