@@ -26,8 +26,12 @@ class Sheet:
 
     @property
     def seal(self) -> str:
-        """16 hex digits of what is on the page: another order or another word gives another seal."""
-        content = msgspec.json.encode([self.unit.id, self.slot, self.order, self.form])
+        """16 hex digits of what is judged: another order or another word of it gives another seal. What the form says
+        around it may be worded anew.
+        """
+        unit = self.unit
+        shown = (unit.target, unit.texts, unit.speakers, unit.statement, unit.labels)
+        content = msgspec.json.encode([unit.id, self.slot, self.order, shown])
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
