@@ -48,7 +48,6 @@ class Sheet:
             form.title,
             form.instruction,
             len(form.gallery.pictures) if form.gallery else 0,
-            bool(form.gallery and form.gallery.sequence),
             self.marked is not None,
             tuple(passage.title for passage in form.passages),
             form.fields,
