@@ -1,5 +1,7 @@
 """`ctxr serve`."""
 
+import sys
+
 from ctxr.cli.options import from_config
 from ctxr.pipelines.serve import Serve
 
@@ -13,10 +15,12 @@ def command(config: Serve, as_json: bool) -> None:
     def opened(server: Opened) -> None:
         if as_json:
             show_json(server)
+            sys.stdout.flush()
             return
         show_facts(f"serving at {server.address}", {f"{task} waiting": count for task, count in server.waiting.items()})
         show_facts("ways in", server.links)
         stdout().print("[dim]Ctrl-C stops; what was sent is kept[/]")
+        sys.stdout.flush()
 
     done = run(config, Terminal(), opened)
     if as_json:

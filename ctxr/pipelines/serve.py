@@ -104,6 +104,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from datetime import timedelta
     from functools import partial
 
+    from ctxr.annotation.backends.prolific import Visit, record_visit
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
     from ctxr.annotation.web import Doors, Signer, Site
@@ -135,7 +136,13 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Doors(base_url, config.open, _studies(config.prolific), config.mturk),
+        Doors(
+            base_url,
+            config.open,
+            _studies(config.prolific, everything, folder / PRIVATE),
+            config.mturk,
+            lambda *told: record_visit(folder / PRIVATE, Visit(*told)),
+        ),
         _names(config.tasks) or None,
         config.bundle,
         config.rate,
@@ -165,7 +172,8 @@ def _listen(host: str, port: int) -> "socket.socket":
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -217,13 +225,20 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _studies(text: str) -> dict[str, str]:
-    studies = {}
+def _studies(text: str, everything: "Sequence[Tasks]", private: Path) -> dict[str, str]:
+    """Completion codes by study: those named, and those whose tasks were exported to Prolific; "" for one made for each worker."""
+    import json
+
+    studies = {tasks.name: "" for tasks in everything if tasks.backend == "prolific"}
     for part in _names(text):
         name, _, code = part.partition("=")
         if not name.replace("-", "").replace("_", "").isalnum():
             raise UsageError(f"--prolific {name!r} cannot stand in an address", hint="letters, digits, - and _")
         studies[name] = code
+    for name in studies:
+        codes = private / f"prolific-{name}.json"
+        if not studies[name] and codes.is_file():
+            studies[name] = str(json.loads(codes.read_text("utf-8")).get("COMPLETED", ""))
     return studies
 
 

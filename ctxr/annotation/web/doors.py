@@ -21,7 +21,7 @@ MTURK_FRAMES = "https://worker.mturk.com https://workersandbox.mturk.com https:/
 
 MTURK_PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
 
-_PROLIFIC_ID = re.compile(r"[0-9a-f]{24}")
+_PROLIFIC_ID = re.compile(r"[0-9a-zA-Z]{10,64}")
 _MTURK_ID = re.compile(r"[A-Z0-9]{5,40}")
 
 LONGEST_NAME = 60
@@ -89,12 +89,13 @@ class Doors:
         study = request.path_params["study"]
         if study not in self.site.doors.studies:
             raise Told(404, "This study is not here", "Please return the submission on Prolific.")
-        person = request.query_params.get("PROLIFIC_PID", "")
-        if not _PROLIFIC_ID.fullmatch(person) or not request.query_params.get("SESSION_ID"):
+        told = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
+        if not all(_PROLIFIC_ID.fullmatch(one) for one in told):
             raise Told(
                 400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
             )
-        session = await run_in_threadpool(self.pages.admit, "prolific", person, study)
+        await run_in_threadpool(self.site.doors.visited, *told)
+        session = await run_in_threadpool(self.pages.admit, "prolific", told[1], study)
         response = self.pages.go("/next")
         self.pages.remember(response, session)
         return response

@@ -114,6 +114,10 @@ class Crowd:
         visitor.get(f"/i/{self.site.signer.invitation(name)}", follow_redirects=False)
         return visitor
 
+    def close(self) -> None:
+        self.site.journal.close()
+        self.site.identities.close()
+
     def worker(self, name: str) -> str:
         return self.site.pseudonym("local", name)
 
@@ -122,7 +126,9 @@ def crowd(
     folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any
 ) -> Crowd:
     """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Doors, Protocol."""
-    doors = {name: settings.pop(name) for name in ("anybody", "studies", "mturk", "base_url") if name in settings}
+    doors = {
+        name: settings.pop(name) for name in ("anybody", "studies", "mturk", "base_url", "visited") if name in settings
+    }
     chosen = tuple(UNITS.values()) if units is None else units
     given = clock if isinstance(clock, Clock) else Clock()
     bundle = settings.get("bundle", 20)

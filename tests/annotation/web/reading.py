@@ -58,7 +58,7 @@ class Reading(HTMLParser):
         elif tag == "img":
             self.images += [given["src"]] if "src" in given else []
         elif tag == "a":
-            self.links.append(given["href"])
+            self.links += [given["href"]] if not given["href"].startswith("#") else []
         elif tag == "ul":
             self._problem = given.get("class") == "problems"
         self._inside.append(tag)

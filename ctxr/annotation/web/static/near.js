@@ -13,8 +13,8 @@ const show = () => {
 
 export const isOpen = () => dialog.open;
 
-// links: anchors to pictures; moved(place) is told what is looked at, chosen(place) what was taken with Enter.
-export const open = (links, at, moved = () => {}, chosen = null) => {
+// links: anchors to pictures; closed(place) is told what was looked at last, chosen(place) what was taken with Enter.
+export const open = (links, at, closed = () => {}, chosen = null) => {
   shown = links.map((link) => ({ href: link.href, name: link.getAttribute("aria-label").replace(/^Enlarge (the )?/, "").replace(/^./, (a) => a.toUpperCase()) }));
   place = Math.max(0, at);
   show();
@@ -25,13 +25,13 @@ export const open = (links, at, moved = () => {}, chosen = null) => {
       event.preventDefault();
       place = Math.min(shown.length - 1, Math.max(0, place + step));
       show();
-      moved(place);
     } else if (event.key === "z" || event.key === "Enter") {
       event.preventDefault();
+      if (event.key === "Enter" && chosen) dialog.onclose = () => chosen(place);
       dialog.close();
-      if (event.key === "Enter" && chosen) chosen(place);
     }
   };
+  dialog.onclose = () => closed(place);
   dialog.onclick = () => dialog.close();
   dialog.showModal();
 };

@@ -77,6 +77,7 @@ const listen = async () => {
       else return location.reload();
     } catch {
       document.getElementById("presence").textContent = "The connection is gone. Trying again …";
+      after = -1; // then everything is news
       await pause(1);
     }
   }

@@ -1,0 +1,53 @@
+"""A site behind a real socket, in a thread."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from tests.annotation.web.crowd import Crowd
+
+
+class Running:
+    """A server that can be stopped and started again at the same address."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self._socket.close()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, crowd: Crowd) -> None:
+        settings = uvicorn.Config(
+            crowd.app, port=self.port, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(settings)
+        self._crowd = crowd
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        if self._server is None or self._thread is None:
+            return
+        self._crowd.bell.close()
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._server = None
+
+
+@contextmanager
+def serving(crowd: Crowd) -> Iterator[Running]:
+    running = Running()
+    running.start(crowd)
+    try:
+        yield running
+    finally:
+        running.stop()

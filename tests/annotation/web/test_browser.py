@@ -1,0 +1,266 @@
+"""The pages in a real browser: by keyboard alone, on a phone, for who cannot see them, and two people in a talk."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.annotation.web.conftest import MakeCrowd
+from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
+from tests.annotation.web.serving import Running, serving
+from tests.annotation.web.test_forms import GOOD
+
+Show = Callable[..., Page]
+
+LOADING = "Failed to load resource"
+"""How the browser tells of a refused answer, or of a server that is away; some tests want just that."""
+
+MOVED = """() => new Promise((done) => {
+  let sum = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((one) => { if (!one.hadRecentInput) sum += one.value; }))
+    .observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 300);
+})"""
+"""How much of the page moved while it loaded (cumulative layout shift)."""
+
+
+@pytest.fixture
+def show(headless: Browser) -> Iterator[Show]:
+    """Opens the next page of a person; in the end no browser may have complained about anything."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opener(running: Running, crowd: Crowd, name: str = "ada", theme: str = "light", width: int = 1280) -> Page:
+        context = headless.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
+        context.set_default_timeout(8000)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.goto(f"{running.address}/i/{crowd.site.signer.invitation(name)}")
+        return tab
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def test_an_image_is_described_with_the_keyboard_alone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        big = tab.locator(".big:visible figcaption")
+        expect(big).to_have_text(re.compile(r"4\s*of 10\s*this one"))
+        expect(tab.locator("textarea")).to_be_focused()
+        tab.keyboard.type("the left ear, ")
+        tab.keyboard.press("PageDown")
+        expect(big).to_have_text(re.compile("5 of 10$"))
+        expect(tab.locator("textarea")).to_be_focused()
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("ArrowLeft")
+        tab.keyboard.press("ArrowLeft")
+        expect(big).to_have_text(re.compile("3 of 10$"))
+        tab.keyboard.press("z")
+        expect(tab.locator("#near")).to_be_visible()
+        expect(tab.locator("#near-name")).to_have_text("Image 3")
+        tab.keyboard.press("ArrowRight")
+        expect(tab.locator("#near img")).to_have_attribute("alt", "Image 4")
+        tab.keyboard.press("Escape")
+        expect(tab.locator("#near")).not_to_be_visible()
+        expect(big).to_have_text(re.compile(r"4\s*of 10"))
+        tab.keyboard.press("Tab")
+        tab.keyboard.press("Tab")
+        expect(tab.locator("textarea")).to_be_focused()
+        tab.keyboard.type("which is folded, of the dog")
+        tab.keyboard.press("Control+Enter")
+        expect(tab.locator("h1")).to_have_text("All done, thank you")
+    (answer,) = crowd.site.journal.answers()
+    assert answer.values["description"] == ("the left ear, which is folded, of the dog",)
+
+
+def test_an_image_is_found_with_the_keyboard_alone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["retrieve"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        chosen = tab.locator(".tile input:checked")
+        for key, place in (("3", 3), ("0", 10), ("ArrowLeft", 9), ("ArrowUp", 5), ("ArrowRight", 6), ("ArrowDown", 10)):
+            tab.keyboard.press(key)
+            expect(chosen).to_have_attribute("id", f"p-{place}")
+        tab.keyboard.press("2")
+        tab.keyboard.press("z")
+        tab.keyboard.press("ArrowRight")
+        expect(tab.locator("#near-name")).to_have_text("Image 3")
+        tab.keyboard.press("Escape")
+        expect(chosen).to_have_attribute("id", "p-2")
+        tab.keyboard.press("z")
+        for _ in range(5):
+            tab.keyboard.press("ArrowRight")
+        tab.keyboard.press("Enter")
+        expect(chosen).to_have_attribute("id", "p-7")
+        tab.keyboard.press("Enter")
+        expect(tab.locator("h1")).to_have_text("All done, thank you")
+    assert crowd.site.journal.answers()[0].values["pick"] == (IMAGES[6],)
+
+
+def test_problems_are_told_while_typing_and_go_when_they_are_gone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        tab.keyboard.type("a dog as in the previous image")
+        expect(tab.locator(".problems li")).to_contain_text("points at other images")
+        tab.fill("textarea", GOOD)
+        expect(tab.locator(".problems")).to_have_count(0)
+        tab.reload()
+        expect(tab.locator("textarea")).to_have_value(GOOD)
+
+
+def chat(first: Page, second: Page, count: int) -> None:
+    for number in range(count):
+        tab, other = (first, second) if number % 2 == 0 else (second, first)
+        tab.fill("#text", f"message {number} <b>&</b>")
+        tab.keyboard.press("Enter")
+        expect(other.locator("#turns li").last).to_contain_text(f"message {number} <b>&</b>")
+        expect(tab.locator("#turns li")).to_have_count(number + 1)
+
+
+def test_two_people_talk_and_one_shares_the_photo(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["dialogue"])
+    with serving(crowd) as running:
+        ada = show(running, crowd, "ada")
+        expect(ada.locator("#presence")).to_contain_text("Waiting for a partner")
+        ben = show(running, crowd, "ben")
+        expect(ada.locator("#presence")).to_have_text("Your partner is here.")
+        expect(ada.locator("#photo img")).to_be_visible()
+        expect(ben.locator("#photo")).to_be_hidden()
+        expect(ben.locator("#share")).to_have_count(0)
+        chat(ada, ben, 4)
+        expect(ada.locator("#share-button")).to_be_disabled()
+        expect(ada.locator("#gate")).to_have_text("The photo can be shared after 1 more message.")
+        ada.fill("#text", "look")
+        ada.keyboard.press("Enter")
+        ada.click("#share-button")
+        expect(ben.locator("#photo img")).to_be_visible()
+        assert ben.locator("#photo img").evaluate("(one) => one.decode().then(() => one.naturalWidth)") == 96
+        expect(ben.locator("#turns li").last).to_have_text(re.compile("Your partner shared the photo"))
+        ben.fill("#text", "oh!")
+        ben.keyboard.press("Enter")
+        ada.click("#finish-button")
+        expect(ada.locator("#presence")).to_contain_text("You have finished")
+        ben.click("#finish-button")
+        for tab in (ada, ben):
+            expect(tab.locator("h1")).to_have_text("All done, thank you")
+    assert len(crowd.site.journal.answers()) == 2
+
+
+def test_who_is_left_alone_is_told_and_gets_another_partner(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["dialogue"])
+    with serving(crowd) as running:
+        ada, ben = show(running, crowd, "ada"), show(running, crowd, "ben")
+        chat(ada, ben, 2)
+        ben.click("text=Leave")
+        expect(ben.locator("h1")).to_have_text("You have left the conversation")
+        expect(ada.locator("#presence")).to_contain_text("Your partner has left")
+        cleo = show(running, crowd, "cleo")
+        expect(ada.locator("#presence")).to_have_text("Your partner is here.")
+        expect(ada.locator("#turns li")).to_have_count(0)
+        chat(cleo, ada, 2)
+
+
+def test_a_talk_goes_on_after_the_server_was_started_again(make_crowd: MakeCrowd, show: Show, tmp_path: Path) -> None:
+    before = crowd(tmp_path / "one", [UNITS["dialogue"]])
+    running = Running()
+    running.start(before)
+    ada, ben = show(running, before, "ada"), show(running, before, "ben")
+    chat(ada, ben, 3)
+    running.stop()
+    before.close()
+    expect(ada.locator("#presence")).to_have_text("The connection is gone. Trying again …")
+    after = crowd(tmp_path / "one", [UNITS["dialogue"]])
+    running.start(after)
+    try:
+        expect(ada.locator("#presence")).to_have_text("Your partner is here.")
+        ada.fill("#text", "still there?")
+        ada.keyboard.press("Enter")
+        expect(ben.locator("#turns li")).to_have_count(4)
+        expect(ben.locator("#turns li").last).to_contain_text("still there?")
+    finally:
+        running.stop()
+        after.close()
+
+
+PAGES = ("describe", "retrieve", "dialogue", "verify", "tag", "entail")
+
+
+@pytest.mark.parametrize("task", PAGES)
+def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
+    make_crowd: MakeCrowd, show: Show, task: str
+) -> None:
+    crowd = make_crowd(UNITS[task])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        tab.wait_for_load_state("load")
+        assert tab.evaluate(MOVED) < 0.02
+        for theme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
+            tab.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            tab.set_viewport_size({"width": width, "height": 800})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            found = Axe().run(tab)
+            assert found.violations_count == 0, found.generate_report()
+        if task != "dialogue":
+            tab.evaluate("document.querySelectorAll('textarea,input').forEach((one) => (one.required = false))")
+            tab.click("#send")
+            expect(tab.locator(".problems")).to_be_visible()
+            assert Axe().run(tab).violations_count == 0
+
+
+def test_a_shared_talk_is_accessible_in_both_themes_and_fits_a_phone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["dialogue"])
+    with serving(crowd) as running:
+        ada, ben = show(running, crowd, "ada", "dark"), show(running, crowd, "ben", "light", 360)
+        chat(ada, ben, 5)
+        expect(ada.locator("#share-button")).to_be_enabled()
+        assert Axe().run(ada).violations_count == 0
+        ada.click("#share-button")
+        expect(ben.locator("#photo img")).to_be_visible()
+        for tab, width in ((ada, 1280), (ben, 360)):
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            found = Axe().run(tab)
+            assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_other_pages_are_accessible_too(make_crowd: MakeCrowd, show: Show, theme: str) -> None:
+    crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies={"pilot": ""})
+    with serving(crowd) as running:
+        tab = show(running, crowd, "ada", theme, 360)
+        link = tab.url
+        tab.keyboard.press("z")
+        tab.locator(".big:visible .zoom").click()
+        expect(tab.locator("#near")).to_be_visible()
+        found = [Axe().run(tab)]
+        tab.keyboard.press("Escape")
+        tab.fill("textarea", GOOD)
+        tab.click("#send")
+        expect(tab.locator("h1")).to_have_text("Thank you, that was a round")
+        heads = []
+        visit = "PROLIFIC_PID=5f0c1e2d3a4b5c6d7e8f9012&SESSION_ID=5f0c1e2d3a4b5c6d7e8f9013&STUDY_ID=5f0c1e2d3a4b5c6d7e8f9014"
+        for path in (
+            "/next",
+            "/next?more=1",
+            "/",
+            "/i/forged",
+            f"/p/pilot?{visit}",
+            link.removeprefix(running.address),
+        ):
+            tab.goto(running.address + path)
+            heads.append(tab.locator("h1").text_content())
+            found.append(Axe().run(tab))
+        tab.context.clear_cookies()
+        tab.goto(running.address)
+        found.append(Axe().run(tab))
+        assert [one.generate_report() for one in found if one.violations_count] == []
+        assert len(set(heads)) >= 5

@@ -1,0 +1,187 @@
+"""The pages as a browser without a script sees them: every task from the link to the stored answer."""
+
+import pytest
+
+from ctxr.annotation.records import Unit
+from tests.annotation.web.conftest import MakeCrowd
+from tests.annotation.web.crowd import IMAGES, UNITS, Crowd
+from tests.annotation.web.reading import Reading, read
+
+GOOD = "A red dog sleeps to the left of the house."
+
+
+@pytest.mark.parametrize(
+    ("task", "field", "stored"),
+    [
+        ("verify", "verdict", ("keep",)),
+        ("tag", "tags", ("context",)),
+        ("entail", "verdict", ("entailment",)),
+        ("retrieve", "pick", (IMAGES[0],)),
+        ("audit", "pick", (IMAGES[0],)),
+    ],
+)
+def test_a_choice_is_made_without_a_script_and_stored(
+    make_crowd: MakeCrowd, task: str, field: str, stored: tuple[str, ...]
+) -> None:
+    crowd = make_crowd(UNITS[task])
+    visitor = crowd.invited("ada")
+    form = read(visitor.get("/next")).form()
+    sent = form.send(visitor, **{field: form.offered[field][0]})
+    (answer,) = crowd.site.journal.answers()
+    assert (answer.unit, answer.worker, answer.values[field]) == (UNITS[task].id, crowd.worker("ada"), stored)
+    assert read(sent).headline == "All done, thank you"
+
+
+def test_a_description_is_written_without_a_script_and_its_retrieval_waits_for_somebody_else(
+    make_crowd: MakeCrowd,
+) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    ada, ben = crowd.invited("ada"), crowd.invited("ben")
+    read(ada.get("/next")).form().send(ada, description=GOOD)
+    assert read(ada.get("/next")).headline == "All done, thank you"
+    assert GOOD in ben.get("/next").text
+
+
+def test_a_talk_is_led_to_its_end_without_a_script(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["dialogue"])
+    people = [crowd.invited("ada"), crowd.invited("ben")]
+    pages = [read(one.get("/next")) for one in people]
+    assert [bool(page.images) for page in pages] == [True, False]
+
+    def act(seat: int, step: str, **values: str) -> Reading:
+        room = pages[seat].forms[0].action.removesuffix("/say")
+        page = read(people[seat].get(room))
+        return read(page.form(step).send(people[seat], **values))
+
+    for number in range(5):
+        act(number % 2, "/say", text=f"message {number}")
+    assert act(0, "/share").images
+    assert read(people[1].get(pages[1].forms[0].action.removesuffix("/say"))).images
+    act(0, "/finish")
+    assert act(1, "/finish").headline == "All done, thank you"
+    assert [answer.unit for answer in crowd.site.journal.answers()] == ["u-dialogue"] * 2
+
+
+def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    sent = read(visitor.get("/next")).form().send(visitor, description="the cat on the next image")
+    page = read(sent)
+    assert sent.status_code == 422
+    assert "points at other images" in page.problems[0]
+    assert page.form().fields["description"] == ["the cat on the next image"]
+    assert crowd.site.journal.answers() == []
+    page.form().send(visitor, description=GOOD)
+    assert crowd.site.journal.answers()[0].values["description"] == (GOOD,)
+
+
+def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:
+    visitor = make_crowd(UNITS["verify"]).invited("ada")
+    page = read(read(visitor.get("/next")).form().send(visitor, verdict=["keep", "typos"]))
+    assert page.problems == ["A conversation with a fault is not kept. Please untick one of them."]
+    assert page.form().fields["verdict"] == ["keep", "typos"]
+    assert "Please answer" in read(page.form().send(visitor, verdict=[])).problems[0]
+
+
+def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd) -> None:
+    visitor = make_crowd(UNITS["describe"]).invited("ada")
+    form = read(visitor.get("/next")).form()
+    link = form.action.rsplit("/", 1)[1]
+    told = visitor.post("/check", data=form.fields | {"link": [link], "description": ["the third frame, a dog"]}).json()
+    assert "points at other images" in told["problems"][0]
+    assert read(visitor.get("/next")).form().fields["description"] == ["the third frame, a dog"]
+
+
+def test_a_chosen_picture_is_kept_as_a_draft(make_crowd: MakeCrowd) -> None:
+    visitor = make_crowd(UNITS["retrieve"]).invited("ada")
+    form = read(visitor.get("/next")).form()
+    chosen = form.offered["pick"][6]
+    body = form.fields | {"link": [form.action.rsplit("/", 1)[1]], "pick": [chosen]}
+    assert visitor.post("/check", data=body).json() == {"problems": []}
+    assert read(visitor.get("/next")).form().fields["pick"] == [chosen]
+
+
+def test_a_round_is_counted_and_ends_with_thanks(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["verify"], UNITS["entail"], UNITS["tag"], bundle=2)
+    visitor = crowd.invited("ada")
+    for count in range(2):
+        page = visitor.get("/next")
+        assert f"{count} of 2" in page.text
+        form = read(page).form()
+        sent = form.send(visitor, **{name: given[0] for name, given in form.offered.items()})
+    assert read(sent).headline == "Thank you, that was a round"
+    assert "0 of 2" in visitor.get(read(sent).links[-1]).text
+
+
+def test_who_takes_a_break_gives_the_page_to_somebody_else(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    ada, ben = crowd.invited("ada"), crowd.invited("ben")
+    page = read(ada.get("/next"))
+    assert read(ben.get("/next")).headline == "A short wait"
+    assert read(page.form("/stop").send(ada)).headline == "See you later"
+    assert read(ben.get("/next")).headline == "Describe the marked image"
+
+
+def test_who_is_blocked_is_told_kindly(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    visitor.get("/")
+    crowd.site.journal.block(crowd.worker("ada"), "too fast", "lead", crowd.site.now())
+    assert read(visitor.get("/next")).headline == "Thank you for your work"
+
+
+def test_what_was_typed_after_the_time_was_over_is_shown_back(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    ada, ben = crowd.invited("ada"), crowd.invited("ben")
+    page = read(ada.get("/next"))
+    crowd.clock.pass_by(31)
+    assert read(ben.get("/next")).headline == "Describe the marked image"
+    late = page.form().send(ada, description=GOOD)
+    assert (late.status_code, read(late).headline) == (410, "Your time for this one is over")
+    assert GOOD in late.text
+    assert ada.get(page.form().action).status_code == 410
+
+
+def test_the_same_answer_twice_is_stored_once_and_another_is_refused_but_not_lost(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    form = read(visitor.get("/next")).form()
+    for _ in range(3):
+        assert form.send(visitor, description=GOOD).status_code == 200
+    other = form.send(visitor, description="A blue cat sits to the right of it.")
+    assert (other.status_code, read(other).headline) == (409, "This one is already sent")
+    assert "A blue cat sits" in other.text
+    assert len(crowd.site.journal.answers()) == 1
+
+
+def test_markup_and_sql_are_stored_as_typed_and_shown_as_text(make_crowd: MakeCrowd) -> None:
+    hostile = "<script>alert('x')</script> Robert'); DROP TABLE answer;-- {{ 7*7 }} <b>dog</b>"
+    crowd = make_crowd(UNITS["describe"])
+    ada, ben = crowd.invited("ada"), crowd.invited("ben")
+    read(ada.get("/next")).form().send(ada, description=hostile)
+    assert crowd.site.journal.answers()[0].values["description"] == (hostile,)
+    page = ben.get("/next").text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; Robert&#39;); DROP TABLE answer;-- {{ 7*7 }}" in page
+
+
+def test_a_page_tells_no_image_id_no_target_and_no_truth(make_crowd: MakeCrowd) -> None:
+    unit = UNITS["retrieve"]
+    truth = Unit(**{name: getattr(unit, name) for name in unit.__struct_fields__} | {"truth": (IMAGES[4],)})
+    visitor = make_crowd(truth).invited("ada")
+    text = visitor.get("/next").text
+    assert not [word for word in (*IMAGES, unit.id, unit.image_set, "truth") if word in text]
+
+
+def test_pictures_say_their_size_before_they_are_there(make_crowd: MakeCrowd) -> None:
+    text = make_crowd(UNITS["retrieve"]).invited("ada").get("/next").text
+    assert text.count('width="96" height="64"') == len(IMAGES)
+
+
+def test_a_unit_without_pictures_is_a_page_too(make_crowd: MakeCrowd) -> None:
+    unit = UNITS["entail"]
+    bare = Unit(**{name: getattr(unit, name) for name in unit.__struct_fields__} | {"images": ()})
+    crowd: Crowd = make_crowd(bare)
+    visitor = crowd.invited("ada")
+    page = visitor.get("/next")
+    assert (page.status_code, read(page).images) == (200, [])

@@ -1,0 +1,172 @@
+"""`ctxr serve`: what it says before it starts, who can come in, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from ctxr.annotation.protocol import Protocol
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.serve import Opened, Serve, open_site, run
+from ctxr.pipelines.talk import Silent
+from ctxr.pipelines.tasks_artifact import write_tasks
+from tests.annotation.web.crowd import SET, UNITS, paint, rows
+
+
+def project(work: Path, *names: str, protocol: Protocol | None = None, backend: str = "local", path: str = "") -> Path:
+    """A project with finished tasks over painted pictures."""
+    root = work / "sets"
+    images = rows(paint(root / "images"), root)
+    if path:
+        images = [msgspec.structs.replace(image, path=path) for image in images]
+    for name in names or ("describe",):
+        folder = work / "tasks" / name
+        folder.mkdir(parents=True)
+        write_tasks(folder, [UNITS[name]], [SET], images, root, protocol or Protocol(), backend, {}, [])
+    return work
+
+
+def opened(config: Serve, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """What is announced; nothing is served."""
+    monkeypatch.setattr("ctxr.pipelines.serving.answer_requests", lambda *_, **__: None)
+    told: list[Opened] = []
+    run(replace(config, port=0), opened=told.append)
+    return told[0]
+
+
+def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp_path: Path) -> None:
+    work = project(tmp_path / "work", "verify", "entail")
+    command = [sys.executable, "-m", "ctxr", "serve", "-w", str(work), "--port", "0", "--invite", "1", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        text = ""
+        while not text.endswith("\n}\n"):
+            text += process.stdout.readline()
+        server = json.loads(text)
+        assert server["waiting"] == {"entail": 1, "verify": 1}
+        assert list(server["links"]) == ["worker 1"]
+        with httpx.Client(follow_redirects=True) as visitor:
+            page = visitor.get(server["links"]["worker 1"]).text
+            link, csrf = re.findall(r'action="([^"]*)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)[0]
+            value = "keep" if "conversation" in page else "neutral"
+            done = visitor.post(server["address"] + link, data={"csrf": csrf, "verdict": value})
+            assert done.status_code == 200
+        os.kill(process.pid, signal.SIGINT)
+        summary = json.loads(process.communicate(timeout=20)[0])
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert (summary["answers"], summary["workers"]) == (1, 1)
+    assert summary["after"] == "ctxr import-answers --from local"
+
+
+def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = opened(Serve(workdir=project(tmp_path)), monkeypatch)
+    assert list(server.links) == ["you"]
+    assert server.links["you"].startswith(f"{server.address}/i/")
+    assert server.waiting == {"describe": 1}
+
+
+def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("Ada\n\n Ben \n")
+    server = opened(
+        Serve(
+            workdir=project(tmp_path),
+            workers_file=names,
+            open=True,
+            prolific="pilot,main=C1",
+            mturk=True,
+            base_url="https://crowd.example/a/",
+        ),
+        monkeypatch,
+    )
+    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main", "Mechanical Turk"]
+    assert server.address == "https://crowd.example/a"
+    assert server.links["Prolific main"].startswith("https://crowd.example/a/p/main?PROLIFIC_PID={{%PROLIFIC_PID%}}&")
+
+
+def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Serve(workdir=project(tmp_path), invite=2, base_url="http://here")
+    assert opened(config, monkeypatch).links == opened(config, monkeypatch).links
+
+
+def test_a_study_that_was_launched_is_let_in_with_its_own_code(tmp_path: Path) -> None:
+    work = project(tmp_path, backend="prolific")
+    private = work / "crowd" / "private"
+    private.mkdir(parents=True)
+    (private / "prolific-describe.json").write_text('{"COMPLETED": "C0DE"}')
+    site, _ = open_site(Serve(workdir=work), "http://here", Silent())
+    site.journal.close()
+    site.identities.close()
+    assert site.doors.studies == {"describe": "C0DE"}
+
+
+def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
+    work = project(tmp_path)
+    (work / "tasks" / "retrieve").mkdir()
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
+    assert [text.rsplit("/", 1)[1] for text in warned] == ["retrieve is unfinished and is not served"]
+
+
+def test_a_port_in_use_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"^port {port} is in use$"):
+            run(Serve(workdir=project(tmp_path), port=port))
+
+
+def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no finished tasks"):
+        run(Serve(workdir=tmp_path, port=0))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
+        ({"port": 70000}, "--port 70000"),
+        ({"bundle": 0}, "out of range"),
+        ({"rate": -1.0}, "out of range"),
+        ({"base_url": "crowd.example"}, "is no address"),
+        ({"mturk": True}, "only pages over https"),
+        ({"prolific": "a/b"}, "cannot stand in an address"),
+        ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
+        ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        run(Serve(**{"workdir": project(tmp_path), "port": 0, **options}))
+
+
+def test_tasks_of_two_protocols_are_not_mixed(tmp_path: Path) -> None:
+    project(tmp_path)
+    project(tmp_path / "other", "tag", protocol=Protocol(seed=1))
+    (tmp_path / "other" / "tasks" / "tag").rename(tmp_path / "tasks" / "tag")
+    with pytest.raises(UsageError, match="different protocols"):
+        run(Serve(workdir=tmp_path, port=0))
+
+
+def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="leads out of its folder"):
+        run(Serve(workdir=project(tmp_path, path="../../../etc/passwd"), port=0))
+
+
+def test_pictures_that_are_gone_are_told_before_anybody_comes(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the pictures of .* are not in"):
+        run(Serve(workdir=project(tmp_path, path="images/gone.jpg"), port=0))
