@@ -144,7 +144,10 @@ def _taken(before: "Answered | None", arrivals: Any, every: "list[Tasks]") -> "T
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
                     hint="export one of them again, with the options of the other",
                 )
-    return take(before.answers if before else (), arrivals, questions)
+    if before is None:
+        return take((), arrivals, questions, {})
+    past = {name: Question(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    return take(before.answers, arrivals, questions, past)
 
 
 def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -> "Answered":

@@ -19,11 +19,13 @@ _Moment = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """A unit that somebody may have answered, with its set and the protocol under which it was asked."""
+    """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
+    are gone: then earlier answers stay, and no new ones are taken.
+    """
 
     unit: Unit
     image_set: ImageSet
-    protocol: Protocol
+    protocol: Protocol | None
 
 
 @dataclass
@@ -48,10 +50,13 @@ class Taken:
         return {name: self.questions[name].unit for name in sorted({unit for unit, _ in self.answers})}
 
 
-def take(before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question]) -> Taken:
+def take(
+    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question], past: Mapping[str, Question]
+) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
-    An answer may be to a follow-up of another that arrives with it. Raises DataError for earlier answers to nothing known.
+    An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
+    tasks are gone.
     """
     taken, written = Taken(questions=dict(questions)), _Written()
     waiting = sorted(before, key=_moment)
@@ -63,10 +68,7 @@ def take(before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Q
             else:
                 left.append(answer)
         if len(left) == len(waiting):
-            raise DataError(
-                f"the unit {left[0].unit!r} was answered before and is in no tasks of the project any more",
-                hint="restore the tasks that it was exported with, or import the rest into another --workdir",
-            )
+            taken.questions |= {answer.unit: past[answer.unit] for answer in left}
         waiting = left
     taken.refused += arrivals.refused
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
@@ -98,6 +100,9 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
         else:
             _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
         return
+    if question.protocol is None:
+        _refuse(taken, row, "no_question", "It answers a question of tasks that are gone.")
+        return
     if answer.worker in unit.authors:
         _refuse(taken, row, "own_work", "Nobody judges what they made.")
         return
@@ -128,6 +133,8 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     taken.answers[answer.unit, answer.worker] = answer
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
+    if question.protocol is None:
+        return
     for unit in follow(question.unit, answer, question.image_set, question.protocol):
         known = taken.questions.setdefault(unit.id, Question(unit, question.image_set, question.protocol))
         if known.unit != unit:

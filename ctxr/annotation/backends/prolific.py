@@ -6,7 +6,6 @@ answer counts only where the platform knows the submission that the server recor
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +15,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from ctxr.annotation.backends.append_only import append, read_appended
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal
 from ctxr.annotation.backends.json_lists import read_list
 from ctxr.annotation.backends.sheets import raters
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import Record
-from ctxr.data.tables import encode_row
 from ctxr.errors import DataError, UsageError
 
 PLATFORM = "prolific"
@@ -229,27 +227,13 @@ def answers(
 
 def record_visit(folder: Path, visit: Visit) -> None:
     """Write down, in the private `folder`, who came with which submission; before the first unit is shown."""
-    path = folder / VISITS
-    with disk_errors(path), path.open("ab") as stream:
-        stream.write(encode_row(visit))
-        stream.flush()
-        os.fsync(stream.fileno())
+    append(folder / VISITS, visit)
 
 
 def read_visits(folder: Path) -> list[Visit]:
-    """Everybody who came, once for each submission; a line that a killed process left half-written is dropped."""
-    path = folder / VISITS
-    if not path.is_file():
-        return []
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    """Everybody who came, once for each submission: as it was recorded first."""
     found: dict[str, Visit] = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            visit = msgspec.json.decode(line, type=Visit)
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
+    for visit in read_appended(folder / VISITS, Visit):
         found.setdefault(visit.submission, visit)
     return sorted(found.values(), key=Visit.key)
 

@@ -99,7 +99,7 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
         disjoint="none",
         image_base="" if backend in ("local", "prolific") else BASE,
         server="https://crowd.example.org" if backend == "prolific" else "",
-        raters=2 if task in ("tag", "verify") else 0,
+        raters=2 if task == "tag" else 0,
         out=workdir / "tasks" / (task if backend == "local" else f"{task}-{backend}"),
     )
     if task == "retrieve":
@@ -193,7 +193,9 @@ def results_csv(folder: Path, done: list[Done]) -> str:
         ).read_text()
         for row in csv.DictReader(io.StringIO(file.read_text(), newline="")):
             batch[row["unit"]] = (row, layout)
-    rows, inputs, fields = [], {}, {}
+    rows: list[dict[str, str]] = []
+    inputs: dict[str, None] = {}
+    fields: dict[str, None] = {}
     for number, one in enumerate(done):
         row, layout = batch[one.unit.id]
         for name, value in row.items():
@@ -231,7 +233,7 @@ def labelled(folder: Path, done: list[Done]) -> str:
     left: dict[str, list[Done]] = {}
     for one in done:
         left.setdefault(one.unit.id, []).append(one)
-    exported = []
+    exported: list[dict[str, object]] = []
     for number, file in enumerate(sorted((folder / "label-studio").glob("rater-*/tasks.json"))):
         for task in json.loads(file.read_text()):
             queue = left.get(task["data"]["ctxr_unit"], [])
