@@ -62,10 +62,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only looks, and sees one state throughout."""
+        """A transaction that only looks, and waits for no writer."""
         with self.errors(), self._engine.begin() as connection:
-            if not self.sqlite:
-                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield connection
 
     @contextmanager

@@ -1,0 +1,46 @@
+"""Both databases, each empty for each test, and journals that are closed after it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxr.annotation.journal.journal import Journal, open_journal
+from scripts.postgres_server import Server, programs, server
+from tests.annotation.journal.study import PUBLISHED
+
+Opener = Callable[..., Journal]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running PostgreSQL server; tests that want it are skipped where there is none."""
+    if programs() is None:
+        pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql (make system)")
+    with server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of either kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "crowd" / "answers.sqlite")
+    running: Server = request.getfixturevalue("postgres")
+    return running.new_database()
+
+
+@pytest.fixture
+def opener(address: str) -> Iterator[Opener]:
+    """Opens the journal at `address`, again and again, and closes what it opened."""
+    opened: list[Journal] = []
+
+    def again(units: object = (), sets: object = (), protocol: object = PUBLISHED, **more: Any) -> Journal:
+        journal = open_journal(address, units, sets, protocol, **more)  # type: ignore[arg-type]
+        opened.append(journal)
+        return journal
+
+    yield again
+    for journal in opened:
+        journal.close()

@@ -1,0 +1,191 @@
+"""The journal once more, slow and literal: lists that are searched from end to end, no counters, no indexes, no talks."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from scipy.stats import beta
+
+from ctxr.annotation.making import follow
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.shuffling import digest
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.voting import verdict, wanted
+from ctxr.data.records import ImageSet
+
+
+def shuffle(seed: int, unit: Unit) -> bytes:
+    """Seeded chance by which equally served units are ordered."""
+    return digest(seed, "serve", unit.id)[:8]
+
+
+@dataclass
+class Held:
+    unit: Unit
+    worker: str
+    slot: int
+    token: str
+    expires: datetime
+    state: str = "live"
+
+
+@dataclass
+class Person:
+    pool: str
+    qualified: bool
+    state: str = "active"
+    allowed: bool = False
+    known: list[bool] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    """What the journal should say."""
+
+    units: list[Unit]
+    sets: dict[str, ImageSet]
+    protocol: Protocol
+    seed: int
+    lease_for: timedelta
+    people: dict[str, Person] = field(default_factory=dict)
+    leases: list[Held] = field(default_factory=list)
+    answers: list[tuple[Unit, Answer, bool | None]] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+    seen: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def enrol(self, worker: str) -> None:
+        sides = {side(unit) for unit in self.units} - {"any"} or {"train", "eval"}
+        shared = {"wholly": 0.0, "partly": self.protocol.shared_workers, "none": 1.0}[self.protocol.disjoint]
+        share = {pool: (1 - shared) / len(sides) for pool in ("train", "eval") if pool in sides} | {"both": shared}
+        there = [person.pool for person in self.people.values()]
+        missing = {pool: want * (len(there) + 1) - there.count(pool) for pool, want in share.items() if want > 0}
+        pool = max(missing, key=lambda pool: missing[pool])
+        self.people.setdefault(worker, Person(pool, self.protocol.qualification == 0))
+
+    def votes(self, unit: Unit) -> list[bool | None]:
+        return [right for one, _, right in self.answers if one.id == unit.id]
+
+    def live(self, unit: Unit) -> list[Held]:
+        return [held for held in self.leases if held.unit.id == unit.id and held.state == "live"]
+
+    def served(self, unit: Unit) -> int:
+        return len(self.votes(unit)) + len(self.live(unit))
+
+    def wanted(self, unit: Unit) -> int:
+        votes = self.votes(unit)
+        return wanted(unit, votes.count(True), votes.count(False), votes.count(None))
+
+    def reclaim(self, now: datetime) -> None:
+        for held in self.leases:
+            if held.state == "live" and held.expires <= now:
+                held.state = "expired"
+
+    def suits(self, unit: Unit, worker: str, purpose: str) -> bool:
+        met = any(who == worker and where == unit.image_set and how != unit.id for who, where, how in self.seen)
+        has = any(one.id == unit.id and given.worker == worker for one, given, _ in self.answers)
+        holds = any(held.worker == worker for held in self.live(unit))
+        fresh = task_of(unit).FRESH and unit.purpose != "attention"
+        return (
+            unit.purpose == purpose
+            and not has
+            and not holds
+            and worker not in unit.authors
+            and not (fresh and met)
+            and (self.people[worker].pool == "both" or side(unit) in ("any", self.people[worker].pool))
+        )
+
+    def best(self, worker: str, purpose: str) -> Unit | None:
+        free = [
+            unit
+            for unit in self.units
+            if unit.id not in self.stopped
+            and self.served(unit) < self.wanted(unit)
+            and self.suits(unit, worker, purpose)
+        ]
+        return min(free, key=lambda unit: (self.served(unit), shuffle(self.seed, unit)), default=None)
+
+    def expected(self, worker: str, now: datetime) -> tuple[str, int] | str:
+        """Unit and slot that the worker should get, or the reason for nothing."""
+        self.reclaim(now)
+        for held in self.leases:
+            if held.worker == worker and held.state == "live":
+                return held.unit.id, held.slot
+        person = self.people[worker]
+        unit = None
+        if person.state == "active" and not person.qualified and not person.allowed:
+            unit = self.best(worker, "qualification")
+            if unit is None:
+                self.examine(person)
+        if person.state != "active":
+            return person.state
+        if unit is None:
+            unit = self.best(worker, "work")
+            if unit is not None and unit.task == "retrieve":
+                unit = self.check(worker) or unit
+        if unit is None:
+            others = [one for one in self.units if one.id not in self.stopped and self.live(one)]
+            return "wait" if any(self.suits(one, worker, "work") for one in others) else "nothing_left"
+        taken = {held.slot for held in self.leases if held.unit.id == unit.id and held.state in ("live", "answered")}
+        return unit.id, min(set(range(len(taken) + 1)) - taken)
+
+    def check(self, worker: str) -> Unit | None:
+        mine = [one.purpose for one, given, _ in self.answers if given.worker == worker and one.task == "retrieve"]
+        done = len(mine) - mine.count("qualification")
+        for purpose, block in (("gold", self.protocol.gold_every), ("attention", self.protocol.attention_every)):
+            number = sum(one == purpose for one in mine)
+            if not block:
+                continue
+            chance = int.from_bytes(digest(self.seed, "check", worker, purpose, str(number))[:8])
+            if done >= number * block + chance % block:
+                unit = self.best(worker, purpose)
+                if unit is not None:
+                    return unit
+        return None
+
+    def lease(self, worker: str, unit: str, slot: int, token: str, now: datetime) -> None:
+        (one,) = [one for one in self.units if one.id == unit]
+        if not any(held.token == token for held in self.leases):
+            self.leases.append(Held(one, worker, slot, token, now + self.lease_for))
+            self.seen.add((worker, one.image_set, one.id))
+
+    def submit(self, token: str, answer: Answer) -> None:
+        (held,) = [held for held in self.leases if held.token == token]
+        held.state = "answered"
+        right = task_of(held.unit).score(held.unit, answer).right
+        self.answers.append((held.unit, answer, right))
+        votes = self.votes(held.unit)
+        word = verdict(votes.count(True), votes.count(False), held.unit.needed, held.unit.most)
+        full = len(votes) == held.unit.most
+        if not held.unit.truth and full:
+            self.stopped.setdefault(held.unit.id, "complete")
+        elif held.unit.truth and word != "open" and (full or not held.unit.full):
+            self.stopped.setdefault(held.unit.id, word)
+        if held.unit.purpose == "work":
+            if held.unit.task == "describe":
+                self.units += follow(held.unit, answer, self.sets[held.unit.image_set], self.protocol)
+        elif right is not None:
+            self.learn(self.people[answer.worker], right)
+
+    def learn(self, person: Person, right: bool) -> None:
+        person.known.append(right)
+        if person.allowed or person.state != "active":
+            return
+        if not person.qualified:
+            if len(person.known) >= self.protocol.qualification:
+                self.examine(person)
+            return
+        rights = sum(person.known)
+        if beta(rights + 1, len(person.known) - rights + 1).cdf(self.protocol.block_below) >= 0.95:
+            person.state = "blocked"
+
+    def examine(self, person: Person) -> None:
+        person.qualified = True
+        if sum(person.known) < self.protocol.qualification_pass * len(person.known):
+            person.state = "screened_out"
+
+
+def side(unit: Unit) -> str:
+    """The side of a unit's workers, `any` for checks of them."""
+    if unit.purpose != "work" or unit.split is None:
+        return "any"
+    return "train" if unit.split == "train" else "eval"

@@ -1,0 +1,161 @@
+"""A small study for the tests of the journal: sets, units of every task, and values that answer a lease."""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from ctxr.annotation.journal import Lease, Receipt
+from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.making import attention_unit, retrieve_unit
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Purpose, Unit
+from ctxr.annotation.tasks import verify
+from ctxr.data.records import ImageSet, Query, SplitName, Text
+
+START = datetime(2026, 11, 21, 9, tzinfo=UTC)
+SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
+PUBLISHED = Protocol(full_share=0.0)
+
+_WORDS = [
+    f"{first}{second}" for first in ("bar", "lom", "tri", "sev", "nok", "pel") for second in ("ta", "ru", "mi", "go")
+]
+
+
+def after(minutes: float) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+def image_sets(count: int, name: str = "s") -> list[ImageSet]:
+    """Sets of four photos; every third one is a video."""
+    return [
+        ImageSet(
+            id=f"{name}{number}",
+            kind="video" if number % 3 == 2 else "photos",
+            images=tuple(f"{name}{number}/p{place}" for place in range(4)),
+            source=f"a{number}",
+            group=f"g-{name}{number}",
+            shot=None,
+            closest=0.1,
+            mean_distance=0.2,
+        )
+        for number in range(count)
+    ]
+
+
+def described(image_set: ImageSet, place: int = 0, split: SplitName | None = None) -> Unit:
+    """A target to describe."""
+    return Unit(
+        id=f"describe-{image_set.id}-{place}",
+        task="describe",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=image_set.images,
+        ordered=image_set.kind == "video",
+        split=split,
+        target=image_set.images[place],
+    )
+
+
+def retrieved(
+    image_set: ImageSet,
+    place: int = 0,
+    split: SplitName | None = None,
+    protocol: Protocol = PUBLISHED,
+    author: str = "w-x",
+) -> Unit:
+    """A description to be found."""
+    query = Query(f"q-{image_set.id}-{place}", image_set.id, ("t",))
+    text = Text("t", "something that is on one of them", author)
+    return retrieve_unit(image_set, query, [text], image_set.images[place], split, protocol)
+
+
+def known(image_set: ImageSet, purpose: Purpose, place: int = 0) -> Unit:
+    """A retrieval whose answer is known, to check workers with."""
+    return Unit(
+        id=f"{purpose}-{image_set.id}-{place}",
+        task="retrieve",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=image_set.images,
+        texts=("a known one",),
+        truth=(image_set.images[place],),
+        most=10**6,
+        full=True,
+        purpose=purpose,
+    )
+
+
+def attention(image_set: ImageSet, number: int = 0) -> Unit:
+    return attention_unit(image_set, number, PUBLISHED)
+
+
+def tagged(image_set: ImageSet, votes: int, split: SplitName | None = None) -> Unit:
+    """A description to be tagged by several."""
+    return Unit(
+        id=f"tag-{image_set.id}",
+        task="tag",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=image_set.images,
+        split=split,
+        target=image_set.images[0],
+        query=f"tag/{image_set.id}",
+        texts=("a description",),
+        text_ids=("t",),
+        labels=("negation", "spatial"),
+        needed=votes,
+        most=votes,
+    )
+
+
+def talked(image_set: ImageSet, place: int = 0, split: SplitName | None = None, talks: int = 1) -> Unit:
+    """A photo to talk about."""
+    return Unit(
+        id=f"dialogue-{image_set.id}-{place}",
+        task="dialogue",
+        image_set=image_set.id,
+        group=image_set.group,
+        images=(image_set.images[place],),
+        ordered=True,
+        split=split,
+        target=image_set.images[place],
+        needed=talks,
+        most=talks,
+    )
+
+
+def sentence(rng: random.Random) -> str:
+    """Ten words that nobody wrote before."""
+    return " ".join(rng.choices(_WORDS, k=10))
+
+
+def values(unit: Unit, rng: random.Random, right: bool = True) -> dict[str, tuple[str, ...]]:
+    """An answer to a unit; wrong where it can be."""
+    if unit.task == "describe":
+        return {"description": (sentence(rng),)}
+    if unit.task == "tag":
+        return {"tags": ("spatial",)}
+    if unit.task == "verify":
+        return {"verdict": (verify.KEEP,)}
+    wrong: Sequence[str] = [image for image in unit.images if image not in unit.truth]
+    return {"pick": (unit.truth[0] if right and unit.truth else rng.choice(wrong),)}
+
+
+def leased(journal: Journal, worker: str, now: datetime = START, tasks: Sequence[str] | None = None) -> Lease:
+    """A lease that the test cannot do without."""
+    lease = journal.lease(worker, now, tasks)
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Receipt:
+    """Submit an answer to a lease."""
+    rng = random.Random(str(seed if seed is not None else (lease.unit.id, lease.worker)))
+    return journal.submit(lease.token, lease.worker, values(lease.unit, rng, right), now)
+
+
+def enrolled(journal: Journal, *workers: str) -> tuple[str, ...]:
+    """The workers, now known to the journal."""
+    for worker in workers:
+        journal.enrol(worker, "local", START)
+    return workers

@@ -1,0 +1,201 @@
+"""Who gets which unit, one rule a test."""
+
+from collections import Counter
+from datetime import timedelta
+
+from ctxr.annotation.journal import Lease, NoWork
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.shuffling import shown_order
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.study import (
+    START,
+    after,
+    answer,
+    attention,
+    described,
+    enrolled,
+    image_sets,
+    known,
+    leased,
+    retrieved,
+    tagged,
+)
+
+
+def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([described(one) for one in sets], sets)
+    enrolled(journal, "w1")
+    first = leased(journal, "w1")
+    assert leased(journal, "w1", after(5)) == first
+    assert journal.find(first.token) == first
+    assert journal.find("no such token") is None
+    assert journal.find("\0\ud800") is None
+
+
+def test_no_unit_is_leased_beyond_the_votes_it_wants(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
+    given = [journal.lease(worker, START) for worker in enrolled(journal, "w1", "w2", "w3")]
+    assert [one.slot if isinstance(one, Lease) else one.reason for one in given] == [0, 1, "wait"]
+
+
+def test_two_of_three_asks_for_a_third_vote_only_where_two_disagree(opener: Opener) -> None:
+    sets = image_sets(2)
+    agreed, split = (retrieved(one, split="test") for one in sets)
+    journal = opener([agreed, split], sets, Protocol(full_share=0, disjoint="none"))
+    workers = enrolled(journal, "w1", "w2", "w3")
+    votes: Counter[str] = Counter()
+    for worker in workers:
+        while isinstance(lease := journal.lease(worker, START), Lease):
+            votes[lease.unit.id] += 1
+            answer(journal, lease, right=lease.unit == agreed or worker != "w1")
+    assert votes == {agreed.id: 2, split.id: 3}
+    told = {one.unit: (one.verdict, one.right, one.wrong, one.spared) for one in journal.decisions()}
+    assert told == {agreed.id: ("accepted", 2, 0, 1), split.id: ("accepted", 2, 1, 0)}
+
+
+def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    protocol = Protocol(full_share=1.0, disjoint="none")
+    journal = opener([retrieved(one, split="test", protocol=protocol)], sets, protocol)
+    for worker in enrolled(journal, "w1", "w2", "w3"):
+        assert journal.decisions() == []
+        answer(journal, leased(journal, worker))
+    (decision,) = journal.decisions()
+    assert (decision.verdict, decision.right, decision.spared) == ("accepted", 3, 0)
+
+
+def test_the_least_served_unit_comes_first(opener: Opener) -> None:
+    sets = image_sets(3)
+    units = [tagged(one, votes=3) for one in sets]
+    journal = opener(units, sets)
+    workers = enrolled(journal, *(f"w{number}" for number in range(9)))
+    seen = [leased(journal, worker).unit.id for worker in workers]
+    assert [len(set(seen[start : start + 3])) for start in (0, 3, 6)] == [3, 3, 3]
+
+
+def test_another_seed_serves_in_another_order_and_the_same_seed_in_the_same() -> None:
+    from tests.annotation.journal.model import shuffle
+
+    units = [tagged(one, 1) for one in image_sets(20)]
+    assert sorted(units, key=lambda one: shuffle(0, one)) != sorted(units, key=lambda one: shuffle(1, one))
+
+
+def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets, lease_for=timedelta(minutes=10))
+    enrolled(journal, "w1", "w2")
+    first = leased(journal, "w1")
+    waiting = journal.lease("w2", after(9))
+    assert isinstance(waiting, NoWork)
+    assert waiting.reason == "wait"
+    second = leased(journal, "w2", after(10))
+    assert (second.unit, second.slot) == (first.unit, first.slot)
+    abandoned = journal.find(first.token)
+    assert abandoned is not None
+    assert abandoned.state == "expired"
+
+
+def test_what_is_given_back_is_served_again_in_the_same_slot(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([tagged(one, 2)], sets)
+    enrolled(journal, "w1", "w2", "w3")
+    first, second = leased(journal, "w1"), leased(journal, "w2")
+    journal.give_back(first.token, after(1), "too hard")
+    journal.give_back(first.token, after(1), "twice does no harm")
+    assert (leased(journal, "w3").slot, second.slot) == (0, 1)
+
+
+def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener) -> None:
+    sets = image_sets(3)
+    units = [tagged(one, 1) for one in sets]
+    journal = opener(units, sets, seed=7)
+    for worker in enrolled(journal, "w1", "w2", "w3"):
+        lease = leased(journal, worker)
+        unit = lease.unit
+        assert lease.order == shown_order(unit.images, unit.ordered, unit.id, lease.slot, 7)
+        assert answer(journal, lease).answer.order == lease.order
+
+
+def test_nobody_judges_what_they_wrote(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, author="w1")], sets)
+    enrolled(journal, "w1", "w2")
+    refused = journal.lease("w1", START)
+    assert isinstance(refused, NoWork)
+    assert refused.reason == "nothing_left"
+    assert leased(journal, "w2").unit.authors == ("w1",)
+
+
+def test_who_described_a_set_does_not_retrieve_in_it(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one, 0)], sets)
+    enrolled(journal, "w1", "w2")
+    answer(journal, leased(journal, "w1"))
+    journal = opener([retrieved(one, 2)], sets)  # of another target, by somebody else
+    assert isinstance(journal.lease("w1", START), NoWork)
+    assert leased(journal, "w2").unit.task == "retrieve"
+
+
+def test_who_judged_another_target_of_a_set_has_met_it_even_if_they_gave_it_back(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, 0), retrieved(one, 1)], sets)
+    enrolled(journal, "w1", "w2")
+    first = leased(journal, "w1")
+    journal.give_back(first.token, START, "no idea")
+    assert leased(journal, "w1").unit == first.unit
+    assert leased(journal, "w2").unit != first.unit
+    answer(journal, leased(journal, "w1"))
+    assert isinstance(journal.lease("w1", START), NoWork)
+
+
+def test_one_worker_may_describe_several_targets_of_a_set(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one, 0), described(one, 1)], sets)
+    enrolled(journal, "w1")
+    targets = {answer(journal, leased(journal, "w1", tasks=["describe"])).answer.unit for _ in range(2)}
+    assert len(targets) == 2
+
+
+def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([described(sets[0]), tagged(sets[1], 1)], sets)
+    enrolled(journal, "w1", "w2")
+    assert leased(journal, "w1", tasks=["tag"]).unit.task == "tag"
+    coming = journal.lease("w2", START, ["retrieve"])
+    assert isinstance(coming, NoWork)
+    assert coming.reason == "wait"  # there is something to describe, and then to retrieve
+    none = journal.lease("w2", START, ["entail"])
+    assert isinstance(none, NoWork)
+    assert none.reason == "nothing_left"
+
+
+def test_a_hidden_question_comes_once_in_each_block_of_retrievals_and_never_twice(opener: Opener) -> None:
+    sets, gold, checks = image_sets(24), image_sets(6, "gold"), image_sets(6, "check")
+    units = [retrieved(one, split="train") for one in sets]
+    units += [known(one, "gold") for one in gold] + [attention(one) for one in checks]
+    protocol = Protocol(gold_every=5, attention_every=6, disjoint="none")
+    journal = opener(units, (), protocol)
+    orders = []
+    for worker in enrolled(journal, "w1", "w2"):
+        purposes = []
+        for _ in range(15):
+            lease = leased(journal, worker)
+            assert leased(journal, worker) == lease  # asking again does not skip it
+            purposes.append(lease.unit.purpose)
+            answer(journal, lease)
+            if worker == "w1" and lease.unit.purpose == "work":
+                continue
+        orders.append(purposes)
+        done = [one.unit for one in journal.answers() if one.worker == worker]
+        assert len(done) == len(set(done))
+        assert abs(purposes.count("gold") - 3) <= 1
+        assert abs(purposes.count("attention") - 2.5) <= 1
+    assert orders[0] != orders[1]
+
+
+def test_without_work_there_are_no_hidden_questions(opener: Opener) -> None:
+    journal = opener([known(image_sets(1)[0], "gold")], (), Protocol(gold_every=2))
+    enrolled(journal, "w1")
+    assert isinstance(journal.lease("w1", START), NoWork)

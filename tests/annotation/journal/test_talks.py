@@ -1,0 +1,285 @@
+"""Two workers in a room of the journal: paired, parted, paired again, stored, paid."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from ctxr.annotation.journal import Lease, NoWork, Refused
+from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.tasks import task_of
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.study import (
+    PUBLISHED,
+    START,
+    after,
+    answer,
+    enrolled,
+    image_sets,
+    leased,
+    retrieved,
+    talked,
+)
+
+FREE = Protocol(full_share=0, disjoint="none")
+
+
+def together(journal: Journal, *workers: str) -> tuple[Lease, Lease]:
+    """Two in one room."""
+    first, second = (leased(journal, worker, START, ["dialogue"]) for worker in enrolled(journal, *workers))
+    return first, second
+
+
+def chat(journal: Journal, first: Lease, second: Lease, turns: int, minute: float = 0) -> None:
+    for place in range(turns):
+        lease = (first, second)[place % 2]
+        journal.say(lease.token, lease.worker, f"this is turn {place}", after(minute))
+
+
+def opened(opener: Opener, photos: int = 1, **more: object) -> Journal:
+    sets = image_sets(photos)
+    return opener([talked(one) for one in sets], sets, FREE, **more)
+
+
+def test_two_who_wait_are_brought_together_one_with_the_photo(opener: Opener) -> None:
+    journal = opened(opener, photos=2)
+    first, second = together(journal, "w1", "w2")
+    assert (first.unit, first.slot) == (second.unit, second.slot)
+    assert (first.seat, second.seat) == (0, 1)
+    assert journal.room(first.token).present
+    assert journal.room(second.token).present
+    third = leased(journal, *enrolled(journal, "w3"))
+    assert third.unit != first.unit
+
+
+def test_nobody_talks_with_themselves(opener: Opener) -> None:
+    journal = opened(opener)
+    enrolled(journal, "w1")
+    first = leased(journal, "w1")
+    assert leased(journal, "w1") == first
+    assert not journal.room(first.token).present
+    with pytest.raises(Refused, match="Your partner is not here yet") as refused:
+        journal.say(first.token, "w1", "hello?", START)
+    assert refused.value.reason == "alone"
+
+
+def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 4)
+    with pytest.raises(Refused, match="after 5 messages") as refused:
+        journal.share(first.token, "w1", START)
+    assert refused.value.reason == "too_early"
+    assert not journal.room(first.token).may_share
+    chat(journal, first, second, 1)
+    assert journal.room(first.token).may_share
+    with pytest.raises(Refused, match="Only the person who sees the photo"):
+        journal.share(second.token, "w2", START)
+    assert journal.share(first.token, "w1", START).shared
+    journal.say(second.token, "w2", "what a <b>lovely</b> '; DROP TABLE photo", START)
+    journal.finish(first.token, "w1", START)
+    assert journal.answers() == []
+    assert journal.finish(second.token, "w2", after(3)).finished
+    one, two = journal.answers()
+    assert (one.worker, two.worker, one.slot, two.slot) == ("w1", "w2", 0, 0)
+    assert one.values == two.values
+    assert one.values["pair"] == ("w1", "w2")
+    (dialogue,) = task_of(first.unit).score(first.unit, one).dialogues
+    assert [turn.text for turn in dialogue.turns][-2:] == ["", "what a <b>lovely</b> '; DROP TABLE photo"]
+    assert (journal.done_by("w1"), journal.done_by("w2")) == (1, 1)
+    for worker in ("w1", "w2"):
+        assert isinstance(journal.lease(worker, after(4)), NoWork)
+    third = leased(journal, *enrolled(journal, "w3"), now=after(4))
+    assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
+    assert journal.room(first.token).finished
+    with pytest.raises(Refused, match="over, and it is kept"):
+        journal.say(first.token, "w1", "one more thing", after(5))
+
+
+def test_the_talk_survives_a_restart(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 5)
+    before = journal.room(first.token), journal.events(second.token)
+    journal.close()
+    again = opened(opener)
+    assert (again.room(first.token), again.events(second.token)) == before
+    last = before[1][-1].number
+    assert again.events(second.token, last) == []
+    again.share(first.token, "w1", START)
+    assert [event.kind for event in again.events(second.token, last)] == ["share"]
+
+
+def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 3)
+    journal.leave(first.token, "w1", after(1))
+    left = journal.room(second.token)
+    assert (left.partner_left, left.present, left.turns, left.seat) == (True, False, (), 1)
+    third = leased(journal, *enrolled(journal, "w3"), now=after(2))
+    assert (third.unit, third.seat, third.slot) == (second.unit, 0, second.slot)
+    room = journal.room(second.token)
+    assert (room.partner_left, room.present) == (False, True)
+    with pytest.raises(Refused, match="You were away"):
+        journal.say(first.token, "w1", "I am back", after(2))
+    chat(journal, third, second, 5, minute=3)
+    journal.share(third.token, "w3", after(3))
+    journal.leave(third.token, "w3", after(4))  # after the share the talk is whole
+    assert [one.values["pair"] for one in journal.answers()] == [("w3", "w2")] * 2
+    assert journal.waited() == []
+
+
+def test_two_who_are_left_alone_in_different_rooms_are_brought_together(opener: Opener) -> None:
+    journal = opened(opener, photos=2)
+    first, second = together(journal, "w1", "w2")
+    third, fourth = together(journal, "w3", "w4")
+    assert first.unit != third.unit
+    journal.leave(first.token, "w1", after(1))
+    journal.leave(third.token, "w3", after(2))
+    assert journal.room(second.token).present
+    assert journal.room(fourth.token).present
+    moved = journal.find(fourth.token)
+    assert moved is not None
+    assert (moved.unit, moved.seat) == (second.unit, 0)
+    assert journal.progress()["dialogue"].leases == 1
+    chat(journal, moved, second, 5, minute=3)
+    journal.share(moved.token, "w4", after(4))
+
+
+def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    journal.here(first.token, "w1", after(4))
+    assert not journal.here(first.token, "w1", after(6)).present
+    with pytest.raises(Refused, match="You were away") as refused:
+        journal.here(second.token, "w2", after(6))
+    assert refused.value.reason == "expired"
+    assert journal.room(first.token).partner_left
+
+
+def test_who_waited_in_vain_is_written_down_and_has_a_code(opener: Opener) -> None:
+    journal = opened(opener)
+    enrolled(journal, "w1", "w2")
+    lease = leased(journal, "w1")
+    for minute in (3, 6, 9):
+        journal.here(lease.token, "w1", after(minute))
+    assert journal.completion_code("w1", after(9)) is None
+    leased(journal, "w2", after(10.5))
+    (waited,) = journal.waited()
+    assert (waited.worker, waited.reason, waited.seconds) == ("w1", "nobody_came", 600.0)
+    assert journal.completion_code("w1", after(11)) is not None
+    assert journal.completion_code("w2", after(11)) is None
+
+
+def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    journal.leave(first.token, "w1", after(1))
+    journal.leave(second.token, "w2", after(4))
+    (waited,) = journal.waited()
+    assert (waited.worker, waited.reason, waited.seconds) == ("w2", "partner_left", 240.0)
+    assert journal.progress()["dialogue"].leases == 0
+
+
+def test_a_talk_is_not_finished_by_a_form_nor_by_somebody_else(opener: Opener) -> None:
+    journal = opened(opener)
+    first, _ = together(journal, "w1", "w2")
+    with pytest.raises(Refused, match="finish the conversation itself"):
+        journal.submit(first.token, "w1", {"turns": ("[]",)}, START)
+    with pytest.raises(Refused, match="somebody else's hands"):
+        journal.say(first.token, "w2", "in your name", START)
+    with pytest.raises(Refused, match="not one of ours"):
+        journal.say("forged", "w2", "hello", START)
+    with pytest.raises(Refused, match="no conversation here"):
+        journal.room("forged")
+
+
+def test_who_saw_the_photo_in_a_talk_does_not_retrieve_in_its_set(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([talked(one), retrieved(one, 2)], sets, FREE)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 5)
+    journal.share(first.token, "w1", START)
+    journal.leave(first.token, "w1", START)
+    for worker in ("w1", "w2"):
+        got = journal.lease(worker, START, ["retrieve"])
+        assert isinstance(got, NoWork)
+    assert answer(journal, leased(journal, *enrolled(journal, "w3"), tasks=["retrieve"])).answer.worker == "w3"
+
+
+def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
+    sets = image_sets(2)
+    units = [talked(sets[0], split="train"), talked(sets[1], split="test")]
+    journal = opener(units, sets, Protocol(disjoint="wholly"))
+    first, second = together(journal, "w1", "w2")
+    assert {journal.standing("w1").pool, journal.standing("w2").pool} == {"train", "eval"}
+    assert first.unit != second.unit
+
+
+def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener) -> None:
+    evening(opener, seed=1, steps=250)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_many_random_evenings_of_talks_keep_every_promise(opener: Opener, seed: int) -> None:
+    evening(opener, seed, steps=1500)
+
+
+def evening(opener: Opener, seed: int, steps: int) -> None:
+    """Nine people come, talk, leave, fall asleep: nobody is alone with themselves, no photo is talked about too often."""
+    rng = random.Random(seed)
+    sets = image_sets(6)
+    units = [talked(one, talks=1 + place % 2) for place, one in enumerate(sets)]
+    journal = opener(units, sets, PUBLISHED)
+    workers = enrolled(journal, *(f"w{number}" for number in range(9)))
+    tokens: dict[str, str] = {}
+    now = 0.0
+    for number in range(steps):
+        worker = rng.choice(workers)
+        now += rng.choices((0, 0.1, 6), (20, 20, 1))[0]
+        got = journal.lease(worker, after(now), ["dialogue", "verify"])
+        if isinstance(got, NoWork):
+            continue
+        tokens[worker] = got.token
+        if got.unit.task == "verify":
+            assert worker not in got.unit.authors
+            answer(journal, got, now=after(now))
+            continue
+        try:
+            act = rng.choice(("say", "say", "say", "say", "share", "finish", "leave" if rng.random() < 0.2 else "say"))
+            if act == "say":
+                journal.say(got.token, worker, f"words {rng.random()}", after(now))
+            else:
+                getattr(journal, act)(got.token, worker, after(now))
+        except Refused as refused:
+            assert refused.reason in {"alone", "too_early", "not_yours", "already_shared", "closed"}  # noqa: PT017
+        if number % 10 == 0:
+            promises(journal, tokens)
+    promises(journal, tokens)
+    finished = sum(one.worker == one.values["pair"][0] for one in journal.answers() if "pair" in one.values)
+    assert finished > 3
+    assert {one.unit for one in journal.decisions()} <= {unit.id for unit in journal.units()}
+
+
+def promises(journal: Journal, tokens: dict[str, str]) -> None:
+    leases = [lease for token in tokens.values() if (lease := journal.find(token)) is not None]
+    live = [lease for lease in leases if lease.state == "live" and lease.unit.task == "dialogue"]
+    places = Counter((lease.unit.id, lease.slot, lease.seat) for lease in live)
+    assert set(places.values()) <= {1}
+    talks: dict[str, set[tuple[str, ...]]] = {}
+    for one in journal.answers():
+        if "pair" in one.values:
+            pair = one.values["pair"]
+            assert len(set(pair)) == 2
+            assert one.worker in pair
+            talks.setdefault(one.unit, set()).add(pair)
+    for unit in journal.units():
+        if unit.task == "dialogue":
+            held = {lease.slot for lease in live if lease.unit == unit}
+            assert len(talks.get(unit.id, ())) + len(held) <= unit.most
+    told = journal.progress()["dialogue"]
+    assert told.leases == len({(lease.unit.id, lease.slot) for lease in live})
+    assert told.answered == sum(len(pairs) for pairs in talks.values())

@@ -1,0 +1,118 @@
+"""A talk is its events: what may happen, and what happened."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, Talk, may_share, refusal, replay
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import dialogue
+from ctxr.annotation.tasks.values import Met
+from ctxr.errors import DataError
+
+UNIT = Unit(id="u", task="dialogue", image_set="s", group="g", images=("p",), target="p")
+
+attempts = some.lists(
+    some.tuples(
+        some.sampled_from(("join", "say", "say", "say", "share", "finish", "leave")),
+        some.integers(0, 1),
+        some.sampled_from(("hello", "how  are\nyou", " ")),
+    ),
+    max_size=60,
+)
+
+
+def log(*happenings: tuple[Kind, int, str]) -> list[Event]:
+    return [
+        Event(number, "r", kind, seat, text, "2026-11-21T09:00:00.000Z")
+        for number, (kind, seat, text) in enumerate(happenings)
+    ]
+
+
+def talking(turns: int) -> list[tuple[Kind, int, str]]:
+    """Both are there and have said so much in all."""
+    return [("join", 0, ""), ("join", 1, ""), *[("say", place % 2, f"turn {place}") for place in range(turns)]]  # type: ignore[list-item]
+
+
+def taken(tried: list[tuple[Kind, int, str]]) -> list[Event]:
+    """The log of everything that was not refused."""
+    events: list[Event] = []
+    for kind, seat, text in tried:
+        if refusal(replay(events), seat, kind, text) is None:
+            events.append(Event(len(events), "r", kind, seat, text, "t"))
+    return events
+
+
+@pytest.mark.parametrize("turns", range(7))
+def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: int) -> None:
+    talk = replay(log(*talking(turns)))
+    assert may_share(talk, 0) == (turns >= 5)
+    assert not may_share(talk, 1)
+
+
+def test_both_may_go_on_after_the_share_and_finish() -> None:
+    events = [*talking(5), ("share", 0, ""), ("say", 1, "oh, how nice"), ("finish", 0, "")]
+    talk = replay(log(*events))  # type: ignore[arg-type]
+    assert (talk.shared, talk.finished, len(talk.turns)) == (True, False, 7)
+    assert refusal(talk, 0, "say", "more") == ("closed", "You have finished this conversation.")
+    assert refusal(talk, 1, "share") == ("not_yours", "Only the person who sees the photo can share it.")
+    assert replay(log(*events, ("finish", 1, ""))).finished  # type: ignore[arg-type]
+    assert replay(log(*events, ("leave", 1, ""))).finished  # type: ignore[arg-type]
+
+
+def test_leaving_before_the_share_finishes_nothing() -> None:
+    talk = replay(log(*talking(6), ("leave", 1, "")))
+    assert (talk.finished, talk.closed) == (False, True)
+    assert refusal(talk, 0, "say", "hello?") == ("closed", "This conversation is over.")
+
+
+@pytest.mark.parametrize(
+    ("tried", "reason"),
+    [
+        ((talking(0)[:1], 0, "say", "anybody?"), "alone"),
+        ((talking(3), 0, "say", " \n"), "empty"),
+        ((talking(3), 0, "say", "x" * (MOST_CHARACTERS + 1)), "too_long"),
+        ((talking(4), 0, "finish", ""), "too_early"),
+        ((talking(4), 0, "join", ""), "taken"),
+        (([*talking(5), ("share", 0, "")], 0, "share", ""), "already_shared"),
+        ((talking(0)[:1], 1, "leave", ""), "closed"),
+    ],
+)
+def test_what_may_not_happen_is_told_with_a_reason(
+    tried: tuple[list[tuple[Kind, int, str]], int, Kind, str], reason: str
+) -> None:
+    events, seat, kind, text = tried
+    told = refusal(replay(log(*events)), seat, kind, text)
+    assert told is not None
+    assert told[0] == reason
+    with pytest.raises(DataError, match=f"event {len(events)} of room 'r' \\({kind} by seat {seat}\\) cannot have"):
+        replay(log(*events, (kind, seat, text)))
+
+
+@given(attempts)
+def test_every_finished_talk_is_a_valid_answer_and_no_other_is(tried: list[tuple[Kind, int, str]]) -> None:
+    talk = replay(taken(tried))
+    values = {"turns": (msgspec.json.encode(talk.turns).decode(),), "pair": ("w1", "w2")}
+    problems = dialogue.validate(UNIT, values, Met())
+    assert bool(problems) == (not talk.shared)
+    if talk.finished:
+        (made,) = dialogue.score(UNIT, Answer("u", "w1", values, ("p",), 0, "t", 1.0, "local")).dialogues
+        assert made.turns == talk.turns
+        assert made.shared_at is not None
+        assert made.shared_at >= 5
+
+
+@given(attempts)
+def test_a_talk_is_the_same_replayed_at_once_and_piece_by_piece(tried: list[tuple[Kind, int, str]]) -> None:
+    events = taken(tried)
+    says = [(event.seat, " ".join(event.text.split())) for event in events if event.kind == "say"]
+    talk = replay(events)
+    assert [(turn.user, turn.text) for turn in talk.turns if not turn.share] == says
+    present = [any(e.kind == "join" and e.seat == seat for e in events) and not talk.left[seat] for seat in (0, 1)]
+    assert list(talk.present) == present
+    assert talk.closed == any(event.kind == "leave" for event in events) or talk.finished
+
+
+def test_nothing_has_happened_in_an_empty_room() -> None:
+    assert replay([]) == Talk()
