@@ -6,13 +6,18 @@ from importlib import import_module
 from pathlib import Path
 
 from ctxr.cli.app import COMMANDS
-from ctxr.cli.options import field_help
+from ctxr.cli.options import field_help, option_names
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
 CONFIGS = {
     "build-sets": "BuildSets",
     "filter": "Filter",
+    "plan": "Plan",
+    "export-tasks": "ExportTasks",
+    "import-answers": "ImportAnswers",
+    "aggregate": "Aggregate",
+    "workers": "Workers",
     "report": "Report",
     "export": "Export",
     "rebuild": "Rebuild",
@@ -26,6 +31,8 @@ CONFIGS = {
 
 POSITIONAL = {
     ("doctor", "artifact"),
+    ("export-tasks", "task"),
+    ("import-answers", "file"),
     ("rebuild", "recipe"),
     ("verify", "artifact"),
     ("stats", "dataset"),
@@ -48,7 +55,7 @@ def page() -> str:
         lines += [f"## ctxr {name}", "", text, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
             positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) in POSITIONAL
-            option = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
+            option = field.name.upper() if positional else option_names(field.name)[0]
             default = "" if field.default in (None, ()) else f"`{field.default}`"
             lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")
         lines.append("")

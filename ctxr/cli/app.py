@@ -16,6 +16,8 @@ COMMANDS = {
     "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
     "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
     "plan": "Forecast what asking the crowd takes: answers, cost with fees, hours, pay per hour.",
+    "export-tasks": "Write what the crowd is asked, for our own server or for a platform that brings people.",
+    "import-answers": "Merge answers, from wherever they came, into judgments; each is checked again.",
     "aggregate": "Decide which descriptions are kept, measure accuracy and agreement, and write the dataset.",
     "workers": "Say how good each worker is, and block or allow them, with reasons and a way back.",
     "report": "Show a chain of artifacts as one page that opens in any browser, without a server.",
@@ -30,7 +32,7 @@ COMMANDS = {
 }
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
 
-_GO_ON = ("build-sets", "filter", "rebuild", "demo")
+_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "demo")
 """Commands that keep what they had done when they are interrupted."""
 
 INTERRUPTED = 130

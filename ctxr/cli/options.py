@@ -21,7 +21,14 @@ from ctxr.errors import DataError, UsageError
 
 C = TypeVar("C")
 
-_NAMES = {"workdir": ("--workdir", "-w"), "out": ("--out", "-o"), "input": ("--input", "-i")}
+_NAMES = {
+    "workdir": ("--workdir", "-w"),
+    "out": ("--out", "-o"),
+    "input": ("--input", "-i"),
+    # what a field cannot be called: a word of Python, a method of the class that it extends
+    "platform_of": ("--from",),
+    "raters": ("--votes",),
+}
 _KINDS: dict[Any, str] = {
     float: "a number",
     int: "a whole number",
@@ -83,6 +90,11 @@ def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Calla
         return command
 
     return decorate
+
+
+def option_names(field: str) -> tuple[str, ...]:
+    """How a field is typed, the long name first."""
+    return _NAMES.get(field, (f"--{field.replace('_', '-')}",))
 
 
 def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, Any]:
@@ -160,7 +172,7 @@ def _parameter(field: "Field[Any]", kind: Any, text: str, positional: bool) -> i
 
 
 def _option(name: str, kind: Any, default: Any, text: str, metavar: str | None = None) -> inspect.Parameter:
-    names = _NAMES.get(name, (f"--{name.replace('_', '-')}",))
+    names = option_names(name)
     parser = _parser(names[0], kind)
     option = typer.Option(
         *names,

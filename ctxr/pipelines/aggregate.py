@@ -130,7 +130,7 @@ class _Figures:
         )
         self.label_rows: list[LabelRow] = labels.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = certificate.certificate(answered, config.disjoint or "partly")
+        self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir))
         self.blocked = tuple(blocked)
 
     def tables(self) -> dict[str, Table]:
@@ -219,6 +219,19 @@ def _report(
         violations=violations,
         notes=tuple(notes),
     )
+
+
+def _declared(workdir: Path) -> str:
+    """What the project's tasks say of workers on both sides; the protocol's default where there are none any more."""
+    from ctxr.annotation.protocol import Protocol
+    from ctxr.data.artifacts import MANIFEST, open_artifact
+    from ctxr.pipelines.tasks_artifact import TASKS
+
+    said = {
+        str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
+        for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
+    }
+    return next((name for name in ("wholly", "partly", "none") if name in said), Protocol.disjoint)
 
 
 def _check(config: Aggregate) -> None:

@@ -90,13 +90,13 @@ def write_tasks(
     backend: str,
     config: Mapping[str, Any],
     parents: Sequence[Parent],
-    verb: str = "export-tasks",
     files: Sequence[str] = (),
+    home: Path | None = None,
 ) -> Artifact:
     """Write an artifact of kind `tasks` into the folder `path`, which the caller holds; the manifest last.
 
-    `config` is what else decided the result; `files` are those of the backend, there already. Sets and images that no unit
-    shows are left out.
+    `config` is what else decided the result; `files` are those of the backend, there already; `home` is where the folder will
+    be moved to. Sets and images that no unit shows are left out.
     """
     units = tuple(units)
     shown = {image for unit in units for image in unit.images}
@@ -107,8 +107,8 @@ def write_tasks(
     return finish(
         path,
         kind=TASKS,
-        verb=verb,
-        config=tasks_config(path, root, protocol, backend, config),
+        verb="export-tasks",
+        config=tasks_config(home or path, root, protocol, backend, config),
         parents=parents,
         counts={"units": len(units), "sets": len(used), "images": len(shown), "votes": _votes(units)},
         models={},
@@ -168,9 +168,17 @@ def read_all_tasks(workdir: Path) -> list[Tasks]:
 
 
 def write_judgments(
-    path: Path, answered: Answered, config: Mapping[str, Any], parents: Sequence[Parent], files: Sequence[str] = ()
+    path: Path,
+    answered: Answered,
+    config: Mapping[str, Any],
+    parents: Sequence[Parent],
+    files: Sequence[str] = (),
+    home: Path | None = None,
 ) -> Artifact:
-    """Write an artifact of kind `judgments` into the folder `path`, which the caller holds; the manifest last."""
+    """Write an artifact of kind `judgments` into the folder `path`, which the caller holds; the manifest last.
+
+    `files` are other tables, there already; `home` is where the folder will be moved to.
+    """
     tables: dict[str, Iterable[Record]] = {
         "units.jsonl": answered.units.values(),
         "sets.jsonl": answered.sets.values(),
@@ -186,12 +194,17 @@ def write_judgments(
         path,
         kind=JUDGMENTS,
         verb="import-answers",
-        config={**config, "root": relative(answered.root, path)},
+        config=judgments_config(home or path, answered.root, config),
         parents=parents,
         counts=counts | {"workers": len({answer.worker for answer in answered.answers})},
         models={},
         files=[*tables, *files],
     )
+
+
+def judgments_config(path: Path, root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's config of the judgments that `write_judgments` would write."""
+    return {**config, "root": relative(root, path)}
 
 
 def read_judgments(path: Path) -> Answered:

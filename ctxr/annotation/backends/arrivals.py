@@ -67,12 +67,12 @@ class People:
 
 
 def stamp(moment: datetime) -> str:
-    """A moment as it is stored: UTC, ISO 8601 with "Z", no more digits than it has.
+    """A moment as it is stored, like those of the journal: UTC, ISO 8601 with milliseconds and "Z".
 
     >>> stamp(datetime(2026, 11, 20, 10, 1, 31, tzinfo=UTC))
-    '2026-11-20T10:01:31Z'
+    '2026-11-20T10:01:31.000Z'
     """
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def moment(text: str, where: str) -> datetime:

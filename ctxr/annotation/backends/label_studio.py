@@ -63,7 +63,7 @@ def config(one: Sheet) -> str:
     grid = SubElement(view, "View", className="ctxr-grid")
     for picture in form.gallery.pictures if form.gallery else ():
         cell = SubElement(grid, "View")
-        SubElement(cell, "Header", value=f"Image {picture.place}", size="6")
+        SubElement(cell, "Header", value=f"Image {picture.place}", size="5")
         name = f"image_{picture.place}"
         SubElement(cell, "Image", name=name, value=f"${name}", zoom="true", zoomControl="true")
         objects.append(name)

@@ -60,11 +60,13 @@ class Offer:
     """How a HIT is offered.
 
     Attributes:
+        title: read first; the form's where it is empty.
         reward: cents of a US dollar. minutes: for one assignment. days: that it can be found, and until it is approved.
         approved: percentage of approved assignments that a worker must exceed. countries: two letters each.
         required, excluded: ids of own qualification types that a worker must have, or must not.
     """
 
+    title: str
     reward: int
     minutes: int
     days: int
@@ -107,9 +109,14 @@ def token(key: bytes, unit: str, asked: int) -> str:
     return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
 
 
+def project(key: bytes) -> str:
+    """12 hex digits that name the project on a platform without naming it."""
+    return hmac.new(key, b"project", hashlib.sha256).hexdigest()[:12]
+
+
 def annotation(key: bytes, unit: str) -> str:
     """What only the requester sees of a HIT: by it a HIT of this project is found again when no token holds any more."""
-    return f"ctxr:{hmac.new(key, b'project', hashlib.sha256).hexdigest()[:12]}:{unit}"
+    return f"ctxr:{project(key)}:{unit}"
 
 
 def question(one: Sheet, addresses: Mapping[str, str]) -> str:
@@ -170,7 +177,7 @@ def export(
         one = sheet(unit, 0, protocol.seed)
         asked = first_raters(unit, protocol)
         parameters = {
-            "Title": one.form.title,
+            "Title": (offer.title or one.form.title)[:128],
             "Description": " ".join(one.form.instruction)[:2000],
             "Keywords": "image, text, description",
             "Reward": dollars(offer.reward),

@@ -3,7 +3,6 @@
 A request token holds for 24 hours only, so what was launched is also found by its annotation before anything is created.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ctxr.annotation.backends.mturk import Fetched, Hit, annotation, token
-from ctxr.data.atomic import disk_errors
+from ctxr.annotation.backends.append_only import append, read_appended
+from ctxr.annotation.backends.mturk import Fetched, Hit, annotation, project, token
 from ctxr.data.records import Record
 from ctxr.errors import CtxrError, DataError
 
@@ -83,22 +82,8 @@ def connect(live: bool) -> Client:
 
 
 def read_launched(path: Path) -> dict[str, Launched]:
-    """HITs by unit, the last word on each; a line that a killed process left half-written is dropped."""
-    if not path.is_file():
-        return {}
-    found: dict[str, Launched] = {}
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = msgspec.json.decode(line, type=Launched)
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line: it says which HIT is paid") from error
-        found[row.unit] = row
-    return found
+    """HITs by unit, the last word on each. Raises DataError naming file:line for a line that is none."""
+    return {row.unit: row for row in read_appended(path, Launched)}
 
 
 def launch(
@@ -119,7 +104,7 @@ def launch(
             row = Launched(hit.unit, *there[name])
         else:
             row = Launched(hit.unit, _create(client, _apart(hit, pools)), asked)
-        _write_down(record, row)
+        append(record, row)
         yield row
 
 
@@ -137,6 +122,19 @@ def fetch(client: Client, launched: Iterable[Launched]) -> Iterator[Fetched]:
                 found["SubmitTime"],
                 found.get("Answer", ""),
             )
+
+
+def read_archive(path: Path) -> list[Fetched]:
+    """Assignments that were fetched before. Raises DataError for a line that is none."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            found.append(msgspec.json.decode(line, type=Fetched))
+        except msgspec.DecodeError as error:
+            raise DataError(f"{path}:{number}: {error}", hint="restore the archive, or move it away") from error
+    return found
 
 
 def extend(
@@ -161,7 +159,7 @@ def extend(
             }
             _called(client.create_additional_assignments_for_hit, **parameters)
         extended = Launched(unit, row.hit, max(target, has))
-        _write_down(record, extended)
+        append(record, extended)
         grown.append(extended)
     return grown
 
@@ -182,6 +180,13 @@ def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
             )
             found[name] = made["QualificationType"]["QualificationTypeId"]
     return {name: found[name] for name in names}
+
+
+def pools_of(client: Client, key: bytes) -> dict[str, str]:
+    """Qualification types of the two pools of workers, by `train` and `eval`."""
+    names = {side: f"ctxr-{project(key)}-{side}" for side in ("train", "eval")}
+    found = own_types(client, tuple(names.values()))
+    return {side: found[name] for side, name in names.items()}
 
 
 def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
@@ -263,12 +268,3 @@ def _sentence(error: Exception) -> Exception:
         f"Mechanical Turk refused: {message or error} {f'({code})' if code else ''}".strip(),
         hint="run the same command again: what was launched is kept",
     )
-
-
-def _write_down(path: Path, row: Launched) -> None:
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            stream.write(msgspec.json.encode(row) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())

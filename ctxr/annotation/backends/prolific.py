@@ -6,24 +6,22 @@ answer counts only where the platform knows the submission that the server recor
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
 
+from ctxr.annotation.backends.append_only import append, read_appended
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal
 from ctxr.annotation.backends.json_lists import read_list
 from ctxr.annotation.backends.sheets import raters
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import Record
-from ctxr.data.tables import encode_row
 from ctxr.errors import DataError, UsageError
 
 PLATFORM = "prolific"
@@ -68,6 +66,15 @@ class Study:
         """Estimated for a bundle, rounded up."""
         return max(1, -(-int(self.bundle * self.seconds) // 60))
 
+    @property
+    def least(self) -> int:
+        """Least reward for a bundle that pays Prolific's floor."""
+        return -(-FLOOR.get(self.currency, 0) * self.minutes // 60)
+
+    def paid(self, reward: int | None) -> "Study":
+        """The same with a reward; without one the least that Prolific takes."""
+        return replace(self, reward=self.least if reward is None else reward)
+
     def check(self) -> "Study":
         """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
         if not self.server.startswith("https://"):
@@ -83,11 +90,10 @@ class Study:
             raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
         hourly = self.reward * 60 / self.minutes
         if hourly < FLOOR[self.currency]:
-            least = -(-FLOOR[self.currency] * self.minutes // 60)
             raise UsageError(
                 f"{self.reward} for {self.minutes} minutes is {hourly / 100:.2f} {self.currency} an hour, "
                 f"below the {FLOOR[self.currency] / 100:.2f} that Prolific asks at least",
-                hint=f"--reward {least} or more",
+                hint=f"--reward {self.least} or more",
             )
         return self
 
@@ -148,14 +154,11 @@ def bundles(units: Sequence[Unit], study: Study, protocol: Protocol, key: bytes)
     return sorted(made, key=lambda bundle: bundle.id)
 
 
-def payload(
-    parts: Sequence[Bundle], study: Study, codes: Mapping[str, str], task: str, text: Sequence[str]
-) -> dict[str, Any]:
-    """The body of the request that makes the study."""
+def payload(parts: Sequence[Bundle], study: Study, task: str, text: Sequence[str]) -> dict[str, Any]:
+    """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
     server = study.server.rstrip("/")
     return {
         "name": study.name,
-        "internal_name": f"ctxr-{task}",
         "description": "".join(f"<p>{sentence}</p>" for sentence in text),
         "prolific_id_option": "url_parameters",
         "total_available_places": sum(part.raters for part in parts),
@@ -172,10 +175,15 @@ def payload(
             }
             for part in parts
         ],
-        "completion_codes": [
-            {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
-        ],
     }
+
+
+def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:
+    """The body as it is sent."""
+    listed = [
+        {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
+    ]
+    return {**body, "internal_name": internal_name, "completion_codes": listed}
 
 
 def new_codes() -> dict[str, str]:
@@ -219,27 +227,13 @@ def answers(
 
 def record_visit(folder: Path, visit: Visit) -> None:
     """Write down, in the private `folder`, who came with which submission; before the first unit is shown."""
-    path = folder / VISITS
-    with disk_errors(path), path.open("ab") as stream:
-        stream.write(encode_row(visit))
-        stream.flush()
-        os.fsync(stream.fileno())
+    append(folder / VISITS, visit)
 
 
 def read_visits(folder: Path) -> list[Visit]:
-    """Everybody who came, once for each submission; a line that a killed process left half-written is dropped."""
-    path = folder / VISITS
-    if not path.is_file():
-        return []
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    """Everybody who came, once for each submission: as it was recorded first."""
     found: dict[str, Visit] = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            visit = msgspec.json.decode(line, type=Visit)
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
+    for visit in read_appended(folder / VISITS, Visit):
         found.setdefault(visit.submission, visit)
     return sorted(found.values(), key=Visit.key)
 

@@ -1,0 +1,178 @@
+"""The little of a browser that a simulated worker needs: cookies, redirects, forms. No script is run."""
+
+import http.client
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from ctxr.errors import CtxrError
+
+_REDIRECTS = 10
+_SECONDS = 60
+
+
+@dataclass
+class Form:
+    """A form of a page: where it is sent, what it sends unasked, and what it asks.
+
+    Attributes:
+        choices: values of radio buttons and boxes, by name. areas: names of texts.
+    """
+
+    action: str
+    hidden: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, list[str]] = field(default_factory=dict)
+    areas: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Page:
+    """What is on a page.
+
+    Attributes:
+        address: of the page, after all redirects. pictures: addresses, in order, each once. marked: of the marked picture.
+        quotes: texts to read. words: everything that can be read.
+    """
+
+    address: str
+    status: int
+    forms: list[Form] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    marked: str | None = None
+    quotes: list[str] = field(default_factory=list)
+    words: str = ""
+
+    def form(self, wanted: str) -> Form | None:
+        """The form that asks for the field `wanted`."""
+        return next((one for one in self.forms if wanted in one.choices or wanted in one.areas), None)
+
+
+class Browser:
+    """One person's browser: keeps cookies and one connection."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._base = f"{parts.scheme}://{parts.netloc}"
+        self._cookies: dict[str, str] = {}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def open(self, address: str) -> Page:
+        """The page at `address`."""
+        return self._follow("GET", address, None)
+
+    def send(self, page: Page, form: Form, values: dict[str, list[str]]) -> Page:
+        """The page that comes after sending a form of `page`."""
+        body = urlencode([*form.hidden.items(), *((name, one) for name, given in values.items() for one in given)])
+        return self._follow("POST", urljoin(page.address, form.action), body)
+
+    def fetch(self, address: str) -> bytes:
+        """The bytes at `address`. Raises CtxrError for anything but an answer of 200."""
+        status, content, _ = self._request("GET", address, None)
+        if status != 200:
+            raise CtxrError(f"{address} answered {status}")
+        return content
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _follow(self, method: str, address: str, body: str | None) -> Page:
+        for _ in range(_REDIRECTS):
+            address = urljoin(self._base + "/", address)
+            status, content, place = self._request(method, address, body)
+            if status not in (301, 302, 303, 307) or place is None:
+                return read_page(content.decode(), address, status)
+            address, method, body = urljoin(address, place), "GET", None
+        raise CtxrError(f"{address} redirects without end")
+
+    def _request(self, method: str, address: str, body: str | None) -> tuple[int, bytes, str | None]:
+        parts = urlsplit(urljoin(self._base + "/", address))
+        headers = {
+            "Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items()),
+            "Origin": self._base,
+        }
+        if body is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        for again in (False, True):
+            connection = self._connection or http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+            self._connection = connection
+            try:
+                connection.request(method, path, body, headers)
+                answer = connection.getresponse()
+                content = answer.read()
+                break
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+                self.close()  # a server may end an idle connection: once is no failure
+                if again:
+                    raise
+        for name, value in answer.getheaders():
+            if name.lower() == "set-cookie":
+                cookie, _, content_of = value.partition(";")[0].partition("=")
+                self._cookies[cookie.strip()] = content_of.strip()
+        return answer.status, content, answer.getheader("Location")
+
+
+def read_page(text: str, address: str, status: int = 200) -> Page:
+    """What a simulated worker sees of a page."""
+    reader = _Reader(address, status)
+    reader.feed(text)
+    reader.close()
+    reader.page.words = " ".join(" ".join(reader.said).split())
+    return reader.page
+
+
+class _Reader(HTMLParser):
+    def __init__(self, address: str, status: int) -> None:
+        super().__init__(convert_charrefs=True)
+        self.page = Page(address, status)
+        self.said: list[str] = []
+        self._form: Form | None = None
+        self._marked = False
+        self._quote = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        classes = given.get("class", "").split()
+        if tag == "form":
+            self._form = Form(given.get("action", ""))
+            self.page.forms.append(self._form)
+        elif tag in ("figure", "label") and "marked" in classes:
+            self._marked = True
+        elif tag == "img" and "/picture/" in given.get("src", ""):
+            source = given["src"]
+            if source not in self.page.pictures:
+                self.page.pictures.append(source)
+            if self._marked:
+                self.page.marked = source
+        elif tag == "p" and "quote" in classes:
+            self._quote = True
+            self.page.quotes.append("")
+        elif self._form is not None and tag in ("input", "textarea"):
+            self._field(tag, given)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._form = None
+        elif tag in ("figure", "label"):
+            self._marked = False
+        elif tag == "p":
+            self._quote = False
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+        if self._quote:
+            self.page.quotes[-1] += data
+
+    def _field(self, tag: str, given: dict[str, str]) -> None:
+        assert self._form is not None  # noqa: S101 - for the type checker
+        name = given.get("name", "")
+        if tag == "textarea":
+            self._form.areas.append(name)
+        elif given.get("type") == "hidden":
+            self._form.hidden[name] = given.get("value", "")
+        elif given.get("type") in ("radio", "checkbox"):
+            self._form.choices.setdefault(name, []).append(given.get("value", ""))

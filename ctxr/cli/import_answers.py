@@ -1,0 +1,26 @@
+"""`ctxr import-answers`."""
+
+from ctxr.cli.options import from_config
+from ctxr.pipelines.import_answers import ImportAnswers
+
+
+@from_config(ImportAnswers, arguments=("file",))
+def command(config: ImportAnswers, as_json: bool) -> None:
+    """Merge answers from our own server or a platform into the judgments; each is checked again, and twice changes nothing."""
+    from ctxr.cli.render import Terminal, show_facts, show_json
+    from ctxr.pipelines.import_answers import run
+
+    report = run(config, Terminal())
+    if as_json:
+        show_json(report)
+        return
+    reasons = ", ".join(f"{code} {count}" for code, count in report.reasons.items())
+    rows = {
+        "from": report.platform,
+        "new": report.new,
+        "known": report.again,
+        "refused": f"{report.refused} ({reasons}; see {report.judgments / 'refused.jsonl'})" if report.refused else 0,
+        "in all": f"{report.counts['answers']} answers of {report.counts['workers']} workers",
+        **({"notes": " ".join(report.notes)} if report.notes else {}),
+    }
+    show_facts(f"{report.judgments}: {'nothing to do, imported before' if report.up_to_date else 'finished'}", rows)

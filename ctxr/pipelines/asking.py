@@ -1,0 +1,238 @@
+"""What the crowd is asked in a task: units, and the sets and pictures that they show."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxr.annotation.making import (
+    attention_unit,
+    audit_units,
+    describe_units,
+    dialogue_units,
+    entail_unit,
+    follow,
+    known_units,
+    retrieve_units,
+    tag_units,
+    verify_unit,
+)
+from ctxr.annotation.records import Unit
+from ctxr.annotation.shuffling import digest
+from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_file
+from ctxr.data.readers import read_dataset
+from ctxr.data.records import Image, ImageSet, Text
+from ctxr.data.tables import encode_row
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.common_root import under_one_root
+from ctxr.pipelines.inputs import SETS, chosen
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
+
+if TYPE_CHECKING:
+    from ctxr.pipelines.export_tasks import ExportTasks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked. `root` is the folder that `Image.path` is relative to."""
+
+    units: tuple[Unit, ...]
+    sets: dict[str, ImageSet]
+    images: dict[str, Image]
+    root: Path
+    parents: tuple[Parent, ...]
+
+
+class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of `--candidates`: does this image entail the statement? `captions` are read with the image."""
+
+    image: str
+    statement: str
+    text: str
+    captions: tuple[str, ...] = ()
+    author: str = "candidate"
+
+
+@dataclass(frozen=True)
+class _Material:
+    """Where units come from: sets, pictures, and who is named as a parent."""
+
+    sets: dict[str, ImageSet]
+    root: Path
+    images: tuple[Image, ...]
+    parents: tuple[Parent, ...]
+
+
+def ask(config: "ExportTasks", talk: Talk) -> Asked:
+    """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
+
+    Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
+    """
+    units, material = _work(config, talk)
+    if not units:
+        raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+    checks, known = _checks(config, units, material, talk)
+    parts = [(one.root, one.images) for one in (material, known) if one is not None]
+    sets = {**(known.sets if known else {}), **material.sets}
+    root, images = under_one_root(parts)
+    units = sorted([*units, *checks], key=lambda unit: unit.id)
+    for unit in units:
+        for name in unit.images:
+            if not images[name].sha256:
+                raise UsageError(
+                    f"the picture {name!r} is not at hand, and nobody can be asked about it",
+                    hint="name a dataset with its pictures (--input)",
+                )
+    return Asked(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
+
+
+def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+    protocol, task = config.protocol(), config.task
+    if task in ("describe", "dialogue"):
+        dataset, material = _dataset(config.input or _sets(config.workdir, talk))
+        return (describe_units if task == "describe" else dialogue_units)(dataset, protocol), material
+    if task == "tag" or (task == "retrieve" and config.input is not None):
+        dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), talk))
+        if task == "tag":
+            return tag_units(dataset, config.phenomena(), config.raters or 1), material
+        return retrieve_units(dataset, protocol), material
+    if task == "entail":
+        return _entail(config, talk)
+    answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
+    if task == "audit":
+        return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
+    if task == "verify":
+        talks = [verify_unit(answered.units[one.unit], one, config.raters or 1) for one in answered.dialogues]
+        return talks, material
+    return _followed(config, answered), material
+
+
+def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
+    """Every description that was written, to be found: the same units that our own server adds by itself."""
+    found: list[Unit] = []
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.task == "describe":
+            found += follow(unit, answer, answered.sets[unit.image_set], config.protocol())
+    return found
+
+
+def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+    if config.candidates is None:
+        raise UsageError("entail needs the pairs that are judged", hint="--candidates FILE.jsonl")
+    dataset, material = _dataset(config.input or _sets(config.workdir, talk))
+    home = {name: one for one in reversed(dataset.sets) for name in one.images}
+    units, seen = [], set()
+    for number, row in enumerate(_candidates(config.candidates), 1):
+        if row.image not in home:
+            raise DataError(
+                f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
+                hint="name the dataset that the candidates are from (--input)",
+            )
+        if (row.image, row.statement) in seen:
+            raise DataError(f"{config.candidates}:{number}: {row.image!r} and {row.statement!r} are there twice")
+        seen.add((row.image, row.statement))
+        image_set = home[row.image]
+        text = Text(row.statement, row.text, row.author)
+        side = dataset.split_of(image_set)
+        units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
+    return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
+
+
+def _candidates(path: Path) -> Iterable[Candidate]:
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="--candidates names a JSONL file") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            yield msgspec.json.decode(line, type=Candidate)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{path}:{number}: {error}", hint='such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+            ) from error
+
+
+def _checks(
+    config: "ExportTasks", work: Sequence[Unit], material: _Material, talk: Talk
+) -> tuple[list[Unit], _Material | None]:
+    """Attention checks, and questions with a known answer, for workers who retrieve."""
+    protocol = config.protocol()
+    served = config.backend in ("local", "prolific")
+    if config.task != "retrieve" and not (config.task == "describe" and served):
+        return [], None
+    found: list[Unit] = []
+    if protocol.attention_every:
+        sets = sorted({unit.image_set for unit in work})
+        count = max(1, len(work) // protocol.attention_every)
+        found += [attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
+    wanted = {"gold": bool(protocol.gold_every), "qualification": bool(protocol.qualification) and served}
+    if protocol.qualification and not served:
+        talk.warn(f"{config.backend} has no qualification round: questions go to the local server and Prolific only")
+    if not any(wanted.values()):
+        return found, None
+    if config.gold is None:
+        raise UsageError(
+            "the protocol asks for questions with a known answer, and there are none",
+            hint="--gold DATASET: an artifact or a published release whose targets are known",
+        )
+    dataset, known = _dataset(config.gold, "gold")
+    if wanted["gold"]:
+        most = max(1, len(work) // protocol.gold_every)
+        found += _some(known_units(dataset, protocol, "gold"), most, protocol.seed)
+    if wanted["qualification"]:
+        # more than one round's worth, so that the questions do not go around
+        found += _some(known_units(dataset, protocol, "qualification"), 5 * protocol.qualification, protocol.seed)
+    return found, known
+
+
+def _some(units: list[Unit], most: int, seed: int) -> list[Unit]:
+    """A seeded choice of `most` units."""
+    return sorted(units, key=lambda unit: digest(seed, "check", unit.id))[:most]
+
+
+def _sets(workdir: Path, talk: Talk) -> Path:
+    """The furthest image sets of a project, or else its dataset."""
+    if not any((workdir / name / MANIFEST).is_file() for name in SETS) and (workdir / "dataset" / MANIFEST).is_file():
+        return workdir / "dataset"
+    return chosen(None, workdir, SETS, talk)
+
+
+def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:
+    dataset = read_dataset(path)
+    if (path / MANIFEST).is_file():
+        artifact = open_artifact(path)
+        parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
+    else:
+        parent = Parent(name or "release", "release", _fingerprint(dataset))
+    sets = {one.id: one for one in dataset.sets}
+    return dataset, _Material(sets, dataset.root or path.resolve(), tuple(dataset.images.values()), (parent,))
+
+
+def _judgments(path: Path) -> tuple[Answered, _Material]:
+    if not (path / MANIFEST).is_file():
+        raise UnfinishedError(
+            f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
+        )
+    answered, artifact = read_judgments(path), open_artifact(path)
+    parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
+    return answered, _Material(answered.sets, answered.root, tuple(answered.images.values()), (parent,))
+
+
+def _with(material: _Material, parent: Parent) -> _Material:
+    return _Material(material.sets, material.root, material.images, (*material.parents, parent))
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    """SHA-256 over everything a release says of its sets and what is asked about them."""
+    whole = hashlib.sha256()
+    for rows in (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments):
+        for line in sorted(map(encode_row, rows)):
+            whole.update(line)
+    return whole.hexdigest()

@@ -1,0 +1,250 @@
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ctxr.annotation.making import audit_units, describe_units, tag_units
+from ctxr.annotation.protocol import Protocol
+from ctxr.data.artifacts import open_artifact
+from ctxr.data.readers import read_dataset
+from ctxr.data.readers.artifact import read_artifact
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.aggregate import Aggregate, run
+from ctxr.pipelines.aggregating.acceptance import consensus, decide
+from ctxr.pipelines.aggregating.ballots import picks_of
+from ctxr.pipelines.aggregating.certificate import certificate, odd_orders
+from ctxr.pipelines.aggregating.dropped import Dropped
+from ctxr.pipelines.aggregating.people import Worker
+from ctxr.pipelines.tasks_artifact import Answered
+from tests.pipelines.aggregating.crowd import add, answer, base_of, crowd, merged, write
+from tests.pipelines.report_artifacts import project
+
+FEW = 50  # resamples
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return project(tmp_path_factory.mktemp("project") / "work", videos=6, sets=8, photos=30)
+
+
+@pytest.fixture(scope="module")
+def answered(work: Path) -> Answered:
+    return crowd(work / "filtered", Protocol())
+
+
+def aggregated(work: Path, answered: Answered, out: Path, **more: object) -> Aggregate:
+    source = write(out.parent, answered)
+    return Aggregate(input=source, out=out, workdir=out.parent, resamples=FEW, **more)  # type: ignore[arg-type]
+
+
+def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(answered: Answered, tmp_path: Path) -> None:
+    report = run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    right: Counter[str] = Counter()
+    for row in answered.judgments:  # counted again, from the rows alone
+        gold = {one.query: one.candidate for one in answered.judgments if one.worker == "gold"}
+        right[row.query] += row.worker != "gold" and gold[row.query] == row.candidate
+    needed = {unit.query: 1 if unit.split == "train" else 2 for unit in answered.units.values() if unit.query}
+    kept = {query for query, count in right.items() if count >= needed[query]}
+    dataset = read_dataset(tmp_path / "dataset")
+    assert set(dataset.queries) == kept
+    assert 20 < len(kept) < len(answered.queries)
+    dropped = read_table(tmp_path / "dataset" / "dropped.jsonl", Dropped)
+    assert {row.query for row in dropped} == {query.id for query in answered.queries} - kept
+    assert all(row.text and row.author for row in dropped)
+    assert report.counts["queries"] == len(kept)
+
+
+def test_the_dataset_stands_on_its_own(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    assert all((tmp_path / "dataset" / image.path).is_file() for image in dataset.images.values())
+    assert {query.id for query, _, _ in dataset.targets()} == set(dataset.queries)
+    assert {row.worker.partition("@")[0] for row in dataset.judgments if row.worker.startswith("aggregate")} == {
+        "aggregate:paper"
+    }
+    assert set(dataset.splits) == {one.group for one in dataset.sets}
+    assert dataset.sources
+
+
+def test_the_same_again_changes_nothing(answered: Answered, tmp_path: Path) -> None:
+    config = aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset")
+    first = run(config)
+    before = {path: path.read_bytes() for path in (tmp_path / "dataset").glob("*.json*")}
+    again = run(config)
+    assert (first.up_to_date, again.up_to_date) == (False, True)
+    assert {path: path.read_bytes() for path in (tmp_path / "dataset").glob("*.json*")} == before
+    assert again.tables == first.tables
+
+
+def test_figures_on_every_basis_stand_side_by_side(answered: Answered, tmp_path: Path) -> None:
+    report = run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    figures = json.loads((tmp_path / "dataset" / "figures.json").read_text())
+    video = {
+        (row["basis"], row["level"], row["on"]): row["value"] for row in figures["agreement"] if row["kind"] == "video"
+    }
+    assert ("all votes", "interval", "positions") in video
+    assert ("accepted only", "nominal", "image ids") in video
+    assert video["accepted only", "nominal", "image ids"] > video["all votes", "nominal", "image ids"]
+    assert not any(row["level"] == "interval" for row in figures["agreement"] if row["kind"] == "photos")
+    accuracy = {(row["kind"], row["basis"]): row["value"] for row in figures["accuracy"]}
+    picks = picks_of(answered)
+    assert accuracy["all", "all votes"] == pytest.approx(sum(one.right for one in picks) / len(picks))
+    assert accuracy["all", "accepted only"] > accuracy["all", "all votes"]
+    assert any("flatters" in str(row) for row in report.tables["agreement"].rows)
+
+
+def test_spammers_are_found_and_careful_workers_are_not(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    rows = {row.worker: row for row in read_table(tmp_path / "dataset" / "workers.jsonl", Worker)}
+    assert rows["w-spammer"].suggestion == "block"
+    assert not any(row.suggestion == "block" for name, row in rows.items() if name.startswith("w-careful"))
+    found = {name: row.found.mean for name, row in rows.items() if row.found}
+    assert found["w-spammer"] == min(found.values())
+
+
+def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: Answered) -> None:
+    picks = picks_of(answered)
+    free, blocked = decide(picks, "paper", ()), decide(picks, "paper", ("w-spammer",))
+    wrote = {one.unit.id for one in picks if one.describer == "w-spammer"}
+    assert wrote
+    assert {blocked[name].reason for name in wrote} == {"writer_blocked"}
+    voted = {one.unit.id for one in picks if one.worker == "w-spammer"}
+    assert any(free[name].wrong > blocked[name].wrong for name in voted)
+    assert all(free[name].right == blocked[name].right for name in free.keys() - voted)
+
+
+def literal_majority(answered: Answered) -> dict[str, str | None]:
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in picks_of(answered):
+        votes[one.unit.id][one.picked] += 1
+    found = {}
+    for unit, counter in votes.items():
+        (first, most), *rest = counter.most_common(2)
+        found[unit] = None if rest and rest[0][1] == most else first
+    return found
+
+
+def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: Answered) -> None:
+    found = consensus(picks_of(answered), "majority")
+    assert found == literal_majority(answered)
+    tied = decide(picks_of(answered), "majority", ())
+    assert {tied[unit].reason for unit, winner in found.items() if winner is None} <= {"tie", "writer_blocked"}
+
+
+@pytest.mark.parametrize("rule", ["one-coin", "mace"])
+def test_a_modelled_consensus_believes_the_careful_where_they_tie_with_the_spammer(work: Path, rule: str) -> None:
+    two = Protocol(train_needed=2, train_most=2, eval_needed=2, eval_most=2)
+    answered = crowd(work / "filtered", two)
+    said = consensus(picks_of(answered), rule)
+    by_unit: dict[str, dict[str, str]] = defaultdict(dict)
+    for one in picks_of(answered):
+        by_unit[one.unit.id][one.worker] = one.picked
+    tied = {
+        unit: next(pick for worker, pick in votes.items() if worker != "w-spammer")
+        for unit, votes in by_unit.items()
+        if len(votes) == 2 and "w-spammer" in votes and "w-hasty" not in votes and len(set(votes.values())) == 2
+    }
+    assert len(tied) >= 3
+    assert sum(said[unit] == pick for unit, pick in tied.items()) >= 0.8 * len(tied)
+    reasons = {one.reason for one in decide(picks_of(answered), rule, ()).values()}
+    assert {None, "not_found"} <= reasons <= {None, "tie", "not_found"}
+
+
+def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None:
+    found = certificate(answered, "partly")
+    train = {one.worker for one in answered.answers if answered.units[one.unit].split == "train"}
+    for name, row in found["queries"].items():
+        (author,) = {text.author for text in answered.texts if text.id == name}
+        assert row["describer"] == ("train_worker" if author in train else "unseen_worker")
+    assert found["workers"]["both"] == len(found["shared_workers"])
+    assert odd_orders(answered, 0) == []
+    assert len(odd_orders(answered, 1)) > 0
+
+
+def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
+    retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
+    own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
+    said = certificate(own, "wholly")["violations"]
+    assert any("judged their own work" in line for line in said)
+    assert any("at most were asked for" in line for line in said)
+    assert any("worked on train and on validation or test" in line for line in said)
+    described = next(one for one in answered.answers if one.unit == next(
+        unit.id for unit in answered.units.values() if unit.task == "describe"))  # fmt: skip
+    other = next(
+        unit for unit in answered.units.values()
+        if unit.task == "retrieve" and unit.image_set == answered.units[described.unit].image_set
+        and described.worker not in unit.authors
+    )  # fmt: skip
+    met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})]) if not any(
+        one.unit == other.id and one.worker == described.worker for one in answered.answers) else answered  # fmt: skip
+    assert any("after meeting its images" in line for line in certificate(met, "partly")["violations"])
+
+
+def test_tags_become_label_queries_with_agreement_for_each_tag(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "first"))
+    units = tag_units(read_dataset(tmp_path / "first"), ("context", "spatial"), votes=2)[:12]
+    answers = [
+        answer(
+            unit,
+            worker,
+            slot,
+            5000 + 2 * number + slot,
+            {"tags": ("spatial",) if slot == 0 or number % 3 else ("none",)},
+        )
+        for number, unit in enumerate(units)
+        for slot, worker in enumerate(("w-careful1", "w-careful2"))
+    ]
+    report = run(aggregated(answered=add(answered, units, answers), work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    tagged = [query for query in dataset.queries.values() if query.labels]
+    assert len(tagged) == 12
+    rows = {row[1]: row for row in report.tables["labels"].rows}
+    assert rows["spatial"][3] == 24
+    ties = {unit.query for number, unit in enumerate(units) if number % 3 == 0}
+    decided = {
+        row.query for row in dataset.judgments if row.worker == "aggregate:majority" and row.candidate == "spatial"
+    }
+    assert decided == {unit.query for unit in units} - ties
+
+
+def test_an_audit_changes_no_decision(answered: Answered) -> None:
+    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
+    again = add(answered, audits, looked)
+    assert decide(picks_of(again), "paper", ()) == decide(picks_of(answered), "paper", ())
+
+
+def test_a_description_that_nobody_has_voted_on_waits(work: Path, tmp_path: Path) -> None:
+    base = base_of(work / "filtered")
+    units = describe_units(read_artifact(work / "filtered"), Protocol())[:2]
+    answers = [answer(one, "w-a", 0, n, {"description": (f"text number {n} of this",)}) for n, one in enumerate(units)]
+    report = run(aggregated(answered=merged(base, units, answers), work=tmp_path, out=tmp_path / "dataset"))
+    assert report.counts["queries"] == 0
+    assert report.counts["dropped"] == {"not_asked": 2}
+
+
+def test_a_picture_that_is_gone_is_named(answered: Answered, tmp_path: Path) -> None:
+    lost = msgspec.structs.replace
+    images = {name: lost(image, path="images/nowhere.jpg") for name, image in answered.images.items()}
+    broken = Answered(**{**vars(answered), "images": images})
+    with pytest.raises(DataError, match="is gone"):
+        run(aggregated(answered=broken, work=tmp_path, out=tmp_path / "dataset"))
+    with pytest.raises(UnfinishedError, match="dataset"):
+        open_artifact(tmp_path / "dataset")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"rule": "best"}, "unknown"), ({"labels": "mean"}, "unknown"), ({"disjoint": "a bit"}, "unknown"), ({"poor": 0.9}, "poor")],
+)  # fmt: skip
+def test_choices_that_are_none_are_refused(wrong: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(Aggregate(workdir=tmp_path, **wrong))  # type: ignore[arg-type]
+
+
+def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="judgments"):
+        run(Aggregate(workdir=tmp_path))
