@@ -71,11 +71,16 @@ class Database:
         """Turn what the database refuses into one sentence."""
         try:
             yield
-        except DBAPIError as error:
-            told = _sqlite_sentence(error, self.name) if self.sqlite else _server_sentence(error, self.name)
+        except (DBAPIError, sqlite3.Error) as error:
+            told = self._sentence(error)
             if told is None:
                 raise
             raise told from error
+
+    def _sentence(self, error: DBAPIError | sqlite3.Error) -> CtxrError | None:
+        if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
+            return _sqlite_sentence(error, self.name)
+        return _sqlite_sentence(error.orig, self.name) if self.sqlite else _server_sentence(error, self.name)
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -130,9 +135,7 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
                     return
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
-            except sqlite3.DatabaseError as error:
-                raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
+                    raise
             time.sleep(0.01)
     finally:
         connection.close()
@@ -155,8 +158,8 @@ def _code(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _sqlite_sentence(error: DBAPIError, name: str) -> CtxrError | None:
-    code = _code(error.orig)
+def _sqlite_sentence(error: BaseException | None, name: str) -> CtxrError | None:
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         return CtxrError(
             f"the disk is full: {name} could not be written", hint="free some space; what was acknowledged is kept"
