@@ -3,6 +3,7 @@
 python -m bench agreement
 """
 
+import time
 from functools import partial
 
 import numpy as np
@@ -34,7 +35,8 @@ def measure() -> list[Row]:
         rows.append(Row(f"{level} alpha, all 5,000,000 values different", seconds))
     for size in (600, 20_000):
         rows += intervals(gather(*columns(np.random.default_rng(2), size, 3)), size)
-    return rows + consensus(gather(*columns(np.random.default_rng(3), 100_000, 3)))
+    rows += consensus(gather(*columns(np.random.default_rng(3), 100_000, 3)))
+    return rows + [coverage(*case) for case in ((30, 1000, False), (30, 1000, True), (30, 200, True), (10, 200, True))]
 
 
 def intervals(votes: Votes, size: int) -> list[Row]:
@@ -76,3 +78,23 @@ def columns(rng: np.random.Generator, units: int, each: int) -> tuple[np.ndarray
     workers = (rng.integers(0, 40, units)[:, None] + np.arange(each)) % 40
     said = np.where(rng.random(len(truth)) < 0.9, truth, rng.integers(0, 10, len(truth)))
     return np.repeat(np.arange(units), each), workers.reshape(-1), said
+
+
+def coverage(crowd: int, units: int, uneven: bool, rounds: int = 200) -> Row:
+    """How many 95 % intervals hold the alpha of an endless crowd whose skills are Beta(4, 1), or all its mean, 0.8."""
+    rng, held, start = np.random.default_rng(6), np.zeros(2, int), time.perf_counter()
+    agreeing = 0.8**2 + 0.2**2 / 9
+    truth = 1 - (1 - agreeing) / 0.9
+    for _ in range(rounds):
+        skill = rng.beta(4, 1, crowd) if uneven else np.full(crowd, 0.8)
+        right = np.repeat(rng.integers(0, 10, units), 3)
+        workers = rng.permuted(np.tile(np.arange(crowd), (units, 1)), axis=1)[:, :3].reshape(-1)
+        wrong = (right + rng.integers(1, 10, right.size)) % 10
+        said = np.where(rng.random(right.size) < skill[workers], right, wrong)
+        votes = gather(np.repeat(np.arange(units), 3), workers, said)
+        for place, resample in enumerate((by_units, by_units_and_workers)):
+            found = resample(votes, "nominal", rng, 300)
+            held[place] += (found.low or 0) <= truth <= (found.high or 0)
+    kind = "uneven" if uneven else "equal"
+    name = f"{rounds} crowds of {crowd} {kind} workers, {units:,} units x 3"
+    return Row(name, time.perf_counter() - start, note=f"intervals hold: units {held[0]}, both {held[1]}")

@@ -1,6 +1,5 @@
 """Write docs/cli.md from the commands themselves: `python -m scripts.cli_docs`."""
 
-import typing
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -10,26 +9,8 @@ from ctxr.cli.options import field_help, option_names
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
-CONFIGS = {
-    "build-sets": "BuildSets",
-    "filter": "Filter",
-    "plan": "Plan",
-    "export-tasks": "ExportTasks",
-    "import-answers": "ImportAnswers",
-    "aggregate": "Aggregate",
-    "workers": "Workers",
-    "report": "Report",
-    "export": "Export",
-    "rebuild": "Rebuild",
-    "verify": "Verify",
-    "stats": "Stats",
-    "audit": "Audit",
-    "doctor": "Doctor",
-    "demo": "Demo",
-}
-"""The configuration class of each command, in `ctxr/pipelines/<command>.py`."""
-
 POSITIONAL = {
+    ("build-sets", "sources"),
     ("doctor", "artifact"),
     ("export-tasks", "task"),
     ("import-answers", "file"),
@@ -38,7 +19,7 @@ POSITIONAL = {
     ("stats", "dataset"),
     ("audit", "dataset"),
 }
-"""Fields that are typed without a name, beside those that take several values."""
+"""Fields that are typed without a name, as `arguments` of its command says."""
 
 
 def page() -> str:
@@ -50,11 +31,11 @@ def page() -> str:
         "",
     ]
     for name, text in COMMANDS.items():
-        config = getattr(import_module(f"ctxr.pipelines.{name.replace('-', '_')}"), CONFIGS[name])
-        texts, hints = field_help(config), typing.get_type_hints(config)
+        config = getattr(import_module(f"ctxr.pipelines.{name.replace('-', '_')}"), name.title().replace("-", ""))
+        texts = field_help(config)
         lines += [f"## ctxr {name}", "", text, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
-            positional = typing.get_origin(hints[field.name]) is tuple or (name, field.name) in POSITIONAL
+            positional = (name, field.name) in POSITIONAL
             option = field.name.upper() if positional else option_names(field.name)[0]
             default = "" if field.default in (None, ()) else f"`{field.default}`"
             lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")

@@ -199,9 +199,8 @@ def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit
 
     It is shown in the set's own order, so that the place names one image for everybody.
     """
-    place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % len(image_set.images)
-    ordinal = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-    word = ordinal[place] if place < len(ordinal) else f"{place + 1}th"
+    count = min(len(image_set.images), len(_ORDINALS))
+    place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
     return Unit(
         id=made_id("attention", image_set.id, str(number)),
         task="retrieve",
@@ -209,12 +208,26 @@ def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit
         group=image_set.group,
         images=image_set.images,
         ordered=True,
-        texts=(f"This one checks that you are reading: please choose the {word} image.",),
+        texts=(_ATTENTION.format(_ORDINALS[place]),),
         truth=(image_set.images[place],),
         most=10**6,
         full=True,
         purpose="attention",
     )
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+_ATTENTION = "This one checks that you are reading: please choose the {} image."
+
+
+def attention_place(text: str) -> int | None:
+    """The place, from 0, that the text of an attention check asks for; None for any other text.
+
+    >>> attention_place("This one checks that you are reading: please choose the third image.")
+    2
+    """
+    return next((place for place, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
 
 
 def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:

@@ -42,6 +42,19 @@ def command(config: Demo, as_json: bool) -> None:
         f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)\n"
         "frames in which a blur or a title comes or goes have no right answer and are not counted"
     )
+    crowd = report.crowd
+    console.print(
+        f"\n[bold]the crowd[/] {crowd.workers} simulated workers gave {crowd.answers} answers at the pages of ctxr serve: "
+        f"{crowd.kept} descriptions kept, {crowd.dropped} dropped\n"
+        f"          spammers and pickers of the first place: {crowd.found} found, {crowd.missed} missed, "
+        f"{crowd.accused} careful workers accused"
+    )
+    for one in crowd.estimates:
+        found = "undefined" if one.found is None else f"{one.found:.3f}"
+        where = f"{one.low:.3f} to {one.high:.3f}"
+        console.print(
+            f"          {one.name} {found}, put by the simulation at {where}{'' if one.fits else ': outside'}"
+        )
     console.print(
         f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
     )
@@ -50,5 +63,6 @@ def command(config: Demo, as_json: bool) -> None:
         "          ctxr build-sets --yield-curve\n"
         "          ctxr filter --brisque 0.65 --max-text 0.02\n"
         "          ctxr report\n"
+        "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
         "          ctxr doctor work/filtered"
     )

@@ -174,12 +174,14 @@ def _parameter(field: "Field[Any]", kind: Any, text: str, positional: bool) -> i
 def _option(name: str, kind: Any, default: Any, text: str, metavar: str | None = None) -> inspect.Parameter:
     names = option_names(name)
     parser = _parser(names[0], kind)
+    if typing.get_origin(kind) is tuple:  # once for each value
+        kind, default, metavar = list[str], list(default), metavar or "<str>"
     option = typer.Option(
         *names,
         help=text,
         envvar=_ENVIRONMENT.get(name),
         metavar=metavar or ("<path>" if parser else None),
-        show_default=default is not None,
+        show_default=default not in (None, []),
         parser=parser,
     )
     annotation = Annotated[kind, option]

@@ -81,10 +81,11 @@ class Ballot:
         equally likely beforehand, those that nobody voted for too.
         """
         score = np.bincount(self.cell, odds, len(self.cell_units))
-        most = np.zeros(self.size)
+        # what nobody voted for scores 0
+        most = np.where(self.unseen > 0, 0.0, -np.inf)
         np.maximum.at(most, self.cell_units, score)
         each = np.exp(score - most[self.cell_units])
-        total = np.bincount(self.cell_units, each, self.size) + self.unseen * np.exp(-most)
+        total = np.bincount(self.cell_units, each, self.size) + self.unseen * np.exp(-np.maximum(most, 0.0))
         return each / total[self.cell_units], most + np.log(total / self.kinds)
 
     def likeliest(self, posterior: Doubles) -> tuple[Codes, Doubles]:

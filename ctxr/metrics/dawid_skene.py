@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctxr.errors import DataError
 from ctxr.metrics.votes import Codes, Doubles, Votes
+
+MOST_CELLS = 100_000_000
+"""Cells of all confusion tables together that are still worth a try: 800 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,9 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
             paper's.
         tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.
 
+    Raises:
+        DataError: so many workers and labels that their tables would not fit, as where labels are images of many sets.
+
     >>> from ctxr.metrics.votes import gather
     >>> votes = gather([1, 1, 1, 2, 2, 2, 3, 3, 3], ["x", "y", "z"] * 3, [0, 0, 1, 1, 1, 0, 1, 1, 0])
     >>> found = dawid_skene(votes)
@@ -44,6 +51,11 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
     ([0, 1, 1], [[0.0, 1.0], [1.0, 0.0]])
     """
     size, crowd, kinds = len(votes.unit_names), len(votes.worker_names), len(votes.labels)
+    if crowd * kinds * kinds > MOST_CELLS:
+        raise DataError(
+            f"{crowd} workers with a table of {kinds} x {kinds} labels each are more than votes can fill",
+            "ask for one_coin or mace, which need no shared labels",
+        )
     said = votes.workers * np.int64(kinds) + votes.values
     counts = np.bincount(votes.units * np.int64(kinds) + votes.values, minlength=size * kinds).reshape(size, kinds)
     known = counts.sum(axis=1) > 0

@@ -3,7 +3,11 @@
 - **units** (`by_units`): other units of the same kind, the *same* workers. For a statement about these workers.
 - **units and workers** (`by_units_and_workers`): Owen's pigeonhole bootstrap, a vote counts by the product of how often its
   unit and its worker were drawn (Owen 2007, "The pigeonhole bootstrap"). For a statement about any such crowd: the one to
-  quote. It is wider, and rather too wide than too narrow; with fewer than about ten workers no resampling of workers means much.
+  quote. Where workers hardly differ it is up to twice as wide as need be; where they differ much, the other is far too narrow.
+
+Of 200 simulated crowds, 3 votes a unit, so many intervals of 95 % hold the alpha of an endless crowd (units / both): 30 equal
+workers on 1,000 units 192 / 200; 30 workers with skills from Beta(4, 1) on 1,000 units 75 / 177, on 200 units 140 / 195; 10
+such workers on 200 units 89 / 181 (`python -m bench agreement`).
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact
+    from ctxr.data.artifacts import Artifact, Parent
     from ctxr.pipelines.aggregating.figures import AccuracyRow, AgreementRow
     from ctxr.pipelines.aggregating.labels import LabelRow
     from ctxr.pipelines.aggregating.people import Worker
@@ -98,7 +98,7 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
         raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
     blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
     out = config.folder()
-    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256)]
+    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
     settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
     refuse_strangers(out)
     figures = _Figures(answered, config, blocked)
@@ -116,7 +116,7 @@ class _Figures:
     def __init__(self, answered: "Answered", config: Aggregate, blocked: Sequence[str]) -> None:
         import numpy as np
 
-        from ctxr.pipelines.aggregating import acceptance, certificate, figures, labels, people
+        from ctxr.pipelines.aggregating import acceptance, certificate, coefficients, figures, habits, labels, people
         from ctxr.pipelines.aggregating.ballots import picks_of
 
         self.picks = picks_of(answered)
@@ -128,6 +128,8 @@ class _Figures:
         self.accuracies: list[AccuracyRow] = figures.accuracies(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
+        self.coefficients = coefficients.coefficients(answered, self.picks)
+        self.habits = habits.habits(self.picks, np.random.default_rng(config.seed))
         self.label_rows: list[LabelRow] = labels.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir))
@@ -135,13 +137,15 @@ class _Figures:
 
     def tables(self) -> dict[str, Table]:
         """What is shown."""
-        from ctxr.pipelines.aggregating import figures, labels, people
+        from ctxr.pipelines.aggregating import coefficients, figures, habits, labels, people
 
         shown = {}
         if self.picks:
             shown["kept"] = figures.kept_table(self.decisions, self.picks)
             shown["accuracy"] = figures.accuracy_table(self.accuracies)
             shown["agreement"] = figures.agreement_table(self.agreements)
+            shown["coefficients"] = coefficients.table(self.coefficients)
+            shown["habits"] = habits.table(self.habits)
         if self.label_rows:
             shown["labels"] = labels.table(self.label_rows)
         shown["workers"] = people.table(self.people)
@@ -178,6 +182,8 @@ def _write(
     measured = {
         "accuracy": [row.record() for row in figures.accuracies],
         "agreement": [row.record() for row in figures.agreements],
+        "coefficients": [row.record() for row in figures.coefficients],
+        "habits": [row.record() for row in figures.habits],
         "labels": [row.record() for row in figures.label_rows],
     }
     write_bytes(out / "figures.json", msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
@@ -219,6 +225,16 @@ def _report(
         violations=violations,
         notes=tuple(notes),
     )
+
+
+def _sets(root: Path) -> "list[Parent]":
+    """The image sets that were asked about, by which a later verb knows whether they are still the project's."""
+    from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+
+    if not (root / MANIFEST).is_file():
+        return []  # a public release
+    artifact = open_artifact(root)
+    return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
 
 
 def _declared(workdir: Path) -> str:

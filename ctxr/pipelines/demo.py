@@ -15,6 +15,7 @@ from ctxr.pipelines.talk import Silent, Talk
 if TYPE_CHECKING:
     from ctxr.data.world import World
     from ctxr.metrics.cuts import CutScore
+    from ctxr.pipelines.demo_crowd import CrowdReport
 
 BRISQUE = 0.65
 """The paper's limit (ImageCoDe, section 3.1)."""
@@ -73,6 +74,7 @@ class DemoReport:
     blurred: Found
     titled: Found | None
     duplicates: Found
+    crowd: "CrowdReport"
 
 
 def run(config: Demo, talk: Talk | None = None) -> DemoReport:
@@ -81,6 +83,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.data.world.films import BLUR
     from ctxr.pipelines.build_sets import run as build_sets
     from ctxr.pipelines.contact_sheet import write_sheet
+    from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.filter import run as filter_sets
     from ctxr.pipelines.report import run as report
 
@@ -119,6 +122,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         if text is not None
         else None,
         duplicates=_duplicates(built.artifact, world),
+        crowd=run_crowd(work, filtered.artifact, world, config.seed, talk),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import ctxr.metrics.dawid_skene
+from ctxr.errors import DataError
 from ctxr.metrics.dawid_skene import dawid_skene
 from ctxr.metrics.votes import Votes, gather
 from tests.metrics.anaesthetists import anaesthetists
@@ -125,3 +126,9 @@ def test_smoothing_leaves_nothing_impossible() -> None:
     assert found.confusion.min() > 0
     assert found.confusion.sum(axis=2) == pytest.approx(np.ones((5, 4)))
     assert found.prior.sum() == pytest.approx(1)
+
+
+def test_labels_that_are_images_of_many_sets_are_refused() -> None:
+    rows = np.arange(9000)
+    with pytest.raises(DataError, match="2 workers with a table of 9000 x 9000 labels"):
+        dawid_skene(gather(rows // 2, rows % 2, rows))

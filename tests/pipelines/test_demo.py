@@ -47,6 +47,17 @@ def test_the_page_shows_the_chain_of_the_demo(shown: DemoReport) -> None:
     assert '<span class="crumb here"><b>filtered</b>' in page
 
 
+def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(shown: DemoReport) -> None:
+    crowd = shown.crowd
+    assert crowd.answers > 2 * shown.filtered.counts["sets"]
+    assert crowd.kept + crowd.dropped == 2 * shown.filtered.counts["sets"]
+    for one in crowd.estimates:
+        if one.found is not None:  # twice the half-width of 95 % of draws is four standard deviations
+            assert abs(one.found - one.mean) <= one.high - one.low
+    assert crowd.estimates[0].found is not None
+    assert crowd.accused == 0
+
+
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
     options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16"]
     result = runner.invoke(app, ["demo", *options])

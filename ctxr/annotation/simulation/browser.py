@@ -31,7 +31,7 @@ class Page:
 
     Attributes:
         address: of the page, after all redirects. pictures: addresses, in order, each once. marked: of the marked picture.
-        quotes: texts to read. words: everything that can be read.
+        quotes: texts to read. words: everything that can be read. buttons: addresses of links that look like buttons.
     """
 
     address: str
@@ -40,6 +40,7 @@ class Page:
     pictures: list[str] = field(default_factory=list)
     marked: str | None = None
     quotes: list[str] = field(default_factory=list)
+    buttons: list[str] = field(default_factory=list)
     words: str = ""
 
     def form(self, wanted: str) -> Form | None:
@@ -148,6 +149,8 @@ class _Reader(HTMLParser):
                 self.page.pictures.append(source)
             if self._marked:
                 self.page.marked = source
+        elif tag == "a" and "button" in classes:
+            self.page.buttons.append(given.get("href", ""))
         elif tag == "p" and "quote" in classes:
             self._quote = True
             self.page.quotes.append("")

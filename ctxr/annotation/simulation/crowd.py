@@ -6,15 +6,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ctxr.annotation.making import attention_place
 from ctxr.annotation.simulation.browser import Browser, Page
 from ctxr.annotation.simulation.profiles import Profile, chances
 from ctxr.annotation.simulation.sayings import Saying, Scenes
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.data.dataset import Dataset
+from ctxr.data.world.kinds import Verdict
 from ctxr.errors import CtxrError
 
 _TRIES = 4
 """Descriptions that a worker words anew when the page asks for it."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A vote that was cast: on which text, by whom, with which chances by image id, and what would have been right."""
+
+    text: str
+    worker: str
+    spread: Mapping[str, float]
+    target: str
 
 
 @dataclass
@@ -23,7 +35,7 @@ class Known:
 
     Attributes:
         pictures: image id by SHA-256 of its bytes. sayings: by text, with what each is true of.
-        expected: for each pick, the probability that it was right.
+        targets: image id by text. casts: every vote on one of these texts.
     """
 
     scenes: Scenes
@@ -31,7 +43,7 @@ class Known:
     pictures: Mapping[str, str]
     sayings: dict[str, Saying] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
-    expected: list[float] = field(default_factory=list)
+    casts: list[Cast] = field(default_factory=list)
 
 
 class Person:
@@ -53,8 +65,7 @@ class Person:
         elif page.form(describe.FIELD) is not None:
             self._page = self._describe(page)
         else:
-            self._page = None
-            self._link = "/next"
+            self._page, self._link = None, page.buttons[0] if page.buttons else "/next"
             return False
         self.answers += 1
         return True
@@ -77,12 +88,17 @@ class Person:
         images = self._images(page)
         keys = {image: address.rpartition("/")[2] for address, image in images.items()}
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
-        saying = self._known.sayings.get(text)
         order = tuple(images.values())
-        spread = chances(self.profile, saying.verdicts if saying else {}, order)
+        asked = attention_place(text)
+        verdicts: dict[str, Verdict]
+        if asked is not None:
+            verdicts = {image: place == asked for place, image in enumerate(order)}
+        else:
+            verdicts = dict(self._known.sayings[text].verdicts) if text in self._known.sayings else {}
+        spread = chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
-            self._known.expected.append(spread[self._known.targets[text]])
+            self._known.casts.append(Cast(text, self.name, spread, self._known.targets[text]))
         form = page.form(retrieve.FIELD)
         assert form is not None  # noqa: S101 - asked before
         return self._browser.send(page, form, {retrieve.FIELD: [keys[picked]]})

@@ -16,12 +16,11 @@ from ctxr.data.world.statements import true_statements
 from ctxr.errors import DataError
 
 EMPTY = (
-    "a nice image with some things",
-    "there are colours and shapes here",
-    "good picture of the scene",
-    "something can be seen in it",
+    ("nice", "good", "clear", "pretty", "normal", "lovely", "simple", "great", "plain", "fine"),
+    ("view", "scene", "look", "place", "moment", "composition", "impression", "atmosphere", "background", "mood"),
+    ("colours", "shapes", "things", "objects", "details", "parts", "forms", "tones", "elements", "lines"),
 )
-"""What a spammer writes: long enough to be taken, true of everything."""
+"""Words of a spammer, whose texts are long enough to be taken and true of everything."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Scenes:
     def describe(self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator) -> Saying:
         """A text about `target`: one that picks it out, where one is found, else a true one; or, not `truly`, an empty one."""
         if not truly:
-            return Saying(str(rng.choice(EMPTY)), dict.fromkeys(image_set.images, None))
+            return Saying(_nothing(rng), dict.fromkeys(image_set.images, None))
         scenes = [self.of(image) for image in image_set.images]
         seen = views(scenes)
         place = image_set.images.index(target)
@@ -68,3 +67,9 @@ class Scenes:
 
 def _named(images: Sequence[str], verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     return dict(zip(images, verdicts, strict=True))
+
+
+def _nothing(rng: np.random.Generator) -> str:
+    quality, other = rng.choice(EMPTY[0], 2, replace=False)
+    thing, part = rng.choice(EMPTY[1]), rng.choice(EMPTY[2])
+    return f"A {quality} {thing} and some {other} {part} can be seen"

@@ -149,25 +149,37 @@ def accuracy_table(rows: Sequence[AccuracyRow]) -> Table:
 
 
 def agreement_table(rows: Sequence[AgreementRow]) -> Table:
-    """Alpha as a table for people."""
+    """Alpha as a table for people, with intervals over units and workers; `figures.json` has those over units too."""
+    columns = {
+        "nominal on image ids": "on images",
+        "nominal on positions": "on places",
+        "interval on positions": "interval",
+    }
+    lines: dict[tuple[str, str], dict[str, AgreementRow]] = {}
+    for row in rows:
+        lines.setdefault((row.kind, row.basis), {})[f"{row.level} on {row.on}"] = row
     shown = tuple(
         (
-            f"{row.kind}, {row.basis}" + (" (flatters)" if row.basis == ACCEPTED else ""),
-            f"{row.level} on {row.on}",
-            row.both.units,
-            row.both.votes,
-            row.both.value if row.both.value is not None else row.both.reason,
-            _span(row.item),
-            _span(row.both),
+            f"{kind}, {basis}" + (" (flatters)" if basis == ACCEPTED else ""),
+            next(iter(found.values())).both.units,
+            next(iter(found.values())).both.votes,
+            *(_alpha(found.get(name)) for name in columns),
         )
-        for row in rows
+        for (kind, basis), found in lines.items()
     )
     note = (
-        "accepted only is what the released script computes: votes kept because they name the target agree by selection. "
-        "all votes include stops after two equal votes; the full share got every vote and is unbiased"
+        "nominal alpha of image ids and of places in the set; interval alpha of places for frames in temporal order alone. "
+        "In brackets 95 % over units and workers. Accepted only is what the released script computes: votes kept because "
+        "they name the target agree by selection. The full share got every vote and is unbiased"
     )
-    heads = ("votes of", "level", "units", "votes", "alpha", "over units", "over units and workers")
-    return Table("Krippendorff's alpha", heads, shown, note)
+    return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), shown, note)
+
+
+def _alpha(row: AgreementRow | None) -> str | None:
+    if row is None or row.both.value is None:
+        return row.both.reason if row else None
+    span = "" if row.both.low is None else f" ({row.both.low:.2f}–{row.both.high:.2f})"
+    return f"{row.both.value:.2f}{span}"
 
 
 def _bases(picks: Sequence[Pick], decisions: Mapping[str, Decision]) -> dict[str, list[Pick]]:
@@ -177,7 +189,3 @@ def _bases(picks: Sequence[Pick], decisions: Mapping[str, Decision]) -> dict[str
         # as the released script does: wrong votes are gone, and units with fewer than two right ones
         ACCEPTED: [one for one in picks if decisions[one.unit.id].reason is None and decisions[one.unit.id].right >= 2],
     }
-
-
-def _span(agreement: Agreement) -> str:
-    return "–" if agreement.low is None else f"{agreement.low:.3f}–{agreement.high:.3f}"

@@ -113,29 +113,24 @@ def people(
 def table(rows: Sequence[Worker]) -> Table:
     """The workers as a table for people, those to look at first."""
     rank = {"block": 0, "undecided": 1, "allow": 2}
+    ordered = sorted(rows, key=lambda row: (rank[row.suggestion], row.finds.mean if row.finds else 1.0, row.worker))
     shown = tuple(
         (
             row.worker,
             sum(row.answers.values()),
             _span(row.finds),
             _span(row.found),
-            f"{row.missed}/{row.checks}" if row.checks else None,
-            row.position_p,
-            row.seconds.get("retrieve"),
+            f"{row.missed} of {row.checks}" if row.checks else None,
             "blocked" if row.blocked else row.suggestion,
-            row.why,
         )
-        for row in sorted(
-            rows, key=lambda row: (rank[row.suggestion], row.finds.mean if row.finds else 1.0, row.worker)
-        )
+        for row in ordered
     )
-    heads = ("worker", "answers", "finds", "is found", "missed checks", "p", "seconds", "", "why")
     note = (
-        "finds: share of right picks, with a 95 % Beta interval; is found: share of their descriptions that others find; "
-        "p: of picks that follow the shown place, corrected over workers; seconds: median of a retrieval. "
+        "finds: share of right picks, with a 95 % Beta interval; is found: share of their descriptions that others find. "
         "Suggestions change nothing: ctxr workers --block WORKER --reason TEXT does"
     )
-    return Table("Workers", heads, shown, note)
+    told = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
+    return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, told)
 
 
 def _suggestion(right: int, votes: int, place: float | None, good: float, poor: float) -> tuple[str, str]:
@@ -185,4 +180,4 @@ def _places(picks: Sequence[Pick]) -> dict[str, float]:
 
 
 def _span(skill: Skilled | None) -> str | None:
-    return None if skill is None else f"{skill.mean:.2f} ({skill.low:.2f}–{skill.high:.2f}) of {skill.votes:g}"
+    return None if skill is None else f"{skill.mean:.2f} ({skill.low:.2f}–{skill.high:.2f})"

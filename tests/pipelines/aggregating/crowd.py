@@ -53,7 +53,8 @@ def base_of(root: Path) -> Answered:
 def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, float] = CARE) -> Answered:
     """Every unit described by one worker and retrieved by others, as the protocol says; spammers describe too."""
     rng, base, dataset = random.Random(seed), base_of(root), read_artifact(root)
-    units, answers = {}, []
+    units: dict[str, Unit] = {}
+    answers: list[Answer] = []
     for one in describe_units(dataset, protocol):
         units[one.id] = one
         writer = rng.choice(sorted(care))

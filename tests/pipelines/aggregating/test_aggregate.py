@@ -1,8 +1,10 @@
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from ctxr.annotation.making import audit_units, describe_units, tag_units
@@ -16,7 +18,9 @@ from ctxr.pipelines.aggregate import Aggregate, run
 from ctxr.pipelines.aggregating.acceptance import consensus, decide
 from ctxr.pipelines.aggregating.ballots import picks_of
 from ctxr.pipelines.aggregating.certificate import certificate, odd_orders
+from ctxr.pipelines.aggregating.coefficients import coefficients
 from ctxr.pipelines.aggregating.dropped import Dropped
+from ctxr.pipelines.aggregating.habits import habits
 from ctxr.pipelines.aggregating.people import Worker
 from ctxr.pipelines.tasks_artifact import Answered
 from tests.pipelines.aggregating.crowd import add, answer, base_of, crowd, merged, write
@@ -215,6 +219,30 @@ def test_an_audit_changes_no_decision(answered: Answered) -> None:
     looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
     again = add(answered, audits, looked)
     assert decide(picks_of(again), "paper", ()) == decide(picks_of(answered), "paper", ())
+
+
+def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
+    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    said = {
+        one.unit: one.values for one in sorted(answered.answers, key=lambda one: (one.at, one.worker), reverse=True)
+    }
+    same = [answer(one, "w-auditor", 0, 7000 + n, said[one.of or ""]) for n, one in enumerate(audits)]
+    rows = {(row.of, row.name): row.agreement for row in coefficients(add(answered, audits, same), picks_of(answered))}
+    assert rows["second looks, retrieve", "Cohen's kappa"].value == pytest.approx(1.0)
+    assert rows["second looks, retrieve", "Cohen's kappa"].units == len(audits)
+    assert 0 < (rows["video", "Fleiss' kappa"].value or 0) < (rows["video", "Gwet's AC1"].value or 0) < 1
+
+
+def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: Answered) -> None:
+    rng = np.random.default_rng(0)
+    fair = {row.kind: row.bias.p_value for row in habits(picks_of(answered), rng)}
+    lazy = [
+        replace(one, place=0, picked=one.answer.order[0], right=False) if n % 2 else one
+        for n, one in enumerate(picks_of(answered))
+    ]
+    biased = {row.kind: row.bias.p_value for row in habits(lazy, rng)}
+    assert min(fair.values()) > 0.01
+    assert max(biased.values()) < 0.001
 
 
 def test_a_description_that_nobody_has_voted_on_waits(work: Path, tmp_path: Path) -> None:
