@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, RowMapping, and_, bindparam, or_, select
+from sqlalchemy import Connection, RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import leasing, returning, rooms, standing, tables
@@ -11,7 +11,6 @@ from ctxr.annotation.journal.results import NoWork
 from ctxr.annotation.journal.rules import Rules
 from ctxr.annotation.records import Purpose
 from ctxr.annotation.shuffling import digest
-from ctxr.annotation.tasks import NAMES
 
 LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 """Tasks whose units come out of answers to another one."""
@@ -19,18 +18,7 @@ LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 CHECKED = "retrieve"
 """The task among which hidden questions are mixed."""
 
-_COMING = (
-    select(unit.id)
-    .where(
-        unit.decided.is_(None),
-        leasing.SUITS,
-        or_(
-            and_(unit.live > 0, unit.task.in_(bindparam("here", expanding=True))),
-            unit.task.in_(bindparam("before", expanding=True)),
-        ),
-    )
-    .limit(1)
-)
+_IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
 _RETRIEVALS = (
     select(unit.purpose, sql.count())
     .select_from(tables.answer.join(tables.unit, unit.id == tables.answer.c.unit))
@@ -118,11 +106,10 @@ def place_of_check(seed: int, worker: str, purpose: str, number: int, block: int
 
 def nothing(connection: Connection, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
-    parameters = leasing.asking(row, "work", None) | {
-        "here": list(NAMES) if tasks is None else sorted(tasks),
-        "before": sorted({LEADS_TO[task] for task in tasks or () if task in LEADS_TO}),
-    }
-    if connection.execute(_COMING, parameters).first() is not None:
+    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
+    wider = None if tasks is None else {*tasks, *sources}
+    held = connection.execute(_IN_HANDS, leasing.asking(row, "work", wider)).first() is not None
+    if held or (sources and candidate(connection, row, "work", sources) is not None):
         return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
     return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
 

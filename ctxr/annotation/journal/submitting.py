@@ -78,7 +78,7 @@ def answer_of(row: RowMapping, given: Given, now: int, backend: str) -> Answer:
         order=msgspec.json.decode(row["shown"], type=tuple[str, ...]),
         slot=row["slot"],
         at=stamp(now),
-        seconds=round((now - row["began"]) / 1e6, 3),
+        seconds=round(max(0, now - row["began"]) / 1e6, 3),
         backend=backend,
     )
 

@@ -21,7 +21,15 @@ class Turns:
             turn = threading.Lock()
             turn.acquire()
             self._waiting.append(turn)
-        turn.acquire()
+        try:
+            turn.acquire()
+        except BaseException:  # interrupted while waiting: the turn must not come to nobody
+            with self._guard:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                    raise
+            self.__exit__(None, None, None)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
