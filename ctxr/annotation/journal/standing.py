@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.clock import stamp
@@ -13,6 +13,8 @@ from ctxr.annotation.protocol import Protocol
 
 RULE = "rule"
 """Who stops a worker when nobody does."""
+
+_WORKER = select(tables.worker).where(tables.worker.c.id == bindparam("name"))
 
 
 def enrol(connection: Connection, worker: str, platform: str, now: int, rules: Rules) -> Standing:
@@ -34,7 +36,7 @@ def enrol(connection: Connection, worker: str, platform: str, now: int, rules: R
 
 def find(connection: Connection, worker: str) -> RowMapping | None:
     """The worker's row; None for one who never enrolled."""
-    return connection.execute(select(tables.worker).where(tables.worker.c.id == worker)).mappings().one_or_none()
+    return connection.execute(_WORKER, {"name": worker}).mappings().one_or_none()
 
 
 def known(connection: Connection, worker: str) -> RowMapping:

@@ -83,7 +83,7 @@ unit = _table(
     _partial(
         "unit_free", "purpose", text("(live + answers)"), "shuffle", where="decided IS NULL AND live + answers < wanted"
     ),
-    _partial("unit_undecided", "purpose", "task", where="decided IS NULL"),
+    _partial("unit_undecided", "purpose", where="decided IS NULL"),
     Index("crowd_unit_set", "image_set"),
 )
 """`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance."""

@@ -18,6 +18,7 @@ from tests.annotation.journal.study import (
     enrolled,
     image_sets,
     leased,
+    newcomer,
     retrieved,
     talked,
 )
@@ -49,7 +50,7 @@ def test_two_who_wait_are_brought_together_one_with_the_photo(opener: Opener) ->
     assert (first.seat, second.seat) == (0, 1)
     assert journal.room(first.token).present
     assert journal.room(second.token).present
-    third = leased(journal, *enrolled(journal, "w3"))
+    third = leased(journal, newcomer(journal, "w3"))
     assert third.unit != first.unit
 
 
@@ -90,7 +91,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     assert (journal.done_by("w1"), journal.done_by("w2")) == (1, 1)
     for worker in ("w1", "w2"):
         assert isinstance(journal.lease(worker, after(4)), NoWork)
-    third = leased(journal, *enrolled(journal, "w3"), now=after(4))
+    third = leased(journal, newcomer(journal, "w3"), now=after(4))
     assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
     assert journal.room(first.token).finished
     with pytest.raises(Refused, match="over, and it is kept"):
@@ -118,7 +119,7 @@ def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: O
     journal.leave(first.token, "w1", after(1))
     left = journal.room(second.token)
     assert (left.partner_left, left.present, left.turns, left.seat) == (True, False, (), 1)
-    third = leased(journal, *enrolled(journal, "w3"), now=after(2))
+    third = leased(journal, newcomer(journal, "w3"), now=after(2))
     assert (third.unit, third.seat, third.slot) == (second.unit, 0, second.slot)
     room = journal.room(second.token)
     assert (room.partner_left, room.present) == (False, True)
@@ -206,7 +207,7 @@ def test_who_saw_the_photo_in_a_talk_does_not_retrieve_in_its_set(opener: Opener
     for worker in ("w1", "w2"):
         got = journal.lease(worker, START, ["retrieve"])
         assert isinstance(got, NoWork)
-    assert answer(journal, leased(journal, *enrolled(journal, "w3"), tasks=["retrieve"])).answer.worker == "w3"
+    assert answer(journal, leased(journal, newcomer(journal, "w3"), tasks=["retrieve"])).answer.worker == "w3"
 
 
 def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
