@@ -89,7 +89,13 @@ def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
         return _from_prolific(config, exported, key)
     from ctxr.annotation.backends import local
 
-    return local.answers(_stored(config))
+    stored = _stored(config)
+    arrivals = local.answers(stored)
+    if waiting := len(stored) - len(arrivals.rows):
+        talk.warn(
+            f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+        )
+    return arrivals
 
 
 def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:

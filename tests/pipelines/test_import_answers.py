@@ -23,6 +23,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.import_answers import REFUSED, ImportAnswers, run
 from ctxr.pipelines.intake import Question, Taken, merged, take
+from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
 from tests.annotation.backends.fake_mturk import FakeMTurk
@@ -194,6 +195,20 @@ def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytes
     report = run(ImportAnswers(workdir=workdir))  # the same people on our own server
     assert (report.new, report.again) == (len(rows) - len(rows) // 2, len(rows) // 2)
     assert {one.backend for one in read_judgments(config.folder()).answers} == {"local", "label-studio"}
+
+
+def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve", "prolific")
+    said: list[str] = []
+    talk = Silent()
+    monkeypatch.setattr(talk, "warn", said.append)
+    assert run(ImportAnswers(workdir=workdir), talk).new == 0
+    assert said == [
+        f"{len(done)} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+    ]
+    config = study.deliver(workdir, "retrieve", "prolific", done, monkeypatch)
+    assert run(replace(config, out=None)).new == len(done)
+    assert run(ImportAnswers(workdir=workdir)).up_to_date
 
 
 def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
