@@ -23,6 +23,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.import_answers import REFUSED, ImportAnswers, run
 from ctxr.pipelines.intake import Question, Taken, merged, take
+from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
 from tests.annotation.backends.fake_mturk import FakeMTurk
@@ -196,6 +197,20 @@ def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytes
     assert {one.backend for one in read_judgments(config.folder()).answers} == {"local", "label-studio"}
 
 
+def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve", "prolific")
+    said: list[str] = []
+    talk = Silent()
+    monkeypatch.setattr(talk, "warn", said.append)
+    assert run(ImportAnswers(workdir=workdir), talk).new == 0
+    assert said == [
+        f"{len(done)} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+    ]
+    config = study.deliver(workdir, "retrieve", "prolific", done, monkeypatch)
+    assert run(replace(config, out=None)).new == len(done)
+    assert run(ImportAnswers(workdir=workdir)).up_to_date
+
+
 def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, _ = labelled(workdir, monkeypatch)
     monkeypatch.setattr("ctxr.annotation.backends.arrivals.pseudonym", pseudonym)
@@ -276,6 +291,33 @@ def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: 
     assert run(fetch).new == 1
     archive = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
     assert len(archive.read_text().splitlines()) == len(judged) + 4
+
+
+def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.backends.mturk_client.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    units = [unit for unit in read_tasks(config.folder()).units if unit.split == "valid"]
+    spent, elsewhere = units[:2]
+    later = study.START + timedelta(seconds=20)
+    for unit in (spent, elsewhere):
+        fake.work(fake.hit_of(unit.id), "A1", {"pick": unit.truth}, study.START, later)
+    # sent by a page that was tampered with
+    fake.work(fake.hit_of(spent.id), "A2", {"pick": spent.truth}, study.START, later)
+    sent = fake.assignments[fake.hit_of(spent.id)][1]
+    sent["Answer"] = sent["Answer"].replace(f"<FreeText>{spent.truth[0]}<", "<FreeText>nowhere<")
+    export_tasks(replace(study.options(workdir, "retrieve", "label-studio"), full_share=0.0))
+    labels = study.Done(elsewhere, "A7", {"pick": elsewhere.truth}, study.START, later)
+    file = workdir / "labels.json"
+    file.write_text(study.labelled(workdir / "tasks" / "retrieve-label-studio", [labels]))
+    assert run(ImportAnswers(file, "label-studio", workdir=workdir)).new == 1
+    report = run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
+    assert report.reasons == {"not_offered": 1}
+    asked = [fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] for unit in (spent, elsewhere)]
+    assert asked == [3, 2]
 
 
 @pytest.mark.parametrize(
