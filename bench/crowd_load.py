@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -123,7 +124,7 @@ class Server:
     def kill(self) -> None:
         """As a power cut does."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
     def stop(self) -> None:
         """As Ctrl-C does."""
@@ -226,7 +227,8 @@ def load(
     async def everybody() -> None:
         await asyncio.gather(disturb(), *(person.work() for person in people))
 
-    asyncio.run(everybody())
+    with ThreadPoolExecutor(1) as alone:  # whoever calls may have a loop of their own
+        alone.submit(lambda: asyncio.run(everybody())).result()
     taken = time.monotonic() - begin
     server.stop()
     return _judge(work, database, people, taken, kills)

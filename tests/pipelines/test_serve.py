@@ -168,5 +168,5 @@ def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_pictures_that_are_gone_are_told_before_anybody_comes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the pictures of .* are not in"):
+    with pytest.raises(DataError, match=r"the pictures of .* are not in"):
         run(Serve(workdir=project(tmp_path, path="images/gone.jpg"), port=0))
