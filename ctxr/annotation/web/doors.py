@@ -26,12 +26,15 @@ _MTURK_ID = re.compile(r"[A-Z0-9]{5,40}")
 
 LONGEST_NAME = 60
 
+_MOST_ASSIGNMENTS = 20_000
+
 
 class Doors:
     """The endpoints by which people come in."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages, self.site = pages, pages.site
+        self._assignments: dict[str, str] = {}
 
     async def home(self, request: Request) -> Response:
         """Where the bare address leads."""
@@ -120,13 +123,26 @@ class Doors:
         if not _MTURK_ID.fullmatch(assignment) or not _MTURK_ID.fullmatch(asked.get("workerId", "")):
             raise Told(400, "Mechanical Turk did not say who you are", "Please return the HIT and accept it again.")
         session = await run_in_threadpool(self.pages.admit, "mturk", asked["workerId"])
+        before = await run_in_threadpool(self._answered_for, assignment, session.worker)
+        if before:
+            return self.pages.go(f"/w/{before}")
         found = await run_in_threadpool(self.site.journal.lease, session.worker, self.site.now(), self.site.tasks)
         if isinstance(found, NoWork):
             return self.pages.message(
                 "Nothing to do just now", [found.sentence, "Please return the HIT."], csp=policy(MTURK_FRAMES)
             )
-        link = Link(found.token, session.worker, "frame", assignment, host)
-        return self.pages.go(f"/w/{self.site.signer.link(link)}")
+        link = self.site.signer.link(Link(found.token, session.worker, "frame", assignment, host))
+        if len(self._assignments) >= _MOST_ASSIGNMENTS:
+            self._assignments.clear()
+        self._assignments[assignment] = link
+        return self.pages.go(f"/w/{link}")
+
+    def _answered_for(self, assignment: str, worker: str) -> str:
+        """The link of the unit that this worker has answered for an assignment, so that a reload asks for no second one."""
+        link = self._assignments.get(assignment, "")
+        known = self.site.signer.read_link(link)
+        lease = self.site.journal.find(known.lease) if known and known.worker == worker else None
+        return link if lease is not None and lease.state == "answered" else ""
 
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)

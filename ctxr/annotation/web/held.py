@@ -22,12 +22,13 @@ class Held:
     """A lease and the right to use it.
 
     Attributes:
-        nonce: what its forms are bound to. here: path of its page. csp: its content policy.
+        platform: where the worker came from. nonce: what its forms are bound to. here: path of its page. csp: its content policy.
     """
 
     pages: Pages
     link: Link
     lease: Lease
+    platform: str
     nonce: str
     here: str
     csp: str
@@ -94,6 +95,7 @@ async def held(pages: Pages, request: Request, text: str = "", cost: float = 1.0
         pages,
         link,
         lease,
+        "mturk" if framed else session.platform,
         text if framed else session.nonce,
         f"{pages.at}/w/{text}",
         policy(MTURK_FRAMES if framed else "'none'"),

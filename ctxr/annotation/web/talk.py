@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,8 @@ class Bell:
     def ring(self, unit: str) -> None:
         """Something happened."""
         for loop, event in tuple(self._waiting.get(unit, ())):
-            loop.call_soon_threadsafe(event.set)
+            with suppress(RuntimeError):  # a loop that has ended since
+                loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
         """Wake everybody and let nobody wait any more: the server stops."""

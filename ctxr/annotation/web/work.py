@@ -123,7 +123,7 @@ class Work:
         self._check(request, posted, one)
         values = _values(one, posted)
         submit = partial(
-            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), self._backend(one)
+            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.platform
         )
         try:
             await run_in_threadpool(submit)
@@ -134,7 +134,7 @@ class Work:
             if refused.reason == "expired":
                 raise _expired(one, posted) from refused
             raise Told(409, "This one is already sent", refused.message, kept=one.texts(posted)) from refused
-        return self._after(one)
+        return self.pages.go(one.here.removeprefix(self.pages.at) if one.link.purpose == "frame" else "/next")
 
     def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
         try:
@@ -142,9 +142,6 @@ class Work:
         except Told as told:
             told.kept = tuple(one.texts(posted))
             raise
-
-    def _backend(self, one: Held) -> str:
-        return "mturk" if one.link.purpose == "frame" else self.site.journal.standing(one.link.worker).platform
 
     def _after(self, one: Held) -> Response:
         """Where a stored answer leads: to the next unit; in a platform's frame to what hands the assignment in."""

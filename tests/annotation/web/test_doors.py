@@ -131,6 +131,8 @@ def test_an_assignment_is_done_in_its_frame_without_cookies_and_handed_in(make_c
     assert handed.action == f"{SANDBOX}/mturk/externalSubmit"
     assert handed.fields["assignmentId"] == ["3ASSIGN"]
     assert f"form-action 'self' {SANDBOX}" in done.headers["content-security-policy"]
+    again = read(frame.get(f"{TURK}{SANDBOX}&assignmentId=3ASSIGN"))
+    assert (again.headline, again.form().action) == ("Thank you, it is stored", handed.action)
     (answer,) = crowd.site.journal.answers()
     assert (answer.backend, answer.worker) == ("mturk", crowd.site.pseudonym("mturk", "A1EXAMPLE"))
 

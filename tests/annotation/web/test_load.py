@@ -20,7 +20,7 @@ def test_twenty_workers_lose_nothing_when_the_server_is_killed(tmp_path: Path) -
 
 @pytest.mark.prove
 def test_two_hundred_workers_lose_nothing_in_a_minute(tmp_path: Path) -> None:
-    holds(load(tmp_path), least=1000)
+    holds(load(tmp_path), least=300)
 
 
 @pytest.mark.prove
@@ -30,4 +30,4 @@ def test_two_hundred_workers_lose_nothing_in_a_minute_on_postgresql(tmp_path: Pa
     if programs() is None:
         pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql (make system)")
     with server() as running:
-        holds(load(tmp_path, database=running.new_database()), least=1000)
+        holds(load(tmp_path, database=running.new_database()), least=300)
