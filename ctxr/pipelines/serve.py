@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ctxr.pipelines.tasks_artifact import Tasks
 
 
+SERVED = ("local", "prolific")
+"""Backends whose workers come to our own pages."""
+
+
 @dataclass(frozen=True)
 class Serve:
     """Configuration of `ctxr serve`; a field's text is its help."""
@@ -110,7 +114,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from ctxr.annotation.web import Doors, Signer, Site
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
 
-    everything = read_all_tasks(config.workdir)
+    everything = _ours(read_all_tasks(config.workdir), talk)
     _warn_of_unfinished(config.workdir, talk)
     protocols = {tasks.protocol for tasks in everything}
     if len(protocols) > 1:
@@ -149,6 +153,20 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
     return site, {task: count for task, count in waiting.items() if count}
+
+
+def _ours(everything: "Sequence[Tasks]", talk: Talk) -> "Sequence[Tasks]":
+    """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
+    ours = [tasks for tasks in everything if tasks.backend in SERVED]
+    for tasks in everything:
+        if tasks.backend not in SERVED:
+            talk.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+    if not ours:
+        raise UsageError(
+            f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
+            hint="ctxr export-tasks describe",
+        )
+    return ours
 
 
 def _check(config: Serve) -> None:

@@ -170,3 +170,13 @@ def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
 def test_pictures_that_are_gone_are_told_before_anybody_comes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the pictures of .* are not in"):
         run(Serve(workdir=project(tmp_path, path="images/gone.jpg"), port=0))
+
+
+def test_what_was_exported_for_a_platform_of_its_own_is_done_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project(tmp_path, "verify", backend="label-studio")
+    with pytest.raises(UsageError, match="was exported for label-studio, and there is nothing else"):
+        run(Serve(workdir=work, port=0))
+    (tmp_path / "sets").rename(tmp_path / "old")
+    assert opened(Serve(workdir=project(tmp_path, "entail")), monkeypatch).waiting == {"entail": 1}
