@@ -16,10 +16,10 @@ from ctxr.annotation.records import Unit
 from tests.annotation.journal.study import SPLITS, described, image_sets, retrieved, tagged, values
 
 PROTOCOL = Protocol(full_share=0.2, disjoint="none")
-SETS = image_sets(6)
+SETS = image_sets(4)
 UNITS: list[Unit] = [described(one, place, SPLITS[number % 3]) for number, one in enumerate(SETS) for place in (0, 1)]
 UNITS += [retrieved(one, 2, SPLITS[number % 3], PROTOCOL) for number, one in enumerate(SETS)]
-UNITS += [tagged(one, 5) for one in SETS]
+UNITS += [tagged(one, 6) for one in SETS]
 
 
 def main(address: str, name: str, seconds: float | None) -> None:

@@ -68,7 +68,7 @@ def test_eight_processes_race_and_every_unit_gets_its_votes_and_no_more(address:
     sound(journal)
     assert all(one.open == 0 for one in journal.progress().values())
     tags = Counter(one.unit for one in journal.answers() if one.unit.startswith("tag"))
-    assert set(tags.values()) == {5}
+    assert set(tags.values()) == {6}
 
 
 def test_a_killed_process_loses_nothing_that_it_acknowledged(address: str, opener: Opener) -> None:

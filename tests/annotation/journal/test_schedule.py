@@ -158,7 +158,7 @@ def run(opener: Opener, protocol: Protocol, seed: int, steps: int, workers: int 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.disjoint)
 def test_every_step_of_a_random_schedule_is_what_the_literal_model_says(opener: Opener, protocol: Protocol) -> None:
-    schedule = run(opener, protocol, seed=1, steps=160)
+    schedule = run(opener, protocol, seed=1, steps=130)
     assert schedule.counts["work"] > 20
     assert schedule.counts["gold"] > 0 or not protocol.gold_every
     assert schedule.counts["qualification"] > 0 or not protocol.qualification

