@@ -1,6 +1,6 @@
 """Where answers come from: the journal, a file, or a platform that is asked; and what is kept apart from the judgments."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +89,13 @@ def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
         return _from_prolific(config, exported, key)
     from ctxr.annotation.backends import local
 
-    return local.answers(_stored(config))
+    stored = _stored(config)
+    arrivals = local.answers(stored)
+    if waiting := len(stored) - len(arrivals.rows):
+        talk.warn(
+            f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+        )
+    return arrivals
 
 
 def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
@@ -203,13 +209,22 @@ def _after_hits(
 
 
 def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
-    """Answers that each unit wants in all, given those it has."""
+    """Assignments that each unit's HIT wants in all, given the answers there are: votes from elsewhere need none, and an
+    assignment whose answer was refused is spent.
+    """
     marks: dict[str, list[bool | None]] = defaultdict(list)
+    elsewhere: Counter[str] = Counter()
     for answer in taken.answers.values():
         if answer.unit in exported.units:
             marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
-    return {
-        name: wanted(exported.units[name], given.count(True), given.count(False), given.count(None))
-        for name, given in marks.items()
-        if exported.units[name].purpose == "work"
-    }
+            elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
+    spent = Counter(refusal.unit for refusal in taken.refused)
+    work = [
+        unit for unit in exported.units.values() if unit.purpose == "work" and (unit.id in marks or unit.id in spent)
+    ]
+    wants = {}
+    for unit in work:
+        given = marks[unit.id]
+        votes = wanted(unit, given.count(True), given.count(False), given.count(None))
+        wants[unit.id] = votes - elsewhere[unit.id] + spent[unit.id]
+    return wants

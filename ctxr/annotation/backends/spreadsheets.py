@@ -28,12 +28,13 @@ def restored(cell: str) -> str:
 
 
 def markup(text: str) -> str:
-    """A text for a cell that a page shows as markup: escaped, lines parted by <br>, and no formula in a spreadsheet.
+    """A text for a cell that a page shows as markup: escaped, lines parted by <br>, no variable of a layout, and no formula in a
+    spreadsheet.
 
     >>> markup("=a < b")
     '&#61;a &lt; b'
     """
-    safe = escape(text).replace("\n", "<br>")
+    safe = escape(text).replace("\n", "<br>").replace("${", "&#36;{")
     return f"&#{ord(safe[0])};{safe[1:]}" if safe.startswith(_FORMULA) else safe
 
 

@@ -97,12 +97,15 @@ class Journal:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._database.writing() as connection:
             given = choosing.choose(connection, worker, micros(now), tasks, self._rules)
-            return given if isinstance(given, NoWork) else reading.lease(connection, given)
+            found = given if isinstance(given, NoWork) else reading.lease(connection, given)
+        if found is None:
+            raise LookupError(given)
+        return found
 
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
         with self._database.reading() as connection:
-            return None if leasing.by_token(connection, token) is None else reading.lease(connection, token)
+            return reading.lease(connection, token)
 
     def give_back(self, token: str, now: datetime, reason: str) -> None:
         """Free the place of a live lease; anything else is left as it is."""

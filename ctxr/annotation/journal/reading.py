@@ -1,18 +1,26 @@
 """What is in the journal, as the records of everybody else."""
 
 import msgspec
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, bindparam, case, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Decision, Lease, Progress, Waited
 from ctxr.annotation.records import Answer, Unit
 
+_LEASE = (
+    select(tables.lease, leasing.unit.payload)
+    .join_from(tables.lease, tables.unit, leasing.unit.id == leasing.lease.unit)
+    .where(leasing.lease.token == bindparam("token"))
+)
 
-def lease(connection: Connection, token: str) -> Lease:
-    """The lease of a token that is one."""
-    row = connection.execute(select(tables.lease).where(leasing.lease.token == token)).mappings().one()
-    return leasing.told(row, leasing.unit_of(leasing.unit_row(connection, row["unit"])))
+
+def lease(connection: Connection, token: str) -> Lease | None:
+    """The lease of a token with its unit; None for a token that never was."""
+    if not leasing.may_be_token(token):
+        return None
+    row = connection.execute(_LEASE, {"token": token}).mappings().one_or_none()
+    return None if row is None else leasing.told(row, leasing.unit_of(row))
 
 
 def units(connection: Connection) -> list[Unit]:

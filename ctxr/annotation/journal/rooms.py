@@ -25,6 +25,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 lease, room = tables.lease.c, tables.room.c
 
+_WAITING = (
+    select(tables.room)
+    .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
+    .where(room.state == "waiting", leasing.SUITS)
+    .order_by(room.opened, room.id)
+    .limit(1)
+)
+
 
 def open_room(connection: Connection, found: RowMapping, worker: str, now: int, rules: Rules) -> str:
     """The token of the first seat of a new room, in which the worker waits for a partner."""
@@ -179,14 +187,8 @@ def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
 def _waiting(
     connection: Connection, worker: RowMapping, tasks: Collection[str] | None, but: str = ""
 ) -> RowMapping | None:
-    wanted = (
-        select(tables.room)
-        .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
-        .where(room.state == "waiting", leasing.suits(worker, "work", tasks, but))
-        .order_by(room.opened, room.id)
-        .limit(1)
-    )
-    return connection.execute(wanted).mappings().one_or_none()
+    found = connection.execute(_WAITING, leasing.asking(worker, "work", tasks, but))
+    return found.mappings().one_or_none()
 
 
 def _seats(connection: Connection, name: str) -> list[RowMapping]:

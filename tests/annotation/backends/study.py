@@ -104,6 +104,8 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
     )
     if task == "retrieve":
         return replace(base, input=workdir / "dataset")
+    if task == "audit":
+        return replace(base, fraction=0.6)
     if task == "entail":
         return replace(base, candidates=write_candidates(workdir))
     return base
@@ -124,7 +126,7 @@ def write_candidates(workdir: Path) -> Path:
     return path
 
 
-def work_locally(workdir: Path, task: str) -> list[Done]:
+def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]:
     """Everybody works on the journal until nothing is left."""
     run(options(workdir, task))
     tasks = read_tasks(workdir / "tasks" / task)
@@ -144,7 +146,7 @@ def work_locally(workdir: Path, task: str) -> list[Done]:
             rested = 0
             began, now = now, now + timedelta(seconds=17)
             values = said(lease.unit, identity)
-            journal.submit(lease.token, person(identity), values, now, "local")
+            journal.submit(lease.token, person(identity), values, now, backend)
             done.append(Done(lease.unit, identity, values, began, now))
     journal.close()
     return done

@@ -15,7 +15,7 @@ from ctxr.pipelines.import_answers import ImportAnswers, run
 from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
 
-TASKS = ("describe", "retrieve", "verify", "tag", "entail")
+TASKS = ("describe", "retrieve", "verify", "tag", "entail", "audit")
 BACKENDS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
 TABLES = ("texts", "queries", "judgments")
 
@@ -56,8 +56,8 @@ def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workdir = study.make_project(tmp_path, monkeypatch)
-    if task == "verify":
-        talk(workdir)
+    if task in ("verify", "audit"):
+        _ = talk(workdir) if task == "verify" else study.work_locally(workdir, "retrieve")
         run(ImportAnswers(workdir=workdir))
         for file in (workdir / "crowd").glob("answers.sqlite*"):
             file.unlink()  # from here on only the verdicts

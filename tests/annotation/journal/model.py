@@ -52,9 +52,13 @@ class Model:
     seen: set[tuple[str, str, str]] = field(default_factory=set)
 
     def enrol(self, worker: str) -> None:
-        sides = {side(unit) for unit in self.units} - {"any"} or {"train", "eval"}
+        work = [side(unit) for unit in self.units if unit.purpose == "work" and side(unit) != "any"] or [
+            "train",
+            "eval",
+        ]
+        parts = {pool: max(work.count(pool) / len(work), 0.25) for pool in ("train", "eval") if pool in work}
         shared = {"wholly": 0.0, "partly": self.protocol.shared_workers, "none": 1.0}[self.protocol.disjoint]
-        share = {pool: (1 - shared) / len(sides) for pool in ("train", "eval") if pool in sides} | {"both": shared}
+        share = {pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()} | {"both": shared}
         there = [person.pool for person in self.people.values()]
         missing = {pool: want * (len(there) + 1) - there.count(pool) for pool, want in share.items() if want > 0}
         pool = max(missing, key=lambda pool: missing[pool])
