@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ctxr.annotation.web import Doors, Signer, Site
     from ctxr.pipelines.tasks_artifact import Tasks
 
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
+
 
 SERVED = ("local", "prolific")
 """Backends whose workers come to our own pages."""
@@ -89,6 +92,8 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
 
     talk = talk or Silent()
     _check(config)
+    if config.host not in LOCAL and not config.base_url.startswith("https://"):
+        talk.warn("answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url")
     listening = _listen(config.host, config.port)
     with listening:
         site, waiting = open_site(config, _base_url(config, listening), talk)

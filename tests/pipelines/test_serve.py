@@ -123,6 +123,15 @@ def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, m
     assert [text.rsplit("/", 1)[1] for text in warned] == ["retrieve is unfinished and is not served"]
 
 
+def test_an_open_network_without_https_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
+    opened(Serve(workdir=project(tmp_path), host="0.0.0.0"), monkeypatch)  # noqa: S104
+    assert [text.split(":")[0] for text in warned] == ["answers and personal links travel unencrypted"]
+    opened(Serve(workdir=tmp_path, host="0.0.0.0", base_url="https://crowd.example"), monkeypatch)  # noqa: S104
+    assert len(warned) == 1
+
+
 def test_a_port_in_use_is_told_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -133,7 +133,8 @@ class Work:
                 return await run_in_threadpool(self._form, one, values, sentences)
             if refused.reason == "expired":
                 raise _expired(one, posted) from refused
-            raise Told(409, "This one is already sent", refused.message, kept=one.texts(posted)) from refused
+            title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
+            raise Told(409, title, refused.message, kept=one.texts(posted)) from refused
         return self.pages.go(one.here.removeprefix(self.pages.at) if one.link.purpose == "frame" else "/next")
 
     def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
