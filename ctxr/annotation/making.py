@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Dialogue, Unit
@@ -17,32 +17,25 @@ from ctxr.errors import DataError
 
 def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
     """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2)."""
+    return _about_targets("describe", dataset, protocol)
+
+
+def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
+    """A talk about each of `protocol.targets` random photos of a set; no other photo is seen."""
+    return [
+        replace(unit, images=(unit.target,), ordered=True) for unit in _about_targets("dialogue", dataset, protocol)
+    ]
+
+
+def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, protocol: Protocol) -> list[Unit]:
     return [
         Unit(
-            id=made_id("describe", image_set.id, target),
-            task="describe",
+            id=made_id(task, image_set.id, target),
+            task=task,
             image_set=image_set.id,
             group=image_set.group,
             images=image_set.images,
             ordered=image_set.kind == "video",
-            split=dataset.split_of(image_set),
-            target=target,
-        )
-        for image_set in dataset.sets
-        for target in _targets(image_set, protocol)
-    ]
-
-
-def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
-    """A talk about each of `protocol.targets` random photos of a set."""
-    return [
-        Unit(
-            id=made_id("dialogue", image_set.id, target),
-            task="dialogue",
-            image_set=image_set.id,
-            group=image_set.group,
-            images=(target,),
-            ordered=True,
             split=dataset.split_of(image_set),
             target=target,
         )
@@ -236,9 +229,7 @@ def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "
     Raises DataError where the dataset names no target.
     """
     units = [
-        msgspec.structs.replace(
-            unit, id=made_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True
-        )
+        replace(unit, id=made_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True)
         for unit in retrieve_units(dataset, protocol)
     ]
     if not units:
