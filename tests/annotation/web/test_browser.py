@@ -34,7 +34,11 @@ def show(headless: Browser) -> Iterator[Show]:
     contexts = []
 
     def opener(running: Running, crowd: Crowd, name: str = "ada", theme: str = "light", width: int = 1280) -> Page:
-        context = headless.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
+        context = headless.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=theme,  # type: ignore[arg-type]
+            reduced_motion="reduce",  # colours on their way from one theme to the other are nobody's contrast
+        )
         context.set_default_timeout(8000)
         contexts.append(context)
         tab = context.new_page()
