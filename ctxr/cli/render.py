@@ -56,9 +56,11 @@ def show_json(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A result as JSON types: dataclasses become objects, paths and exact times text."""
+    """A result as JSON types: dataclasses and records become objects, paths and exact times text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if names := getattr(value, "__struct_fields__", None):  # a record
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -9,7 +9,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.annotation.journal import Change
+    from ctxr.annotation.journal import Change, Waited
     from ctxr.pipelines.aggregating.people import Worker
 
 
@@ -39,12 +39,18 @@ class Workers:
 
 @dataclass(frozen=True)
 class WorkersReport:
-    """Everybody who answered, what was changed now, and all changes so far, oldest first."""
+    """What is known of the workers.
+
+    Attributes:
+        workers: everybody who answered. changed: what was changed now. changes: all of them so far, oldest first.
+        waited: time given to talks that could not be; it is to be paid.
+    """
 
     workers: "tuple[Worker, ...]"
     table: Table
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
+    waited: "tuple[Waited, ...]"
 
 
 def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
@@ -69,11 +75,14 @@ def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
         answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
     )
     changes: tuple[Change, ...] = ()
+    waited: tuple[Waited, ...] = ()
     if is_there(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
             everybody = [one.worker for one in journal.standings()]
             changes = tuple(change for worker in everybody for change in journal.changes(worker))
-    return WorkersReport(tuple(rows), table(rows), changed, tuple(sorted(changes, key=lambda one: one.number)))
+            waited = tuple(journal.waited())
+    oldest_first = tuple(sorted(changes, key=lambda one: one.number))
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
 
 
 def _change(config: Workers) -> tuple[str, ...]:
