@@ -10,6 +10,7 @@ import pytest
 from ctxr.annotation.making import audit_units, describe_units, tag_units
 from ctxr.annotation.protocol import Protocol
 from ctxr.data.artifacts import open_artifact
+from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
 from ctxr.data.readers.artifact import read_artifact
 from ctxr.data.tables import read_table
@@ -22,6 +23,8 @@ from ctxr.pipelines.aggregating.coefficients import coefficients
 from ctxr.pipelines.aggregating.dropped import Dropped
 from ctxr.pipelines.aggregating.habits import habits
 from ctxr.pipelines.aggregating.people import Worker
+from ctxr.pipelines.export import Export
+from ctxr.pipelines.export import run as export
 from ctxr.pipelines.tasks_artifact import Answered
 from tests.pipelines.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
@@ -276,3 +279,20 @@ def test_choices_that_are_none_are_refused(wrong: dict[str, object], said: str, 
 def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="judgments"):
         run(Aggregate(workdir=tmp_path))
+
+
+def test_the_dataset_is_what_is_exported_by_default(answered: Answered, tmp_path: Path) -> None:
+    images = {
+        name: msgspec.structs.replace(image, sha256=sha256_file(answered.root / image.path))
+        for name, image in answered.images.items()
+    }
+    whole = Answered(**{**vars(answered), "images": images})
+    run(aggregated(answered=whole, work=tmp_path, out=tmp_path / "dataset"))
+    exported = export(Export(to="imagecode", workdir=tmp_path))
+    assert exported.read == tmp_path / "dataset"
+    dataset = read_dataset(tmp_path / "dataset")
+    told = json.loads((exported.export / "train_data.json").read_text())
+    train = [query for query, one, _ in dataset.targets() if dataset.split_of(one) == "train"]
+    assert sorted(text for texts in told.values() for text in texts.values()) == sorted(
+        dataset.texts[query.texts[0]].text for query in train
+    )
