@@ -123,7 +123,7 @@ class _Figures:
         self.decisions = acceptance.decide(self.picks, config.rule, blocked, config.seed)
         self.labels = labels.consensus(answered, config.labels, blocked)
         self.agreements: list[AgreementRow] = figures.agreements(
-            self.picks, self.decisions, np.random.default_rng(config.seed), config.resamples
+            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
         self.accuracies: list[AccuracyRow] = figures.accuracies(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples

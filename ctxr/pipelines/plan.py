@@ -82,13 +82,14 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
     from ctxr.data.readers.artifact import read_artifact
     from ctxr.pipelines.inputs import SETS, chosen
+    from ctxr.pipelines.pilot import answered_work
 
     talk = talk or Silent()
     config.check()
     source = chosen(config.input, config.workdir, SETS, talk)
     dataset = read_artifact(source)
     sides = _sides(dataset)
-    pilot = _pilot(config.workdir)
+    pilot = answered_work(config.workdir)
     notes: list[str] = []
     describe_seconds, describe_n = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_seconds, retrieve_n = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
@@ -178,29 +179,15 @@ def _sides(dataset: "Dataset") -> dict[str, int]:
     return dict(sorted(sides.items()))
 
 
-def _pilot(workdir: Path) -> "list[tuple[Unit, Answer]]":
-    """What was answered so far, with its units; empty before the first import."""
-    from ctxr.annotation.records import Answer, Unit
-    from ctxr.data.artifacts import MANIFEST
-    from ctxr.data.tables import read_table
-
-    folder = workdir / "judgments"
-    if not (folder / MANIFEST).is_file():
-        return []
-    units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit)}
-    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
-
-
 def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> tuple[float, int]:
-    from statistics import median
-
     from ctxr.annotation.cost import ASSUMED_SECONDS
+    from ctxr.pipelines.pilot import median_seconds
 
     if given is not None:
         return given, 0
-    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
-    if times:
-        return median(times), len(times)
+    measured, count = median_seconds(task, pilot)
+    if measured is not None:
+        return measured, count
     notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of 20 says more")
     return ASSUMED_SECONDS[task], 0
 

@@ -89,6 +89,7 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
     """
     from ctxr.annotation.web import Bell, make_app
     from ctxr.pipelines.serving import answer_requests
+    from ctxr.pipelines.standing import remember
 
     talk = talk or Silent()
     _check(config)
@@ -97,6 +98,7 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
     listening = _listen(config.host, config.port)
     with listening:
         site, waiting = open_site(config, _base_url(config, listening), talk)
+        remember(config.workdir, config.database)
         before = sum(one.answered for one in site.journal.progress().values())
         bell = Bell()
         try:
@@ -117,6 +119,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
     from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.pipelines.standing import journal_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
 
     everything = _ours(read_all_tasks(config.workdir), talk)
@@ -130,7 +133,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
     journal = open_journal(
-        config.database or folder / "answers.sqlite",
+        journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,

@@ -9,6 +9,7 @@ from ctxr.annotation.journal import open_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.cli.app import app
 from ctxr.errors import UnfinishedError, UsageError
+from ctxr.pipelines.standing import journal_of, remember
 from ctxr.pipelines.workers import Workers, run
 from tests.pipelines.aggregating.crowd import crowd, write
 from tests.pipelines.report_artifacts import project
@@ -70,3 +71,15 @@ def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:
         run(Workers(workdir=tmp_path))
     with pytest.raises(UnfinishedError, match="no journal of answers"):
         run(Workers(workdir=tmp_path, block=("w",), reason="x"))
+
+
+def test_a_database_that_was_served_once_is_never_passed_over(tmp_path: Path) -> None:
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"
+    open_journal(elsewhere).close()
+    remember(tmp_path, elsewhere)
+    assert journal_of(tmp_path) == elsewhere
+    remember(tmp_path, "postgresql://me:secret@host/crowd")
+    assert "secret" not in (tmp_path / "crowd" / "database").read_text()
+    with pytest.raises(UsageError, match=r"are in postgresql\S*://me:\*\*\*@host/crowd") as caught:
+        run(Workers(workdir=tmp_path))
+    assert "PASSWORD@host/crowd" in caught.value.hint

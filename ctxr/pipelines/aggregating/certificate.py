@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.naming import query_of
 from ctxr.pipelines.tasks_artifact import Answered
@@ -17,10 +16,10 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
     """What can be certified of an assignment.
 
-    `queries` says of each validation and test description whether its writer also worked on train, and how many of its
-    retrievers did. `violations` names each answer that should not be there: an author who judged their own, a worker who
+    `queries` says of each validation and test description whether its writer also described for train, and how many of its
+    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a worker who
     judged a set whose images they had met, more votes than allowed, somebody on both sides of a study declared wholly
-    disjoint, a random order that is not the seeded one is told by `orders`.
+    disjoint. Shown orders are held against the seeded ones when answers are imported.
     """
     on: dict[str, set[str]] = defaultdict(set)
     for answer in answered.answers:
@@ -41,23 +40,18 @@ def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
     }
 
 
-def odd_orders(answered: Answered, seed: int) -> list[str]:
-    """Answers whose shown order is not the seeded one of their slot."""
-    odd = []
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
-        if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed):
-            odd.append(f"{answer.worker} saw {unit.id} in another order than the seeded one")
-    return odd
-
-
 def _queries(answered: Answered, train: set[str]) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
+    described = {
+        answer.worker
+        for answer in answered.answers
+        if answered.units[answer.unit].task == "describe" and answered.units[answer.unit].split == "train"
+    }
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "describe" and unit.split in ("valid", "test"):
             row = rows.setdefault(query_of(unit.id, answer.worker), {"split": unit.split, "describer": UNSEEN})
-            row["describer"] = SEEN if answer.worker in train else UNSEEN
+            row["describer"] = SEEN if answer.worker in described else UNSEEN
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "retrieve" and unit.query in rows:
