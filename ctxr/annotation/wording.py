@@ -12,6 +12,9 @@ from functools import lru_cache
 LEAST_WORDS = 4
 """Shorter texts of the release ("green", "T") tell nothing apart."""
 
+FEW_KINDS = 12
+"""Words from which a text must have a third of different ones."""
+
 SAME = 0.8
 """Share of common word triples from which two texts are the same text with a word changed."""
 
@@ -70,6 +73,8 @@ def problems(
                 "so that someone else can find the image.",
             )
         )
+    if len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3:
+        found.append(Problem("same_words", "The same words come again and again. Please describe what you see."))
     mention = other_images(text)
     if mention is not None:
         found.append(

@@ -208,6 +208,9 @@ def _report(
     violations = tuple(figures.certificate["violations"])
     workers = figures.certificate["workers"]
     notes = []
+    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
+    if waiting:
+        notes.append(f"{waiting} descriptions wait for retrievals: ctxr serve, then ctxr aggregate again")
     if figures.blocked:
         notes.append(f"votes of {len(figures.blocked)} blocked workers do not count (--keep-blocked counts them)")
     if workers["train"] and workers["eval"]:

@@ -9,6 +9,9 @@ from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.tables import read_table
 from ctxr.pipelines.tasks_artifact import JUDGMENTS
 
+PILOT = 20
+"""Timed answers from which a median says something."""
+
 
 def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
     """Every imported answer with its unit, checks of the workers left out; empty before the first import."""

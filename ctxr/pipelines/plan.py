@@ -85,7 +85,7 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     from ctxr.pipelines.pilot import answered_work
 
     talk = talk or Silent()
-    config.check()
+    _check(config)
     source = chosen(config.input, config.workdir, SETS, talk)
     dataset = read_artifact(source)
     sides = _sides(dataset)
@@ -167,8 +167,23 @@ def as_table(report: PlanReport) -> Table:
         f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
         f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time"
     )
-    heads = ("task", "units", "answers", "median", "reward", "per hour", "hours", "fees", "cost")
+    heads = ("task", "units", "answers", "median", "pay", "an hour", "hours", "fees", "cost")
     return Table(f"What it takes on {report.platform}", heads, rows, note)
+
+
+def _check(config: Plan) -> None:
+    from ctxr.errors import UsageError
+
+    config.check()
+    if config.right is not None and not 0 <= config.right <= 1:
+        raise UsageError(f"--right is {config.right:g}, it must be a share from 0 to 1")
+    if config.fee_percent is not None and config.fee_percent < 0:
+        raise UsageError(f"--fee-percent is {config.fee_percent:g}, it cannot be negative")
+    for name in ("describe_seconds", "retrieve_seconds"):
+        if (seconds := getattr(config, name)) is not None and seconds <= 0:
+            raise UsageError(f"--{name.replace('_', '-')} is {seconds:g}, it must be above 0")
+    if min(config.describe_reward, config.retrieve_reward, config.floor) < 0:
+        raise UsageError("rewards and the floor cannot be negative")
 
 
 def _sides(dataset: "Dataset") -> dict[str, int]:
@@ -181,14 +196,16 @@ def _sides(dataset: "Dataset") -> dict[str, int]:
 
 def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> tuple[float, int]:
     from ctxr.annotation.cost import ASSUMED_SECONDS
-    from ctxr.pipelines.pilot import median_seconds
+    from ctxr.pipelines.pilot import PILOT, median_seconds
 
     if given is not None:
         return given, 0
     measured, count = median_seconds(task, pilot)
     if measured is not None:
+        if count < PILOT:
+            notes.append(f"the time of a {task} rests on {count} answers; a pilot of {PILOT} says more")
         return measured, count
-    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of 20 says more")
+    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of {PILOT} says more")
     return ASSUMED_SECONDS[task], 0
 
 

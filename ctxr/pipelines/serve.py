@@ -160,6 +160,8 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         config.rate,
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
+    if not any(waiting.values()):
+        talk.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     return site, {task: count for task, count in waiting.items() if count}
 
 
@@ -186,7 +188,10 @@ def _check(config: Serve) -> None:
     if not 0 <= config.port <= 65535:
         raise UsageError(f"--port {config.port} is no port", hint="a number from 0 to 65535; 0 = any free one")
     if config.bundle < 1 or config.lease_minutes <= 0 or config.rate < 0 or config.invite < 0:
-        raise UsageError("--bundle, --lease-minutes, --rate or --invite is out of range", hint="see ctxr serve --help")
+        raise UsageError(
+            "--bundle, --lease-minutes, --rate or --invite is out of range",
+            hint="--bundle is at least 1, --lease-minutes above 0, --rate and --invite at least 0",
+        )
     if config.base_url and not config.base_url.startswith(("http://", "https://")):
         raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
     if config.mturk and not config.base_url.startswith("https://"):
@@ -274,7 +279,9 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
         try:
             names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{config.workers_file} cannot be read", hint="one name a line, UTF-8") from error
+            raise UsageError(
+                f"{config.workers_file} cannot be read as UTF-8 text", hint="save it as UTF-8, one name a line"
+            ) from error
     links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
     if doors.anybody:
         links["anybody"] = f"{doors.base_url}/"
@@ -289,7 +296,7 @@ def _collected(journal: "Journal", before: int) -> Collected:
     progress = journal.progress()
     total = {task: one.answered for task, one in progress.items()}
     workers = sum(standing.answers > 0 for standing in journal.standings())
-    after = "ctxr import-answers --from local" if sum(total.values()) else ""
+    after = "ctxr aggregate" if sum(total.values()) else ""
     return Collected(
         sum(total.values()) - before, total, workers, {task: one.open for task, one in progress.items()}, after
     )

@@ -102,3 +102,13 @@ def test_a_planned_floor_holds_when_work_is_launched(work: Path) -> None:
     assert planned_floor(work) == 800
     run(planned(work, floor=500))
     assert planned_floor(work) == 500
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"right": 1.5}, "--right is 1.5"), ({"fee_percent": -5.0}, "--fee-percent is -5"), ({"describe_seconds": -4.0}, "above 0"),
+     ({"floor": -1}, "cannot be negative")],
+)  # fmt: skip
+def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(planned(work, **wrong))

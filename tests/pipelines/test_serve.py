@@ -14,8 +14,12 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import read_key
+from ctxr.annotation.web import Signer
+from ctxr.cli.app import app
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.serve import Opened, Serve, open_site, run
 from ctxr.pipelines.talk import Silent
@@ -69,7 +73,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         process.wait()
     assert process.returncode == 0
     assert (summary["answers"], summary["workers"]) == (1, 1)
-    assert summary["after"] == "ctxr import-answers --from local"
+    assert summary["after"] == "ctxr aggregate"
 
 
 def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +193,14 @@ def test_what_was_exported_for_a_platform_of_its_own_is_done_there(
         run(Serve(workdir=work, port=0))
     (tmp_path / "sets").rename(tmp_path / "old")
     assert opened(Serve(workdir=project(tmp_path, "entail")), monkeypatch).waiting == {"entail": 1}
+
+
+def test_links_are_printed_whole_however_narrow_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("ctxr.pipelines.serving.answer_requests", lambda *_, **__: None)
+    told = CliRunner().invoke(app, ["serve", "-w", str(project(tmp_path)), "--port", "0", "--invite", "2"])
+    links = re.findall(r"http://\S+/i/(\S+)", told.stdout)
+    assert told.exit_code == 0
+    assert len(links) == 2
+    key = read_key(tmp_path / "crowd" / "private")
+    assert [Signer(key).read_invitation(link) for link in links] == ["team/worker 1", "team/worker 2"]

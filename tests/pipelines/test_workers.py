@@ -7,9 +7,10 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.journal import open_journal
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.cli.app import app
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.pipelines.standing import journal_of, remember
+from ctxr.pipelines.standing import journal_of, opened, remember
 from ctxr.pipelines.workers import Workers, run
 from tests.pipelines.aggregating.crowd import crowd, write
 from tests.pipelines.report_artifacts import project
@@ -57,6 +58,16 @@ def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path)
     assert run(Workers(workdir=known)).changes == ()
 
 
+def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -> None:
+    bob = pseudonym(read_key(known / "crowd" / PRIVATE), "local", "team/Bob")
+    with opened(known) as journal:
+        journal.enrol(bob, "local", NOW)
+    assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
+    assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)
+    with pytest.raises(UsageError, match="in two ways at once"):
+        run(Workers(workdir=known, block=("Bob",), allow=("Bob",), reason="x"))
+
+
 def test_the_list_reads_well_as_text_and_as_json(known: Path) -> None:
     shown = CliRunner().invoke(app, ["workers", "-w", str(known), "--block", "w-hasty", "--reason", "a trial"])
     assert shown.exit_code == 0, shown.output
@@ -83,3 +94,5 @@ def test_a_database_that_was_served_once_is_never_passed_over(tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"are in postgresql\S*://me:\*\*\*@host/crowd") as caught:
         run(Workers(workdir=tmp_path))
     assert "PASSWORD@host/crowd" in caught.value.hint
+    with pytest.raises(UsageError, match="is no address"):
+        journal_of(tmp_path, "foo")
