@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.forms import Talk as TalkField
 from ctxr.annotation.journal import Refused, Room
-from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.held import Held, held
+from ctxr.annotation.web.held import Held, held, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work
 
@@ -187,8 +186,7 @@ class Talk:
 
     async def _act(self, request: Request, step: str, act: Callable[[Held, str], object]) -> Response:
         one = await held(self.pages, request)
-        posted = await read_form(request)
-        self.pages.check_form(request, posted, one.nonce, f"{one.here}/talk/{step}")
+        posted = await received(one, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
         try:
