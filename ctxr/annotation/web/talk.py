@@ -194,6 +194,8 @@ class Talk:
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
+            if (await run_in_threadpool(one.again)).lease.state != "live":
+                raise  # there is no room any more to be shown
             return await run_in_threadpool(self._page, one, (refused.message,), text)
         self.bell.ring(one.lease.unit.id)
         return (
