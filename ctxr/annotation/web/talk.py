@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.forms import Talk as TalkField
 from ctxr.annotation.journal import Refused, Room
 from ctxr.annotation.web.held import Held, held, received
@@ -88,6 +89,7 @@ class Talk:
             csrf={step: one.form_token(f"/talk/{step}") for step in ("say", "share", "finish", "leave")},
             problems=problems,
             typed=typed,
+            most_characters=MOST_CHARACTERS,
             **self.work.around(one),
         )
 

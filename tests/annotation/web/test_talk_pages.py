@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.web import talk
 from ctxr.annotation.web.buckets import Buckets
 from tests.annotation.web.conftest import MakeCrowd
@@ -105,6 +106,15 @@ def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatc
         buckets.take(f"name {number}")
     assert len(buckets._left) <= 11
     assert Buckets(0, 0).take("a") == 0
+
+
+def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    assert f'name="text" rows="1" maxlength="{MOST_CHARACTERS}"' in ada.get(first).text
+    assert read(say(ada, first, "x" * MOST_CHARACTERS)).problems == []
+    assert "2000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
 
 
 def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> None:
