@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Answer, Dialogue, Unit
+from ctxr.annotation.records import Answer, Dialogue, Purpose, Unit
 from ctxr.annotation.shuffling import digest, share
 from ctxr.annotation.tasks import entail, task_of, verify
 from ctxr.annotation.tasks.naming import made_id
@@ -195,7 +195,7 @@ def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit
     count = min(len(image_set.images), len(_ORDINALS))
     place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
     return Unit(
-        id=made_id("attention", image_set.id, str(number)),
+        id=_check_id("attention", image_set.id, str(number)),
         task="retrieve",
         image_set=image_set.id,
         group=image_set.group,
@@ -223,13 +223,18 @@ def attention_place(text: str) -> int | None:
     return next((place for place, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
 
 
+def _check_id(purpose: Purpose, *parts: str) -> str:
+    # like that of any retrieval: pages and exports show it to who is checked
+    return made_id("retrieve", purpose, *parts)
+
+
 def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.
     """
     units = [
-        replace(unit, id=made_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True)
+        replace(unit, id=_check_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True)
         for unit in retrieve_units(dataset, protocol)
     ]
     if not units:

@@ -1,6 +1,6 @@
 """Answers are taken one by one: each is checked again, whoever checked it before, and the same one twice is one."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,12 +33,13 @@ class Taken:
     """What is known after an import.
 
     Attributes:
-        answers: all, by unit and worker. questions: all that may be answered, follow-ups included.
+        answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         right: whether each row in hand was taken, by where it stands.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    votes: Counter[str] = field(default_factory=Counter)
     questions: dict[str, Question] = field(default_factory=dict)
     new: int = 0
     again: int = 0
@@ -113,6 +114,9 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     if problems:
         _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
         return
+    if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
+        _refuse(taken, row, "enough", "The question has every answer that was asked for.")
+        return
     _store(taken, written, answer)
     taken.new += 1
     taken.right[row.where] = True
@@ -131,6 +135,7 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
 def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     question = taken.questions[answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
+    taken.votes[answer.unit] += 1
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
     if question.protocol is None:

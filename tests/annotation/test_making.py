@@ -96,6 +96,18 @@ def test_known_answers_make_hidden_checks() -> None:
         known_units(dataset(*SETS), Protocol(), "gold")
 
 
+def test_a_check_is_called_like_any_retrieval() -> None:
+    asked = dataset(*SETS, described=True)
+    units = [
+        *retrieve_units(asked, Protocol()),
+        *known_units(asked, Protocol(), "gold"),
+        *known_units(asked, Protocol(), "qualification"),
+        *(attention_unit(one, 0, Protocol()) for one in SETS),
+    ]
+    assert {one.id.partition("-")[0] for one in units} == {"retrieve"}
+    assert len({one.id for one in units}) == len(units) == 4 * len(SETS)
+
+
 def test_tags_are_asked_of_every_description() -> None:
     units = tag_units(dataset(*SETS, described=True), ("context", "spatial"), votes=2)
     assert all((one.most, one.labels, one.target) == (2, ("context", "spatial"), one.images[3]) for one in units)

@@ -100,6 +100,32 @@ def replace_at(one: Answer, minute: int) -> Answer:
     return msgspec.structs.replace(one, at=f"2026-11-20T09:{minute:02d}:00.000Z")
 
 
+def test_no_more_answers_are_taken_than_were_asked_for() -> None:
+    texts = [
+        f"Nothing but {word} bottles and {word} glasses stand there."
+        for word in ("green", "blue", "old", "tall", "wet")
+    ]
+    five = [answer(DESCRIBE, f"w-{number}", number, description=text) for number, text in enumerate(texts)]
+    taken = took(*five[::-1])
+    assert (taken.new, codes(taken)) == (1, [(f"file:{row}", "enough") for row in (4, 3, 2, 1)])
+    later = took(*five, before=(five[2],))  # what was imported first stays
+    assert (later.new, later.again, list(later.answers)) == (0, 1, [("d", "w-2")])
+
+
+def test_five_people_in_one_project_of_label_studio_are_not_five_votes(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    units = {unit.id: unit for unit in read_tasks(workdir / "tasks" / "retrieve-label-studio").units}
+    (task,) = [row for row in rows if units[row["data"]["ctxr_unit"]].most == 1][:1]
+    (first,) = task["annotations"]
+    task["annotations"] = [first | {"id": number, "completed_by": f"A{number}"} for number in range(5)]
+    config.file.write_text(json.dumps([task]))
+    report = run(config)
+    assert (report.new, report.reasons) == (1, {"enough": 4})
+
+
 def test_nobody_votes_on_their_own_description() -> None:
     unit = retrieval("w-a")
     taken = took(answer(DESCRIBE, "w-a", 1, description=TEXT), answer(unit, "w-a", 2, pick="s/2"))

@@ -7,12 +7,12 @@ the same number of votes, because a batch has one number of assignments.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import msgspec
 
-from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp, utc
 from ctxr.annotation.backends.pages import fragment
 from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
@@ -145,12 +145,12 @@ def java_date(text: str, where: str) -> datetime:
     found = _DATE.fullmatch(text.strip())
     try:
         if found is None:
-            read = datetime.fromisoformat(text.strip())
-            return read if read.tzinfo else read.replace(tzinfo=UTC)
+            return utc(datetime.fromisoformat(text.strip()))
         month, day, hour, minute, second, zone, year = found.groups()
         clock = (int(day), int(hour), int(minute), int(second))
-        return datetime(int(year), _MONTHS.index(month) + 1, *clock, tzinfo=timezone(timedelta(hours=_ZONES[zone])))
-    except (ValueError, KeyError) as error:
+        offset = timezone(timedelta(hours=_ZONES[zone]))
+        return utc(datetime(int(year), _MONTHS.index(month) + 1, *clock, tzinfo=offset))
+    except (ValueError, KeyError, OverflowError) as error:
         raise DataError(f"{where}: SubmitTime {text!r} is no time", hint="do not save it from a spreadsheet") from error
 
 

@@ -11,7 +11,7 @@ from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal import Lease
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.doors import MTURK_FRAMES
-from ctxr.annotation.web.guard import policy
+from ctxr.annotation.web.guard import policy, read_form
 from ctxr.annotation.web.pages import Pages, Told
 from ctxr.annotation.web.signing import Link
 from ctxr.annotation.web.views import View, view_of
@@ -100,3 +100,14 @@ async def held(pages: Pages, request: Request, text: str = "", cost: float = 1.0
         f"{pages.at}/w/{text}",
         policy(MTURK_FRAMES if framed else "'none'"),
     )
+
+
+async def received(one: Held, request: Request, step: str = "") -> dict[str, list[str]]:
+    """The fields of a form that was posted to `here + step`; what was written by hand is shown back should anything fail now.
+
+    Raises Told for a form that was not made here, TooLarge for a long one.
+    """
+    posted = await read_form(request)
+    request.state.kept = one.texts(posted)
+    one.pages.check_form(request, posted, one.nonce, one.here + step)
+    return posted

@@ -12,7 +12,7 @@ from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.doors import MTURK_FRAMES, prolific_return
 from ctxr.annotation.web.guard import policy, read_form
-from ctxr.annotation.web.held import Held, held
+from ctxr.annotation.web.held import Held, held, received
 from ctxr.annotation.web.pages import Pages, Told
 from ctxr.annotation.web.signing import Link, Session
 from ctxr.annotation.web.views import Values, values_of
@@ -119,8 +119,7 @@ class Work:
     async def answer(self, request: Request) -> Response:
         """Take an answer: it is on the disk before the worker is sent on. The same one twice is one."""
         one = await held(self.pages, request)
-        posted = await read_form(request)
-        self._check(request, posted, one)
+        posted = await received(one, request)
         values = _values(one, posted)
         submit = partial(
             self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.platform
@@ -134,15 +133,8 @@ class Work:
             if refused.reason == "expired":
                 raise _expired(one, posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
-            raise Told(409, title, refused.message, kept=one.texts(posted)) from refused
+            raise Told(409, title, refused.message) from refused
         return self.pages.go(one.here.removeprefix(self.pages.at) if one.link.purpose == "frame" else "/next")
-
-    def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
-        try:
-            self.pages.check_form(request, posted, one.nonce, one.here + step)
-        except Told as told:
-            told.kept = tuple(one.texts(posted))
-            raise
 
     def _after(self, one: Held) -> Response:
         """Where a stored answer leads: to the next unit; in a platform's frame to what hands the assignment in."""
@@ -162,7 +154,7 @@ class Work:
     async def stop(self, request: Request) -> Response:
         """Put the unit back for others."""
         one = await held(self.pages, request)
-        self._check(request, await read_form(request), one, "/stop")
+        await received(one, request, "/stop")
         await run_in_threadpool(self.site.journal.give_back, one.lease.token, self.site.now(), "break")
         return self.pages.message(
             "See you later",
@@ -174,7 +166,7 @@ class Work:
         """What is wrong with the wording so far; keeps the draft."""
         posted = await read_form(request)
         one = await held(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
-        self._check(request, posted, one)
+        self.pages.check_form(request, posted, one.nonce, one.here)
         values = _values(one, posted)
         return JSONResponse({"problems": await run_in_threadpool(self._problems, one, values)})
 

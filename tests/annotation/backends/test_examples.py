@@ -66,11 +66,12 @@ def test_a_results_file_without_a_column_is_none(column: str, tmp_path: Path) ->
         mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
-def test_a_date_from_a_spreadsheet_names_its_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("date", ["01/07/25 10:00", "Fri Dec 31 23:00:05 PDT 9999", "9999-12-31T23:00:05-08:00"])
+def test_a_date_that_is_none_names_its_row(date: str, tmp_path: Path) -> None:
     file = tmp_path / "results.csv"
     text = (EXAMPLES / "batch-results.csv").read_text()
-    file.write_text(text.replace("Tue Jul 01 10:00:05 PDT 2025", "01/07/25 10:00"))
-    with pytest.raises(DataError, match=r"results\.csv:2: SubmitTime '01/07/25 10:00' is no time"):
+    file.write_text(text.replace("Tue Jul 01 10:00:05 PDT 2025", date))
+    with pytest.raises(DataError, match=rf"results\.csv:2: SubmitTime '{date}' is no time"):
         mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 

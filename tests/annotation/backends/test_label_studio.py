@@ -102,13 +102,33 @@ def changed(tmp_path: Path, change: Any) -> Path:
         (lambda rows: rows[0]["data"]["ctxr_order"].reverse(), r"export\.json:1: ctxr_order is"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=3), r"export\.json:1: ctxr_slot is 3"),
         (lambda rows: rows[0]["data"].update(ctxr_slot="0"), r"export\.json:1: ctxr_slot is '0'"),
+        (lambda rows: rows[0]["data"].update(ctxr_slot=False), r"export\.json:1: ctxr_slot is False"),
         (lambda rows: rows[2].pop("annotations"), r"export\.json:3: .*annotations"),
         (lambda rows: rows[2]["annotations"][0].update(created_at="soon"), r"'soon' is no time"),
+        (
+            lambda rows: rows[2]["annotations"][0].update(created_at="9999-12-31T23:00:00-08:00"),
+            r"'9999-.*' is no time",
+        ),
     ],
 )
 def test_what_was_changed_is_refused_with_its_row(change: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         label_studio.answers(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+
+
+@pytest.mark.parametrize("result", [5, [5], [{"from_name": 5}], [{"value": 5}]])
+@pytest.mark.parametrize("value", [None, 5, {"choices": 5}, {"choices": None}, {"choices": [3]}, {"text": 5}])
+def test_a_result_that_is_none_is_refused_alone(result: Any, value: Any, tmp_path: Path) -> None:
+    def change(rows: Any) -> None:
+        rows[0]["annotations"][0]["result"][0]["value"] = value
+        rows[1]["annotations"][0]["result"] = result
+
+    read = label_studio.answers(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+    assert [refusal.where for refusal in read.refused if refusal.code == "unreadable"] == [
+        "export.json:1:1001",
+        "export.json:2:1003",
+    ]
+    assert [row.answer.unit for row in read.rows] == ["u-kitchen", "u-market"]
 
 
 def test_an_export_that_breaks_off_names_the_row(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Mechanical Turk: what is sent keeps its rules, nothing is sent twice, and what comes back is read."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -284,13 +284,61 @@ def test_an_answer_is_read_as_the_service_writes_it() -> None:
     assert mturk.sent_values(wrapped) == {"pick": "set/img7", "tags.context": "yes"}
 
 
-def test_an_answer_with_an_entity_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "answers.jsonl"
-    xml = '<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><a>&e;</a>'
-    row = mturk.Fetched("u-1", "3H", "3A", "A1", "Submitted", NOON, NOON, xml)
-    file.write_bytes(msgspec.json.encode(row) + b"\n")
-    with pytest.raises(DataError, match=r"answers\.jsonl:1"):
-        mturk.answers(file, {"u-1": unit()}, PROTOCOL, KEY)
+def archive(tmp_path: Path, *sent: str, **other: Any) -> Path:
+    """Answers to u-1 as they are archived, each by a worker of its own."""
+    path = tmp_path / "answers.jsonl"
+    rows = [mturk.Fetched("u-1", "3H", f"3A{n}", f"A{n}", "Submitted", NOON, NOON, xml) for n, xml in enumerate(sent)]
+    path.write_bytes(b"".join(msgspec.json.encode(msgspec.structs.replace(row, **other)) + b"\n" for row in rows))
+    return path
+
+
+def posted(**fields: str) -> str:
+    """What the page of u-1 sends, with some fields put in."""
+    page = {"ctxr_unit": "u-1", "ctxr_slot": "0", "ctxr_seal": sheet(unit(), 0, PROTOCOL.seed).seal, "pick": IMAGES[0]}
+    answers = "".join(
+        f"<Answer><QuestionIdentifier>{name}</QuestionIdentifier><FreeText>{value}</FreeText></Answer>"
+        for name, value in (page | fields).items()
+    )
+    return f"<QuestionFormAnswers>{answers}</QuestionFormAnswers>"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (posted(ctxr_seal="0" * 16), "other_page"),
+        (posted(ctxr_unit="u-2"), "other_page"),
+        (posted(ctxr_unit="nowhere"), "other_page"),
+        ("", "other_page"),
+        ("<a>", "unreadable"),
+        (posted(pick="&#x0B;"), "unreadable"),
+        ('<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><a>&e;</a>', "unreadable"),
+    ],
+)
+def test_what_a_worker_sends_is_refused_alone(sent: str, code: str, tmp_path: Path) -> None:
+    read = mturk.answers(
+        archive(tmp_path, posted(), sent, posted()), {"u-1": unit(), "u-2": unit("u-2")}, PROTOCOL, KEY
+    )
+    assert [(refusal.where, refusal.code) for refusal in read.refused] == [("answers.jsonl:2", code)]
+    assert [row.where for row in read.rows] == ["answers.jsonl:1", "answers.jsonl:3"]
+
+
+@pytest.mark.parametrize("loose", ["5", "null", "[5]", '{"a":1}', "[{},{}]", "[" * 9999])
+def test_answers_of_foreign_form_elements_that_are_none_say_nothing(loose: str, tmp_path: Path) -> None:
+    read = mturk.answers(archive(tmp_path, posted(taskAnswers=loose)), {"u-1": unit()}, PROTOCOL, KEY)
+    assert [row.answer.values for row in read.rows] == [{"pick": (IMAGES[0],)}]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"unit": "u-9"}, "'u-9' is in no export"),
+        ({"unit": ""}, "'' is in no export"),
+        ({"SubmitTime": datetime.max.replace(tzinfo=timezone(timedelta(hours=-8)))}, "date value out of range"),
+    ],
+)
+def test_what_the_requester_holds_stops_everything(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"answers\.jsonl:1: .*{message}"):
+        mturk.answers(archive(tmp_path, posted(), **change), {"u-1": unit()}, PROTOCOL, KEY)
 
 
 def test_a_rejected_assignment_is_not_taken(tmp_path: Path) -> None:

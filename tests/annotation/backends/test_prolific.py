@@ -65,15 +65,14 @@ class Answering(BaseHTTPRequestHandler):
                 return self._send(400, {"error": {"detail": "allocations do not add up"}})
             self.server.made.append(body | {"id": f"study{len(self.server.made)}"})
             return self._send(201, self.server.made[-1])
-        if path == "/studies/":
-            return self._send(200, {"results": self.server.made})
         if path.endswith("/transition/"):
             return self._send(200, {"status": {"PUBLISH": "ACTIVE"}[body["action"]]})
-        start = int(path.partition("offset=")[2])
-        rows = self.server.submissions[start : start + 100]
-        more = start + 100 < len(self.server.submissions)
-        following = f"{self.server.address}/studies/study0/submissions/?limit=100&offset={start + 100}"
-        return self._send(200, {"results": rows, "_links": {"next": {"href": following if more else None}}})
+        listed, _, asked = path.partition("?")
+        whole = self.server.made if listed == "/studies/" else self.server.submissions
+        start = int(asked.partition("offset=")[2] or 0)
+        following = f"{self.server.address}{listed}?limit=100&offset={start + 100}"
+        links = {"next": {"href": following if start + 100 < len(whole) else None}}
+        return self._send(200, {"results": whole[start : start + 100], "_links": links})
 
     def _send(self, status: int, body: Any) -> None:
         content = json.dumps(body).encode()
@@ -165,6 +164,12 @@ def test_a_study_is_made_found_again_and_published(platform: Platform) -> None:
     assert client(platform).studies("ctxr-1-retrieve") == ["study0"]
     assert client(platform).studies("ctxr-1-tag") == []
     assert client(platform).publish(made) == "ACTIVE"
+
+
+def test_a_study_is_found_on_whichever_page_it_is(platform: Platform) -> None:
+    platform.made = [{"id": f"study{number}", "internal_name": f"other-{number}"} for number in range(230)]
+    assert client(platform).create(body()) == "study230"
+    assert client(platform).studies("ctxr-1-retrieve") == ["study230"]
 
 
 def test_the_client_waits_when_it_is_asked_to(platform: Platform) -> None:

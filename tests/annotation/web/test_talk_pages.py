@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.web import talk
 from ctxr.annotation.web.buckets import Buckets
 from tests.annotation.web.conftest import MakeCrowd
@@ -105,3 +106,35 @@ def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatc
         buckets.take(f"name {number}")
     assert len(buckets._left) <= 11
     assert Buckets(0, 0).take("a") == 0
+
+
+def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    assert f'name="text" rows="1" maxlength="{MOST_CHARACTERS}"' in ada.get(first).text
+    assert read(say(ada, first, "x" * MOST_CHARACTERS)).problems == []
+    assert "2000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
+
+
+def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    form = read(ada.get(first)).form("/say")
+    site.clock.pass_by(60)
+    for _ in range(2):  # the room closes with the first
+        late = form.send(ada, text="a long and careful thought")
+        assert (late.status_code, "a long and careful thought" in late.text) == (409, True)
+        assert "You were away for too long" in late.text
+
+
+def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    form = read(ada.get(first)).form("/say")
+    ada.get(f"/i/{site.site.signer.invitation('ada')}")  # her link again, in another tab
+    old = form.send(ada, text="a long and careful thought")
+    assert (old.status_code, read(old).headline) == (403, "This form has grown old")
+    assert "a long and careful thought" in old.text

@@ -6,9 +6,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ctxr.annotation.making import audit_units, describe_units, tag_units
 from ctxr.annotation.protocol import Protocol
+from ctxr.cli.app import app
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
@@ -187,6 +189,23 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})]) if not any(
         one.unit == other.id and one.worker == described.worker for one in answered.answers) else answered  # fmt: skip
     assert any("after meeting its images" in line for line in certificate(met, "partly")["violations"])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(
+    as_json: bool, answered: Answered, tmp_path: Path
+) -> None:
+    retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
+    own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
+    given = ["--input", str(write(tmp_path, own)), "--out", str(tmp_path / "dataset"), "--resamples", str(FEW)]
+    result = CliRunner().invoke(app, ["aggregate", *given, *(["--json"] if as_json else [])])
+    assert result.exit_code == 5
+    assert "violations of the rules of assignment: " in result.stderr
+    assert len(read_dataset(tmp_path / "dataset").queries) > 20
+    if as_json:
+        assert any("judged their own work" in line for line in json.loads(result.stdout)["violations"])
+    else:
+        assert "judged their own work" in result.stdout
 
 
 def test_tags_become_label_queries_with_agreement_for_each_tag(answered: Answered, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ const listen = async () => {
     try {
       const answer = await fetch(`${room.dataset.here}/events?after=${after}`);
       if (answer.ok) apply(await answer.json());
-      else if (answer.status === 429) await pause(5);
+      else if (answer.status === 429 || answer.status === 503) await pause(5);
       else return location.reload();
     } catch {
       document.getElementById("presence").textContent = "The connection is gone. Trying again …";
