@@ -156,7 +156,8 @@ class Journal:
             return rooms.view(connection, rooms.seat_of(connection, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
-        """What happened in the talk after event number `after`, oldest first."""
+        """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
+        after = min(max(after, 0), rooms.LAST_EVENT)
         with self._database.reading() as connection:
             return rooms.log_of(connection, rooms.seat_of(connection, token)["room"], after)
 
