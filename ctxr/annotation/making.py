@@ -253,7 +253,7 @@ def follow(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) 
             for query in outcome.queries
         ]
     if unit.task == "dialogue":
-        return [verify_unit(unit, dialogue) for dialogue in outcome.dialogues]
+        return [verify_unit(unit, dialogue, protocol.verify_votes) for dialogue in outcome.dialogues]
     return []
 
 

@@ -132,7 +132,7 @@ class _Figures:
         self.habits = habits.habits(self.picks, np.random.default_rng(config.seed))
         self.label_rows: list[LabelRow] = labels.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir))
+        self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
         self.blocked = tuple(blocked)
 
     def tables(self) -> dict[str, Table]:

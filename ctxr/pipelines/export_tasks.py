@@ -42,7 +42,7 @@ class ExportTasks(Protocol):
     force: bool = False
     """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
     raters: int = 0
-    """People who do each unit of tag, verify or entail; 0 = 1 for tag and verify, 3 for entail."""
+    """People who do each unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""
     """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
@@ -126,7 +126,7 @@ class ExportTasks(Protocol):
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result, besides the protocol."""
-        names = {"tag": ("raters", "labels"), "verify": ("raters",), "entail": ("raters",), "audit": ("fraction",)}
+        names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
             "mturk": (
                 "image_base",
@@ -251,6 +251,11 @@ def _check(config: ExportTasks) -> None:
         )
     if config.backend.startswith("mturk") and not config.image_base.startswith("https://"):
         raise UsageError(f"--image-base {config.image_base} is not https, and Mechanical Turk shows nothing else")
+    if config.raters and config.task == "verify":
+        raise UsageError(
+            "--votes is not for verify, whose votes belong to the protocol of the talks",
+            hint=f"--verify-votes {config.raters}, here and with export-tasks dialogue",
+        )
     if config.launch and config.backend not in ("mturk", "prolific"):
         raise UsageError(f"--launch does nothing with {config.backend}", hint="--backend mturk or prolific")
     if config.live and not config.launch:

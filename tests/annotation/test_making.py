@@ -72,6 +72,12 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     assert len(check.texts) == len(check.speakers) == len(SHARED)
 
 
+def test_as_many_verify_a_talk_as_the_protocol_says() -> None:
+    one = dialogue_units(dataset(*SETS), Protocol())[0]
+    (check,) = follow(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
+    assert (check.needed, check.most) == (3, 3)
+
+
 def test_an_audit_goes_to_nobody_who_has_voted() -> None:
     units = retrieve_units(dataset(*SETS, described=True), Protocol())
     answers = [answer(one, f"w-{number}", pick=(one.images[0],)) for one in units for number in range(2)]

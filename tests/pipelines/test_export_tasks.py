@@ -214,7 +214,9 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"raters": -1}, "cannot be negative"),
         ({"launch": True}, "--launch does nothing with local"),
         ({"live": True}, "--live goes with --launch"),
+        ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
         ({"targets": 0}, "targets is 0"),
+        ({"verify_votes": 0}, "verify_votes is 0"),
         ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
     ],
 )

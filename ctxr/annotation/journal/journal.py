@@ -156,7 +156,8 @@ class Journal:
             return rooms.view(connection, rooms.seat_of(connection, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
-        """What happened in the talk after event number `after`, oldest first."""
+        """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
+        after = min(max(after, 0), rooms.LAST_EVENT)
         with self._database.reading() as connection:
             return rooms.log_of(connection, rooms.seat_of(connection, token)["room"], after)
 
@@ -238,12 +239,12 @@ class Journal:
             return standing.changes(connection, worker)
 
     def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
-        """Give the worker no more work; what they hold goes back, what they did stays."""
+        """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._database.writing() as connection:
-            standing.change(connection, standing.known(connection, worker), "blocked", reason, by, micros(now))
-            held = leasing.held_by(connection, worker)
+            row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
             if held is not None:
                 returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
+            standing.change(connection, row, "blocked", reason, by, micros(now))
             return standing.told(standing.known(connection, worker))
 
     def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:

@@ -1,7 +1,8 @@
 """Who gets what: the one place where a unit is handed to a worker, by an index and never by loading the units.
 
 A unit is for a worker who is on its side of the benchmark, holds or held no place in it, made nothing of it, and, where the
-task wants fresh eyes, has not met its image set. The least served unit comes first, then seeded chance.
+task wants fresh eyes, has not met its image set. What a blocked worker made is for nobody. The least served unit comes first,
+then seeded chance.
 """
 
 import secrets
@@ -41,6 +42,18 @@ unit, lease, exposure = tables.unit.c, tables.lease.c, tables.exposure.c
 SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
 
+WELL_MADE = or_(
+    unit.task == "audit",  # its authors are those who judged before
+    not_(
+        exists().where(
+            tables.author.c.unit == unit.id,
+            tables.author.c.worker == tables.worker.c.id,
+            tables.worker.c.state == "blocked",
+        )
+    ),
+)
+"""The condition under which a unit is served at all: nobody who is blocked made what it is about."""
+
 # statements are built once: building one takes longer than running it
 SUITS = and_(
     unit.purpose == bindparam("purpose"),
@@ -55,6 +68,7 @@ SUITS = and_(
         )
     ),
     not_(exists().where(tables.author.c.unit == unit.id, tables.author.c.worker == bindparam("asker"))),
+    WELL_MADE,
     or_(
         unit.fresh == 0,
         not_(

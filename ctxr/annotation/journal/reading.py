@@ -1,7 +1,7 @@
 """What is in the journal, as the records of everybody else."""
 
 import msgspec
-from sqlalchemy import Connection, bindparam, case, func, select
+from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.clock import stamp
@@ -69,14 +69,21 @@ def waited(connection: Connection) -> list[Waited]:
 def progress(connection: Connection) -> dict[str, Progress]:
     """By task, over units of work."""
     unit = tables.unit.c
-    still = func.sum(case((unit.decided.is_(None), 1), else_=0))
+    still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
+    given = (
+        select(unit.task, func.count() / func.max(unit.seats))
+        .join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
+        .where(unit.purpose == "work")
+        .group_by(unit.task)
+    )
+    answered: dict[str, int] = {task: int(count) for task, count in connection.execute(given)}
     rows = connection.execute(
-        select(unit.task, func.count(), func.sum(unit.answers), still, func.sum(unit.live))
+        select(unit.task, func.count(), still, func.sum(unit.live))
         .where(unit.purpose == "work")
         .group_by(unit.task)
         .order_by(unit.task)
     )
     return {
-        task: Progress(units=count, answered=int(answered), open=int(undecided), leases=int(live))
-        for task, count, answered, undecided, live in rows
+        task: Progress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
+        for task, count, undecided, live in rows
     }

@@ -23,6 +23,9 @@ from ctxr.annotation.tasks.dialogue import SENDER
 
 _MICROSECOND = timedelta(microseconds=1)
 
+LAST_EVENT = 2**63 - 1
+"""The largest number of an event that a database can be asked for."""
+
 lease, room = tables.lease.c, tables.room.c
 
 _WAITING = (

@@ -5,7 +5,7 @@ from typing import get_args
 
 from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
-from ctxr.annotation.journal import tables
+from ctxr.annotation.journal import counting, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Change, Pool, Refused, Standing
 from ctxr.annotation.journal.rules import SURE, Rules
@@ -178,3 +178,5 @@ def _write(connection: Connection, row: RowMapping, after: str, reason: str, by:
             reason=reason,
         )
     )
+    if "blocked" in (before, after):
+        counting.recount(connection, row["id"], now)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy import Connection, RowMapping, bindparam, func, insert, or_, select, update
 
-from ctxr.annotation.journal import filling, leasing, standing, tables
+from ctxr.annotation.journal import counting, filling, leasing, standing, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Receipt, Refused
 from ctxr.annotation.journal.rules import Rules
@@ -13,7 +13,6 @@ from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Met, Values
-from ctxr.annotation.voting import verdict, wanted
 from ctxr.data.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
@@ -22,10 +21,8 @@ _FIND_ANSWER = select(tables.answer.c.payload).where(
     tables.answer.c.unit == bindparam("name"), tables.answer.c.worker == bindparam("asker")
 )
 _LAST_ANSWER = select(func.coalesce(func.max(tables.answer.c.number), -1))
-_LAST_DECISION = select(func.coalesce(func.max(tables.decision.c.number), -1))
 _ANSWER = insert(tables.answer)
 _END_LEASE = update(tables.lease).where(leasing.lease.token == bindparam("name"))
-_COUNT_VOTE = update(tables.unit).where(leasing.unit.id == bindparam("name"))
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
 )
@@ -147,61 +144,11 @@ def record(
         connection.execute(_COUNT_ANSWER, {"name": answer.worker})
         leasing.log(connection, "answered", now, unit=unit.id, worker=answer.worker)
     right = task_of(unit).score(unit, given[0][1]).right
-    _count(connection, found, unit, right, now)
+    counting.count(connection, found, unit, right, now)
     if unit.purpose == "work":
         _follow(connection, unit, given[0][1], rules)
     elif right is not None:
         standing.learn(connection, standing.known(connection, given[0][1].worker), right, now, rules)
-
-
-def _count(connection: Connection, found: RowMapping, unit: Unit, right: bool | None, now: int) -> None:
-    """Bring the unit's counters up to date, and stop it where it has votes enough."""
-    rights = found["right_votes"] + (right is True)
-    wrongs = found["wrong_votes"] + (right is False)
-    unknowns = found["unknown_votes"] + (right is None)
-    votes, live = found["answers"] + 1, found["live"] - 1
-    word = found["decided"] or stop(unit, rights, wrongs, unknowns)
-    connection.execute(
-        _COUNT_VOTE,
-        {
-            "name": unit.id,
-            "live": live,
-            "answers": votes,
-            "right_votes": rights,
-            "wrong_votes": wrongs,
-            "unknown_votes": unknowns,
-            "wanted": wanted(unit, rights, wrongs, unknowns),
-            "decided": word,
-        },
-    )
-    if word is None or found["decided"] is not None:
-        return
-    number = int(connection.scalar(_LAST_DECISION) or 0) + 1
-    connection.execute(
-        insert(tables.decision).values(
-            unit=unit.id,
-            number=number,
-            verdict=word,
-            right_votes=rights,
-            wrong_votes=wrongs,
-            unknown_votes=unknowns,
-            spared=unit.most - votes - live,
-            at=now,
-        )
-    )
-
-
-def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
-    """The word by which a unit stops: `accepted`, `dropped`, or `complete` where nobody knows; None while it goes on."""
-    votes = right + wrong + unknown
-    if votes < unit.most and (unit.full or not unit.truth):
-        return None
-    if not unit.truth:
-        return "complete"
-    word = verdict(right, wrong, unit.needed, unit.most)
-    if word == "open":
-        return "dropped" if votes >= unit.most else None
-    return word
 
 
 def _follow(connection: Connection, unit: Unit, answer: Answer, rules: Rules) -> None:

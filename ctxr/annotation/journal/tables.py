@@ -93,7 +93,10 @@ unit = _table(
     _partial("unit_in_hands", "purpose", where="decided IS NULL AND live > 0"),
     Index("crowd_unit_set", "image_set"),
 )
-"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance."""
+"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance.
+`most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
+none of the counters.
+"""
 
 author = _table(
     "author",

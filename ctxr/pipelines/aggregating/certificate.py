@@ -1,7 +1,7 @@
 """Who worked on which side, and whether every rule of assignment held: read off the answers, whatever the server promised."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ctxr.annotation.records import Answer, Unit
@@ -13,13 +13,14 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 """As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
 
 
-def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
+def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
     """What can be certified of an assignment.
 
     `queries` says of each validation and test description whether its writer also described for train, and how many of its
-    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a worker who
-    judged a set whose images they had met, more votes than allowed, somebody on both sides of a study declared wholly
-    disjoint. Shown orders are held against the seeded ones when answers are imported.
+    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
+    worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
+    replace), somebody on both sides of a study declared wholly disjoint. Shown orders are held against the seeded ones when
+    answers are imported.
     """
     on: dict[str, set[str]] = defaultdict(set)
     for answer in answered.answers:
@@ -27,7 +28,7 @@ def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
         if unit.purpose == "work" and unit.split is not None:
             on["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(on["train"] & on["eval"])
-    violations = [*_own(answered), *_met_before(answered), *_too_many(answered)]
+    violations = [*_own(answered), *_met_before(answered), *_too_many(answered, blocked)]
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
     return {
@@ -82,10 +83,10 @@ def _met_before(answered: Answered) -> list[str]:
     return found
 
 
-def _too_many(answered: Answered) -> list[str]:
+def _too_many(answered: Answered, blocked: Collection[str]) -> list[str]:
     given: dict[str, int] = defaultdict(int)
     for answer in answered.answers:
-        given[answer.unit] += 1
+        given[answer.unit] += answer.worker not in blocked
     return [
         f"{name} has {count} answers, {_most(answered.units[name])} at most were asked for"
         for name, count in sorted(given.items())

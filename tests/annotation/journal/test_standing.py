@@ -165,6 +165,56 @@ def test_what_a_blocked_worker_holds_goes_to_somebody_else(opener: Opener) -> No
     assert reason(journal.lease("w1", START)) == "blocked"
 
 
+def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
+    enrolled(journal, "w1", "w2", "w3", "w4")
+    for worker in ("w1", "w2"):
+        answer(journal, leased(journal, worker))
+    assert [one.verdict for one in journal.decisions()] == ["accepted"]
+    assert reason(journal.lease("w3", START)) == "nothing_left"
+    journal.block("w1", "a robot", "lead", START)
+    assert (journal.decisions(), journal.progress()["retrieve"].open) == ([], 1)
+    assert journal.progress()["retrieve"].answered == 2
+    assert reason(journal.lease("w2", START)) == "nothing_left"
+    answer(journal, leased(journal, "w3"), right=False)
+    assert journal.decisions() == []
+    answer(journal, leased(journal, "w4"))
+    (decision,) = journal.decisions()
+    assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 2, 1)
+    journal.undo("w1", "no robot", "lead", START)  # now four votes count where three were asked for
+    assert journal.decisions() == [decision]
+    assert [one.slot for one in journal.answers()] == [0, 1, 2, 3]
+
+
+def test_a_rule_that_stops_a_worker_reopens_what_they_decided(opener: Opener) -> None:
+    units = [retrieved(one, split="train") for one in image_sets(20)]
+    units += [known(one, "gold") for one in image_sets(9, "gold")]
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
+    enrolled(journal, "w1")
+    while journal.standing("w1").state == "active":
+        assert len(journal.decisions()) == sum(not one.unit.startswith("gold") for one in journal.answers())
+        answer(journal, leased(journal, "w1"), right=False)
+    assert journal.decisions() == []
+    journal.undo("w1", "the gold was wrong", "lead", START)
+    assert {one.verdict for one in journal.decisions()} == {"dropped"}
+
+
+def test_what_a_blocked_worker_wrote_is_not_served_and_is_described_again(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one, split="train")], sets, Protocol(disjoint="none"))
+    enrolled(journal, "w1", "w2", "w3", "w4")
+    answer(journal, leased(journal, "w1"))
+    journal.block("w1", "a robot", "lead", START)
+    assert journal.progress()["retrieve"].open == 0
+    lease = leased(journal, "w2")
+    assert lease.unit.task == "describe"
+    answer(journal, lease)
+    assert leased(journal, "w3").unit.authors == ("w2",)
+    journal.undo("w1", "no robot", "lead", START)
+    assert leased(journal, "w4").unit.authors == ("w1",)
+
+
 def test_the_chance_of_a_low_accuracy_is_an_area_under_the_beta_density() -> None:
     for right in range(0, 40, 6):
         for wrong in range(0, 40, 6):

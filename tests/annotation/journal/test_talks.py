@@ -98,6 +98,22 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
         journal.say(first.token, "w1", "one more thing", after(5))
 
 
+def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 5)
+    journal.share(first.token, "w1", START)
+    journal.block("w2", "a robot", "lead", START)  # who has seen the photo shared leaves a whole talk behind
+    assert len(journal.answers()) == 2
+    assert (journal.progress()["dialogue"].answered, journal.progress()["dialogue"].open) == (1, 1)
+    third = leased(journal, newcomer(journal, "w3"))
+    assert third.unit.task == "dialogue"
+    journal.leave(third.token, "w3", START)
+    journal.undo("w2", "no robot", "lead", START)
+    assert journal.progress()["dialogue"].open == 0
+    assert leased(journal, "w3").unit.task == "verify"
+
+
 def test_the_talk_survives_a_restart(opener: Opener) -> None:
     journal = opened(opener)
     first, second = together(journal, "w1", "w2")

@@ -178,6 +178,7 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     said = certificate(own, "wholly")["violations"]
     assert any("judged their own work" in line for line in said)
     assert any("at most were asked for" in line for line in said)
+    assert not any("at most" in line for line in certificate(own, "wholly", retrieval.authors)["violations"])
     assert any("worked on train and on validation or test" in line for line in said)
     described = next(one for one in answered.answers if one.unit == next(
         unit.id for unit in answered.units.values() if unit.task == "describe"))  # fmt: skip
