@@ -47,8 +47,6 @@ class Serve:
     """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
     prolific: str = ""
     """Names of Prolific studies to let in, with commas; NAME=CODE shows that completion code instead of one of its own."""
-    mturk: bool = False
-    """Let Mechanical Turk show units in its frame."""
     bundle: int = 20
     """Answers in a round, after which a worker gets the completion code."""
     lease_minutes: float = 30.0
@@ -149,7 +147,6 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
             base_url,
             config.open,
             _studies(config.prolific, everything, folder / PRIVATE),
-            config.mturk,
             lambda *told: record_visit(folder / PRIVATE, Visit(*told)),
         ),
         _names(config.tasks) or None,
@@ -186,8 +183,6 @@ def _check(config: Serve) -> None:
         raise UsageError("--bundle, --lease-minutes, --rate or --invite is out of range", hint="see ctxr serve --help")
     if config.base_url and not config.base_url.startswith(("http://", "https://")):
         raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
-    if config.mturk and not config.base_url.startswith("https://"):
-        raise UsageError("Mechanical Turk shows only pages over https", hint="--base-url https://…")
 
 
 def _listen(host: str, port: int) -> "socket.socket":
@@ -277,8 +272,6 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
         links["anybody"] = f"{doors.base_url}/"
     placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
     links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
-    if doors.mturk:
-        links["Mechanical Turk"] = f"{doors.base_url}/mturk"
     return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
 
 

@@ -88,12 +88,11 @@ def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             workers_file=names,
             open=True,
             prolific="pilot,main=C1",
-            mturk=True,
             base_url="https://crowd.example/a/",
         ),
         monkeypatch,
     )
-    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main", "Mechanical Turk"]
+    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main"]
     assert server.address == "https://crowd.example/a"
     assert server.links["Prolific main"].startswith("https://crowd.example/a/p/main?PROLIFIC_PID={{%PROLIFIC_PID%}}&")
 
@@ -152,7 +151,6 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"bundle": 0}, "out of range"),
         ({"rate": -1.0}, "out of range"),
         ({"base_url": "crowd.example"}, "is no address"),
-        ({"mturk": True}, "only pages over https"),
         ({"prolific": "a/b"}, "cannot stand in an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),

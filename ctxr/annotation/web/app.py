@@ -31,7 +31,6 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
         Route("/enter", doors.enter, methods=_POST),
         Route("/i/{token}", doors.invited, methods=_GET),
         Route("/p/{study}", doors.prolific, methods=_GET),
-        Route("/mturk", doors.mturk, methods=_GET),
         Route("/next", work.next, methods=_GET),
         Route("/check", work.check, methods=_POST),
         Route("/w/{link}", work.show, methods=_GET),

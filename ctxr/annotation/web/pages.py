@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.web.guard import TooMany, is_from_elsewhere, policy
+from ctxr.annotation.web.guard import TooMany, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.views import kind_of
@@ -74,11 +74,11 @@ class Pages:
         self.site = site
         self.at = site.doors.at
 
-    def page(self, template: str, status: int = 200, csp: str = "", **context: Any) -> HTMLResponse:
-        """A template with `context`; `csp` replaces the strict policy where a platform's frame is needed."""
+    def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """A template with `context`."""
         steady = {"at": self.at, "static": f"{self.at}/static/{static_version()}", "round": None, "stop": ""}
         text = _environment().get_template(template).render({**steady, **context})
-        return HTMLResponse(text, status, {"content-security-policy": csp or policy()})
+        return HTMLResponse(text, status)
 
     def message(
         self,
@@ -90,13 +90,11 @@ class Pages:
         kept: Sequence[str] = (),
         again: int = 0,
         form: Mapping[str, Any] | None = None,
-        csp: str = "",
     ) -> HTMLResponse:
         """A page that only says something. `again`: seconds until it looks again by itself."""
         return self.page(
             "message.html",
             status,
-            csp,
             title=title,
             lines=lines,
             links=links,

@@ -26,14 +26,12 @@ class Doors:
         base_url: as the workers' browsers see it, without a slash at the end.
         anybody: whoever has the address may enrol with a name.
         studies: Prolific studies by the name in their address; their fixed completion code, or "" for one made for each worker.
-        mturk: Mechanical Turk may show units in its frame.
         visited: told submission, participant and study of who came from Prolific, before anything is shown to them.
     """
 
     base_url: str
     anybody: bool = False
     studies: Mapping[str, str] = field(default_factory=dict)
-    mturk: bool = False
     visited: Callable[[str, str, str], None] = lambda submission, participant, study: None
 
     @property

@@ -81,7 +81,6 @@ class Talk:
         return self.pages.page(
             "talk.html",
             422 if problems else 200,
-            one.csp,
             view=one.view({}),
             room=room,
             here=f"{one.here}/talk",
@@ -188,7 +187,7 @@ class Talk:
     async def _act(self, request: Request, step: str, act: Callable[[Held, str], object]) -> Response:
         one = await held(self.pages, request)
         posted = await read_form(request)
-        self.pages.check_form(request, posted, one.nonce, f"{one.here}/talk/{step}")
+        self.pages.check_form(request, posted, one.session.nonce, f"{one.here}/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
         try:

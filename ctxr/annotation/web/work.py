@@ -10,8 +10,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from ctxr.annotation.forms import Write
 from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.web.doors import MTURK_FRAMES, prolific_return
-from ctxr.annotation.web.guard import policy, read_form
+from ctxr.annotation.web.doors import prolific_return
+from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.held import Held, held
 from ctxr.annotation.web.pages import Pages, Told
 from ctxr.annotation.web.signing import Link, Session
@@ -79,7 +79,7 @@ class Work:
         """The page of a unit."""
         one = await held(self.pages, request)
         if one.lease.state == "answered":
-            return self._after(one)
+            return self.pages.go("/next")
         draft = await run_in_threadpool(self.site.journal.draft, one.lease.token)
         if one.lease.state != "live":
             raise _expired(one, draft)
@@ -94,7 +94,6 @@ class Work:
         return self.pages.page(
             "work.html",
             422 if problems else 200,
-            one.csp,
             view=view,
             first=first,
             here=one.here,
@@ -107,8 +106,6 @@ class Work:
 
     def around(self, one: Held) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
-        if one.link.purpose == "frame":
-            return {}
         done = self.site.journal.done_by(one.lease.worker) % self.site.bundle
         return {
             "round": (done, self.site.bundle),
@@ -123,7 +120,7 @@ class Work:
         self._check(request, posted, one)
         values = _values(one, posted)
         submit = partial(
-            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.platform
+            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.session.platform
         )
         try:
             await run_in_threadpool(submit)
@@ -135,29 +132,14 @@ class Work:
                 raise _expired(one, posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
             raise Told(409, title, refused.message, kept=one.texts(posted)) from refused
-        return self.pages.go(one.here.removeprefix(self.pages.at) if one.link.purpose == "frame" else "/next")
+        return self.pages.go("/next")
 
     def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
         try:
-            self.pages.check_form(request, posted, one.nonce, one.here + step)
+            self.pages.check_form(request, posted, one.session.nonce, one.here + step)
         except Told as told:
             told.kept = tuple(one.texts(posted))
             raise
-
-    def _after(self, one: Held) -> Response:
-        """Where a stored answer leads: to the next unit; in a platform's frame to what hands the assignment in."""
-        if one.link.purpose != "frame":
-            return self.pages.go("/next")
-        return self.pages.message(
-            "Thank you, it is stored",
-            ["Hand the HIT in, so that you are paid."],
-            form={
-                "action": f"{one.link.submit_to}/mturk/externalSubmit",
-                "fields": [("assignmentId", one.link.assignment), ("receipt", one.lease.token[:12])],
-                "button": "Hand in",
-            },
-            csp=policy(MTURK_FRAMES, one.link.submit_to),
-        )
 
     async def stop(self, request: Request) -> Response:
         """Put the unit back for others."""
