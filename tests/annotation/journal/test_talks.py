@@ -98,6 +98,17 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
         journal.say(first.token, "w1", "one more thing", after(5))
 
 
+def test_an_answer_of_a_talk_came_through_the_platform_of_its_worker(opener: Opener) -> None:
+    journal = opened(opener)
+    journal.enrol("w1", "prolific", START)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 5)
+    journal.share(first.token, "w1", START)
+    for lease in (first, second):
+        journal.finish(lease.token, lease.worker, START)
+    assert {one.worker: one.backend for one in journal.answers()} == {"w1": "prolific", "w2": "local"}
+
+
 def test_the_talk_survives_a_restart(opener: Opener) -> None:
     journal = opened(opener)
     first, second = together(journal, "w1", "w2")
