@@ -187,6 +187,16 @@ def test_a_code_is_given_for_a_bundle_or_for_the_last_work_and_not_before(opener
     assert alone.completion_code("w2", START) not in (None, code)
 
 
+def test_who_asks_for_other_tasks_gives_back_what_they_hold(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([tagged(sets[0], 1), retrieved(sets[1])], sets)
+    enrolled(journal, "w1")
+    held = leased(journal, "w1", tasks=["tag"])
+    assert leased(journal, "w1", tasks=["tag", "describe"]) == held
+    assert leased(journal, "w1", tasks=["retrieve"]).unit.task == "retrieve"
+    assert journal.progress()["tag"].leases == 0
+
+
 def test_a_time_without_zone_is_a_mistake(opener: Opener) -> None:
     journal = opener()
     with pytest.raises(ValueError, match="does not say its time zone"):
