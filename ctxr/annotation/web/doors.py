@@ -1,7 +1,4 @@
-"""Ways in: a name, an invitation, a Prolific study."""
-
-import re
-from urllib.parse import urlencode
+"""Ways in: a name, an invitation."""
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -10,9 +7,6 @@ from starlette.responses import Response
 from ctxr.annotation.web.guard import TooMany, read_form
 from ctxr.annotation.web.pages import Pages, Told
 
-PROLIFIC_DONE = "https://app.prolific.com/submissions/complete"
-
-_PROLIFIC_ID = re.compile(r"[0-9a-zA-Z]{10,64}")
 LONGEST_NAME = 60
 
 
@@ -73,22 +67,6 @@ class Doors:
         self.pages.remember(response, session)
         return response
 
-    async def prolific(self, request: Request) -> Response:
-        """A participant of a Prolific study."""
-        study = request.path_params["study"]
-        if study not in self.site.doors.studies:
-            raise Told(404, "This study is not here", "Please return the submission on Prolific.")
-        told = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
-        if not all(_PROLIFIC_ID.fullmatch(one) for one in told):
-            raise Told(
-                400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
-            )
-        await run_in_threadpool(self.site.doors.visited, *told)
-        session = await run_in_threadpool(self.pages.admit, "prolific", told[1], study)
-        response = self.pages.go("/next")
-        self.pages.remember(response, session)
-        return response
-
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
         response = self.pages.page(
@@ -108,8 +86,3 @@ class Doors:
             "Nothing sent yet." if not done else f"You have sent {done} {'answer' if done == 1 else 'answers'} so far."
         )
         return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
-
-
-def prolific_return(code: str) -> str:
-    """The address that tells Prolific that a submission is complete."""
-    return f"{PROLIFIC_DONE}?{urlencode({'cc': code})}"

@@ -125,11 +125,11 @@ class Pages:
             samesite="lax",
         )
 
-    def admit(self, platform: str, identity: str, study: str = "") -> Session:
+    def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
         worker = self.site.identities.worker(platform, identity)
         self.site.journal.enrol(worker, platform, self.site.now())
-        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, study=study)
+        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, submission=submission)
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
         """Raises Told where the form was not made here for this person and address."""

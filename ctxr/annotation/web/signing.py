@@ -24,12 +24,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Session:
-    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to."""
+    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to; `submission` is
+    what somebody from Prolific is paid for.
+    """
 
     nonce: str
     worker: str = ""
     platform: str = "local"
-    study: str = ""
+    submission: str = ""
 
 
 class Signer:
@@ -49,7 +51,7 @@ class Signer:
 
     def session(self, session: Session) -> str:
         """The value of the session's cookie."""
-        return str(self._timed("session").dumps([session.nonce, session.worker, session.platform, session.study]))
+        return str(self._timed("session").dumps([session.nonce, session.worker, session.platform, session.submission]))
 
     def read_session(self, text: str) -> Session | None:
         """The session; None if it was not made here, or more than `SESSION_DAYS` ago."""

@@ -10,15 +10,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from ctxr.annotation.forms import Write
 from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.web.doors import prolific_return
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.held import Held, held
 from ctxr.annotation.web.pages import Pages, Told
+from ctxr.annotation.web.prolific import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import Link, Session
 from ctxr.annotation.web.views import Values, values_of
-
-WAIT_SECONDS = 15
-"""After so long a page that waits for work looks again."""
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 
@@ -34,7 +31,7 @@ class Work:
     """The endpoints of work."""
 
     def __init__(self, pages: Pages) -> None:
-        self.pages, self.site = pages, pages.site
+        self.pages, self.site, self.prolific = pages, pages.site, Prolific(pages)
 
     async def next(self, request: Request) -> Response:
         """To the unit that this worker holds, or to a new one."""
@@ -45,34 +42,29 @@ class Work:
         return await run_in_threadpool(self._next, session, "more" in request.query_params)
 
     def _next(self, session: Session, more: bool) -> Response:
+        visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
-        if session.platform == "prolific":
-            code = self.site.journal.completion_code(session.worker, self.site.now(), self.site.tasks)
-            if code is not None:
-                return self._complete(self.site.doors.studies.get(session.study) or code)
-        elif done and done % self.site.bundle == 0 and not more:
+        if visit is None and done and done % self.site.bundle == 0 and not more:
             return self.pages.message(
                 "Thank you, that was a round",
                 [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
                 links=[("Start another round", f"{self.pages.at}/next?more=1")],
             )
-        found = self.site.journal.lease(session.worker, self.site.now(), self.site.tasks)
-        if isinstance(found, NoWork):
-            waits = found.reason == "wait"
-            return self.pages.message(
-                _TITLES[found.reason],
-                [found.sentence],
-                links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
-                again=WAIT_SECONDS if waits else 0,
-            )
-        return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
-
-    def _complete(self, code: str) -> Response:
+        if visit is not None and (ended := self.prolific.ended(visit)):
+            return ended
+        tasks = self.site.tasks if visit is None else self.prolific.tasks(visit)
+        found = self.site.journal.lease(session.worker, self.site.now(), tasks)
+        if not isinstance(found, NoWork):
+            return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
+        # looking for work may have ended the qualification round
+        if visit is not None and (ended := self.prolific.ended(visit)):
+            return ended
+        waits = found.reason == "wait"
         return self.pages.message(
-            "Thank you, that was all",
-            ["Your answers are stored. Please go back to Prolific, so that you are paid."],
-            code=code,
-            links=[("Complete on Prolific", prolific_return(code))],
+            _TITLES[found.reason],
+            [found.sentence],
+            links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
+            again=WAIT_SECONDS if waits else 0,
         )
 
     async def show(self, request: Request) -> Response:
@@ -106,9 +98,9 @@ class Work:
 
     def around(self, one: Held) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
-        done = self.site.journal.done_by(one.lease.worker) % self.site.bundle
         return {
-            "round": (done, self.site.bundle),
+            "round": self.prolific.round(one.session)
+            or (self.site.journal.done_by(one.lease.worker) % self.site.bundle, self.site.bundle),
             "stop": "" if one.is_talk else f"{one.here}/stop",
             "stop_csrf": one.form_token("/stop"),
         }

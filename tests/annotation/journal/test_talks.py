@@ -171,18 +171,19 @@ def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
     assert journal.room(first.token).partner_left
 
 
-def test_who_waited_in_vain_is_written_down_and_has_a_code(opener: Opener) -> None:
+def test_who_waited_in_vain_is_written_down_and_need_not_wait_again(opener: Opener) -> None:
     journal = opened(opener)
     enrolled(journal, "w1", "w2")
     lease = leased(journal, "w1")
     for minute in (3, 6, 9):
         journal.here(lease.token, "w1", after(minute))
-    assert journal.completion_code("w1", after(9)) is None
+    assert journal.ending("w1", START, after(9), 20) is None
     leased(journal, "w2", after(10.5))
     (waited,) = journal.waited()
     assert (waited.worker, waited.reason, waited.seconds) == ("w1", "nobody_came", 600.0)
-    assert journal.completion_code("w1", after(11)) is not None
-    assert journal.completion_code("w2", after(11)) is None
+    assert journal.ending("w1", START, after(11), 20) == "complete"
+    assert journal.ending("w1", after(11), after(11), 20) is None
+    assert journal.ending("w2", START, after(11), 20) is None
 
 
 def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> None:
