@@ -135,6 +135,7 @@ def _stored(config: "ImportAnswers") -> list[Answer]:
 
 def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> Arrivals:
     from ctxr.annotation.backends import prolific
+    from ctxr.annotation.journal import Identities
 
     private = private_folder(config.workdir)
     studies = {one.name: study for one in exported.tasks if (study := read_study(one.path)) is not None}
@@ -151,7 +152,12 @@ def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> A
             (row for study in studies.values() for row in client.submissions(study)), key=lambda row: row["id"]
         )
         write_bytes(file, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
-    return prolific.answers(file, _stored(config), prolific.read_visits(private), studies.values(), key)
+    identities = Identities(private, key)
+    try:
+        visits = identities.visits()
+    finally:
+        identities.close()
+    return prolific.answers(file, _stored(config), visits, studies.values(), key)
 
 
 def _fetch_hits(config: "ImportAnswers", exported: Exported, talk: Talk) -> Path:

@@ -82,11 +82,16 @@ def _launch_study(config: "ExportTasks") -> tuple[int, list[str]]:
     return 1, [f"the study {known} is {client.publish(known).lower() or 'published'}"]
 
 
+def codes_file(private: Path, task: str) -> Path:
+    """Where the completion codes of a task's study are kept."""
+    return private / f"prolific-{task}.json"
+
+
 def codes_of(private: Path, task: str) -> dict[str, str]:
     """Completion codes of a task's study, made once and kept in the private folder."""
     from ctxr.annotation.backends.prolific import new_codes
 
-    path = private / f"prolific-{task}.json"
+    path = codes_file(private, task)
     if not path.is_file():
         write_bytes(path, msgspec.json.encode(new_codes()) + b"\n")
         path.chmod(0o600)

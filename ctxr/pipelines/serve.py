@@ -46,11 +46,10 @@ class Serve:
     base_url: str = ""
     """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
     prolific: str = ""
-    """Names of Prolific studies to let in, with commas; NAME=CODE shows that completion code instead of one of its own."""
-    mturk: bool = False
-    """Let Mechanical Turk show units in its frame."""
+    """Prolific studies to let in that were made by hand, NAME=CODE with commas: the code by which Prolific pays. What was exported
+    to Prolific is let in with its own codes."""
     bundle: int = 20
-    """Answers in a round, after which a worker gets the completion code."""
+    """Answers in a round, after which a worker may rest; a submission to a study made by hand is paid for so many."""
     lease_minutes: float = 30.0
     """Minutes after which a page that was not sent goes to somebody else."""
     rate: float = 10.0
@@ -115,11 +114,11 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from datetime import timedelta
     from functools import partial
 
-    from ctxr.annotation.backends.prolific import Visit, record_visit
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
     from ctxr.annotation.web import Doors, Signer, Site
     from ctxr.pipelines.standing import journal_of
+    from ctxr.pipelines.studies import studies_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
 
     everything = _ours(read_all_tasks(config.workdir), talk)
@@ -132,13 +131,14 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         )
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
+    named = {name: code for name, _, code in (part.partition("=") for part in _names(config.prolific))}
+    studies = studies_of(everything, named, folder / PRIVATE, _names(config.tasks), config.bundle)
     journal = open_journal(
         journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         everything[0].seed,
-        bundle=config.bundle,
         lease_for=timedelta(minutes=config.lease_minutes),
     )
     site = Site(
@@ -151,9 +151,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Doors(
             base_url,
             config.open,
-            _studies(config.prolific, everything, folder / PRIVATE),
-            config.mturk,
-            lambda *told: record_visit(folder / PRIVATE, Visit(*told)),
+            studies,
         ),
         _names(config.tasks) or None,
         config.bundle,
@@ -194,8 +192,6 @@ def _check(config: Serve) -> None:
         )
     if config.base_url and not config.base_url.startswith(("http://", "https://")):
         raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
-    if config.mturk and not config.base_url.startswith("https://"):
-        raise UsageError("Mechanical Turk shows only pages over https", hint="--base-url https://…")
 
 
 def _listen(host: str, port: int) -> "socket.socket":
@@ -256,23 +252,6 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _studies(text: str, everything: "Sequence[Tasks]", private: Path) -> dict[str, str]:
-    """Completion codes by study: those named, and those whose tasks were exported to Prolific; "" for one made for each worker."""
-    import json
-
-    studies = {tasks.name: "" for tasks in everything if tasks.backend == "prolific"}
-    for part in _names(text):
-        name, _, code = part.partition("=")
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise UsageError(f"--prolific {name!r} cannot stand in an address", hint="letters, digits, - and _")
-        studies[name] = code
-    for name in studies:
-        codes = private / f"prolific-{name}.json"
-        if not studies[name] and codes.is_file():
-            studies[name] = str(json.loads(codes.read_text("utf-8")).get("COMPLETED", ""))
-    return studies
-
-
 def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
@@ -287,8 +266,6 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
         links["anybody"] = f"{doors.base_url}/"
     placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
     links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
-    if doors.mturk:
-        links["Mechanical Turk"] = f"{doors.base_url}/mturk"
     return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
 
 

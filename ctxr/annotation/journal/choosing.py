@@ -35,8 +35,10 @@ def choose(connection: Connection, worker: str, now: int, tasks: Collection[str]
     """The token of the lease that the worker holds or now gets, or why there is none."""
     returning.reclaim(connection, now, rules)
     held = held_by(connection, worker)
-    if held is not None:
+    if held is not None and _is_of(connection, held["unit"], tasks):
         return str(held["token"])
+    if held is not None:
+        returning.free(connection, held, "returned", "other tasks", now, rules)
     row = standing.known(connection, worker)
     stopped = _stopped(row)
     if stopped is not None:
@@ -112,6 +114,12 @@ def nothing(connection: Connection, row: RowMapping, tasks: Collection[str] | No
     if held or (sources and candidate(connection, row, "work", sources) is not None):
         return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
     return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
+
+
+def _is_of(connection: Connection, name: str, tasks: Collection[str] | None) -> bool:
+    """Whether a unit is of these tasks, or a check of the worker, which belongs to every task."""
+    found = leasing.unit_row(connection, name)
+    return tasks is None or found["task"] in tasks or found["purpose"] != "work"
 
 
 def _stopped(row: RowMapping) -> NoWork | None:

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import (
     choosing,
-    codes,
+    endings,
     filling,
     leasing,
     opening,
@@ -23,6 +23,7 @@ from ctxr.annotation.journal import (
 )
 from ctxr.annotation.journal.clock import micros
 from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.endings import Ending
 from ctxr.annotation.journal.results import (
     Change,
     Decision,
@@ -48,7 +49,6 @@ def open_journal(
     image_sets: Iterable[ImageSet] = (),
     protocol: Protocol | None = None,
     seed: int = 0,
-    bundle: int = 20,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
 ) -> "Journal":
@@ -57,13 +57,13 @@ def open_journal(
     Args:
         image_sets: the sets of the units; needed where units are to be described or talked about.
         protocol: the published one where None. seed: of the order in which units are served and pictures shown.
-        bundle: answers after which a worker gets a completion code. lease_for: time to answer.
+        lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
 
     Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
     another content, and for a journal of a newer schema; UsageError for an address that is none.
     """
-    rules = Rules((protocol or Protocol()).check(), seed, bundle, lease_for)
+    rules = Rules((protocol or Protocol()).check(), seed, lease_for)
     database = Database(url, busy_seconds)
     try:
         opening.prepare(database)
@@ -145,10 +145,20 @@ class Journal:
             draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
             connection.execute(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
 
-    def completion_code(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> str | None:
-        """The worker's code, random and always the same: once the bundle is on the disk, or there is no more work for them."""
-        with self._database.writing() as connection:
-            return codes.completion(connection, worker, micros(now), tasks, self._rules)
+    def ending(
+        self,
+        worker: str,
+        began: datetime,
+        now: datetime,
+        bundle: int,
+        before: int = 0,
+        tasks: Collection[str] | None = None,
+    ) -> Ending | None:
+        """How the paid work that the worker `began` has ended: once a bundle is on the disk beside the answers they gave
+        `before`, or there is no more work of `tasks` for them; None until then.
+        """
+        with self._database.reading() as connection:
+            return endings.ending(connection, worker, bundle, micros(now), tasks, before, micros(began), self._rules)
 
     def room(self, token: str) -> Room:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""

@@ -174,7 +174,7 @@ def _bring_together_again(connection: Connection, row: RowMapping, now: int, rul
 
 
 def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
-    """Store the talk as an answer of each seat."""
+    """Store the talk as an answer of each seat, through whichever platform its worker came."""
     first, second = sorted(_seats(connection, name), key=lambda row: int(row["seat"]))
     turns = dialogues.replay(log_of(connection, name)).turns
     given = {
@@ -182,7 +182,9 @@ def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
         dialogue.PAIR: (str(first["worker"]), str(second["worker"])),
     }
     found = leasing.unit_row(connection, first["unit"])
-    answers = [(row, answer_of(row, given, now, "local")) for row in (first, second)]
+    platforms = [standing.known(connection, row["worker"])["platform"] for row in (first, second)]
+    seats = zip((first, second), platforms, strict=True)
+    answers = [(row, answer_of(row, given, now, platform)) for row, platform in seats]
     record(connection, found, leasing.unit_of(found), answers, now, rules)
     _set_room(connection, name, "finished")
 

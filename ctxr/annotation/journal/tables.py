@@ -116,7 +116,6 @@ worker = _table(
     _count("known_right"),
     _count("known_wrong"),
     _count("answers"),
-    _text("code", nullable=True, unique=True),
     Column("enrolled", _LONG, nullable=False),
 )
 

@@ -15,6 +15,7 @@ from ctxr.annotation.journal import Refused
 from ctxr.annotation.web.doors import Doors
 from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
 from ctxr.annotation.web.pages import Pages, Told, static
+from ctxr.annotation.web.prolific import Prolific
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.talk import Bell, Talk
 from ctxr.annotation.web.work import Work
@@ -27,13 +28,13 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     """The application that serves `site`; `bell` wakes who waits for news of a talk."""
     pages = Pages(site)
     doors, work = Doors(pages), Work(pages)
+    prolific = Prolific(pages)
     talk = Talk(pages, work, bell or Bell())
     routes = [
         Route("/", doors.home, methods=_GET),
         Route("/enter", doors.enter, methods=_POST),
         Route("/i/{token}", doors.invited, methods=_GET),
-        Route("/p/{study}", doors.prolific, methods=_GET),
-        Route("/mturk", doors.mturk, methods=_GET),
+        Route("/p/{study}", prolific.come, methods=_GET),
         Route("/next", work.next, methods=_GET),
         Route("/check", work.check, methods=_POST),
         Route("/w/{link}", work.show, methods=_GET),

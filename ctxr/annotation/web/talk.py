@@ -81,7 +81,6 @@ class Talk:
         return self.pages.page(
             "talk.html",
             422 if problems else 200,
-            one.csp,
             view=one.view({}),
             room=room,
             here=f"{one.here}/talk",

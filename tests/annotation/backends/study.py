@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ctxr.annotation.backends import prolific
 from ctxr.annotation.backends.mturk_csv import COLUMNS
 from ctxr.annotation.forms import Choice, Pick, Write
-from ctxr.annotation.journal import Lease, open_journal
-from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.journal import Identities, Lease, Visit, open_journal
+from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.shuffling import digest
 from ctxr.annotation.tasks import task_of
@@ -271,10 +270,11 @@ def _regions(one: Done, order: list[str]) -> list[dict[str, object]]:
 def submissions(folder: Path, done: list[Done]) -> str:
     """What Prolific says of everybody who came, and what the server wrote down when they did."""
     private = folder.parent.parent / "crowd" / "private"
+    people = Identities(private, read_key(private))
     rows = []
     for identity in sorted({one.identity for one in done}):
-        prolific.record_visit(private, prolific.Visit(f"sub-{identity}", identity, "study-1"))
-        rows.append(
-            {"id": f"sub-{identity}", "participant_id": identity, "status": "AWAITING REVIEW", "study_id": "study-1"}
-        )
+        name = f"sub-{identity}"
+        people.come(Visit(name, identity, "study-1", person(identity), folder.name, 0, START), timedelta(hours=1))
+        rows.append({"id": name, "participant_id": identity, "status": "AWAITING REVIEW", "study_id": "study-1"})
+    people.close()
     return json.dumps({"results": rows})

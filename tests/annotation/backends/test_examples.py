@@ -1,12 +1,14 @@
 """A file of each platform as it really looks, written by hand: spelling, zones, gaps, and things nobody asked for."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ctxr.annotation.backends import label_studio, mturk, mturk_csv, prolific
+from ctxr.annotation.journal import Visit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Answer, Unit
@@ -100,7 +102,8 @@ def test_a_page_of_submissions() -> None:
     stored = [
         Answer("u-harbour", worker, {"pick": ("harbour/img3",)}, HARBOUR.images, 0, "2026-11-20", 9.0, "prolific")
     ]
-    visits = [prolific.Visit("66b1f0c2a4d5e6f708192a3b", "5f2d6a8c1b3e4d5f6a7b8c9d", "66b1efffa4d5e6f708192a00")]
+    told = ("66b1f0c2a4d5e6f708192a3b", "5f2d6a8c1b3e4d5f6a7b8c9d", "66b1efffa4d5e6f708192a00")
+    visits = [Visit(*told, worker, "find", 0, datetime(2026, 11, 20, tzinfo=UTC))]
     read = prolific.answers(EXAMPLES / "submissions.json", stored, visits, ["66b1efffa4d5e6f708192a00"], KEY)
     assert [row.answer for row in read.rows] == stored
     with pytest.raises(DataError, match=r"submissions\.json:1: .* is of study '66b1efffa4d5e6f708192a00'"):

@@ -2,11 +2,15 @@
 
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
-from ctxr.annotation.journal import Identities, open_journal
+import pytest
+
+from ctxr.annotation.journal import Identities, Refused, Visit, open_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from tests.annotation.journal.study import START, answer, described, image_sets, leased
+from tests.annotation.journal.study import START, after, answer, described, image_sets, leased
 
 PERSON = "A1SECRETPERSON"
 
@@ -48,3 +52,47 @@ def test_no_platform_id_reaches_the_journal(tmp_path: Path) -> None:
     connection.close()
     assert name in dump
     assert PERSON not in dump
+
+
+HOUR = timedelta(hours=1)
+
+
+def visit(submission: str, participant: str = "p1", minutes: float = 0) -> Visit:
+    return Visit(submission, participant, "5f", f"w-{participant}", "pilot", 0, after(minutes))
+
+
+def test_visits_of_many_threads_are_all_kept(tmp_path: Path) -> None:
+    people = Identities(tmp_path, b"k" * 32)
+    came = [visit(f"s{number:03d}", "p" * (number + 10)) for number in range(60)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda one: people.come(one, HOUR), came * 2))
+    assert people.visits() == came
+    people.close()
+
+
+def test_a_visit_stays_as_it_was_recorded_first(tmp_path: Path) -> None:
+    people = Identities(tmp_path, b"k" * 32)
+    first = people.come(visit("s1"), HOUR)
+    assert people.come(visit("s1", minutes=5), HOUR) == first
+    with pytest.raises(Refused, match="somebody else’s"):
+        people.come(visit("s1", "p2"), HOUR)
+    people.end("s1", "complete")
+    people.end("s1", "stopped")
+    found = people.visit("s1")
+    assert found is not None
+    assert found.ending == "complete"
+    assert people.visit("s2") is None
+    people.close()
+
+
+def test_a_second_submission_waits_for_the_end_of_the_first(tmp_path: Path) -> None:
+    people = Identities(tmp_path, b"k" * 32)
+    people.come(visit("s1"), HOUR)
+    with pytest.raises(Refused, match="finish that one first"):
+        people.come(visit("s2", minutes=30), HOUR)
+    assert people.come(visit("s2", minutes=30), HOUR, instead_of="s1").ending == ""
+    assert people.come(visit("s3", minutes=95), HOUR).ending == ""
+    people.end("s3", "complete")
+    assert people.come(visit("s4", minutes=96), HOUR).ending == ""
+    assert [one.ending for one in people.visits()] == ["left", "left", "complete", ""]
+    people.close()

@@ -96,7 +96,7 @@ def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> N
     assert reason(journal.lease("bad", START)) == "screened_out"
     standing = journal.standing("bad")
     assert (standing.state, standing.reason) == ("screened_out", "1 of 2 qualification questions right")
-    assert journal.completion_code("bad", START) is not None  # they gave their time
+    assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
     journal.allow("bad", "misread one", "lead", after(1))
     assert leased(journal, "bad").unit.purpose == "work"
     assert journal.undo("bad", "no, they did not", "lead", after(2)).state == "screened_out"

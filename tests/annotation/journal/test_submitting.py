@@ -165,26 +165,49 @@ def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
         journal.save_draft(lease.token, "w1", {"description": ("too late",)}, START)
 
 
-def test_a_code_is_given_for_a_bundle_or_for_the_last_work_and_not_before(opener: Opener) -> None:
+def test_paid_work_ends_with_the_bundle_or_the_last_work_and_not_before(opener: Opener) -> None:
     sets = image_sets(3)
-    journal = opener([tagged(one, 2) for one in sets], sets, bundle=2)
+    journal = opener([tagged(one, 2) for one in sets], sets)
     enrolled(journal, "w1", "w2")
+
+    def ending(worker: str, bundle: int, before: int = 0) -> str | None:
+        return journal.ending(worker, START, START, bundle, before)
+
     answer(journal, leased(journal, "w1"))
-    assert journal.completion_code("w1", START) is None
+    assert ending("w1", 2) is None
     lease = leased(journal, "w1")
-    assert journal.completion_code("w1", START) is None
+    assert ending("w1", 2) is None
     answer(journal, lease)
-    code = journal.completion_code("w1", START)
-    assert code is not None
-    assert len(code) == 16
-    assert opener(bundle=2).completion_code("w1", after(5)) == code
-    assert journal.completion_code("w2", START) is None
-    assert journal.completion_code("a stranger", START) is None
-    alone = opener(bundle=100)
+    assert ending("w1", 2) == "complete"
+    assert ending("w1", 2, before=2) is None  # paid for already
+    assert ending("a stranger", 2) is None
     for _ in range(3):
-        assert alone.completion_code("w2", START) is None
-        answer(alone, leased(alone, "w2"))
-    assert alone.completion_code("w2", START) not in (None, code)
+        assert ending("w2", 100) is None
+        answer(journal, leased(journal, "w2"))
+    assert ending("w2", 100) == "complete"
+
+
+def test_who_comes_when_nothing_is_left_is_done_at_once_and_who_might_get_some_waits_a_little(opener: Opener) -> None:
+    sets = image_sets(1)
+    journal = opener([tagged(sets[0], 1)], sets)
+    enrolled(journal, "w1", "w2")
+    lease = leased(journal, "w1")
+    assert journal.ending("w2", START, after(9), 20) is None
+    assert journal.ending("w2", START, after(10), 20) == "complete"
+    answer(journal, lease)
+    assert journal.ending("w2", after(11), after(11), 20) == "complete"
+    journal.block("w2", "spam", "lead", after(12))
+    assert journal.ending("w2", after(13), after(13), 20) == "stopped"
+
+
+def test_who_asks_for_other_tasks_gives_back_what_they_hold(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([tagged(sets[0], 1), retrieved(sets[1])], sets)
+    enrolled(journal, "w1")
+    held = leased(journal, "w1", tasks=["tag"])
+    assert leased(journal, "w1", tasks=["tag", "describe"]) == held
+    assert leased(journal, "w1", tasks=["retrieve"]).unit.task == "retrieve"
+    assert journal.progress()["tag"].leases == 0
 
 
 def test_a_time_without_zone_is_a_mistake(opener: Opener) -> None:

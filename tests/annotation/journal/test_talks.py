@@ -114,6 +114,17 @@ def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(op
     assert leased(journal, "w3").unit.task == "verify"
 
 
+def test_an_answer_of_a_talk_came_through_the_platform_of_its_worker(opener: Opener) -> None:
+    journal = opened(opener)
+    journal.enrol("w1", "prolific", START)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 5)
+    journal.share(first.token, "w1", START)
+    for lease in (first, second):
+        journal.finish(lease.token, lease.worker, START)
+    assert {one.worker: one.backend for one in journal.answers()} == {"w1": "prolific", "w2": "local"}
+
+
 def test_the_talk_survives_a_restart(opener: Opener) -> None:
     journal = opened(opener)
     first, second = together(journal, "w1", "w2")
@@ -176,18 +187,19 @@ def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
     assert journal.room(first.token).partner_left
 
 
-def test_who_waited_in_vain_is_written_down_and_has_a_code(opener: Opener) -> None:
+def test_who_waited_in_vain_is_written_down_and_need_not_wait_again(opener: Opener) -> None:
     journal = opened(opener)
     enrolled(journal, "w1", "w2")
     lease = leased(journal, "w1")
     for minute in (3, 6, 9):
         journal.here(lease.token, "w1", after(minute))
-    assert journal.completion_code("w1", after(9)) is None
+    assert journal.ending("w1", START, after(9), 20) is None
     leased(journal, "w2", after(10.5))
     (waited,) = journal.waited()
     assert (waited.worker, waited.reason, waited.seconds) == ("w1", "nobody_came", 600.0)
-    assert journal.completion_code("w1", after(11)) is not None
-    assert journal.completion_code("w2", after(11)) is None
+    assert journal.ending("w1", START, after(11), 20) == "complete"
+    assert journal.ending("w1", after(11), after(11), 20) is None
+    assert journal.ending("w2", START, after(11), 20) is None
 
 
 def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> None:
