@@ -172,7 +172,8 @@ class ExportTasksReport:
 def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     """Write what is asked, and with `launch` send it.
 
-    Raises UsageError for wrong arguments, for a backend that cannot do the task, and where answered tasks would change;
+    Raises UsageError for wrong arguments, for a backend that cannot do the task, where answered tasks would change, and where
+    other tasks of the project have the same units otherwise;
     UnfinishedError without the artifact that the task is made from; CtxrError for what a platform refuses.
     """
     from ctxr.annotation.backends.sheets import refuse_talks
@@ -182,7 +183,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     from ctxr.pipelines.exporting.place import making
     from ctxr.pipelines.launching import launch
     from ctxr.pipelines.tasks_artifact import TASKS, tasks_config, write_tasks
-    from ctxr.pipelines.touched import refuse_changes
+    from ctxr.pipelines.touched import refuse_changes, refuse_twins
 
     talk = talk or Silent()
     _check(config)
@@ -197,6 +198,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
+        refuse_twins(config.workdir, out, asked, protocol)
         written = backend_files(config, asked)
         with locked(out), making(out) as folder:
             for name, content in written.items():

@@ -125,6 +125,31 @@ def test_new_descriptions_make_new_retrievals_and_leave_the_old_ones(workdir: Pa
     assert len(followed) == 3
 
 
+@pytest.mark.parametrize(
+    "change", [{"eval_most": 2}, {"train_needed": 2, "train_most": 2}, {"seed": 5}, {"full_share": 0.0}]
+)
+def test_what_other_tasks_have_with_other_votes_is_not_exported(change: dict[str, Any], workdir: Path) -> None:
+    study.work_locally(workdir, "describe")
+    import_answers(ImportAnswers(workdir=workdir))
+    found = replace(study.options(workdir, "retrieve", "label-studio"), input=None)
+    with pytest.raises(UsageError, match=r"the unit 'retrieve-\w+' is in .*tasks/describe as well, or follows from it"):
+        run(replace(found, **change))
+    with pytest.raises(UsageError, match=r"as well, or follows from it, with other votes or another seed"):
+        run(replace(found, force=True, **change))
+    assert not (found.folder() / MANIFEST).exists()
+    assert import_answers(ImportAnswers(workdir=workdir)).up_to_date  # every other command goes on
+    run(found)
+    run(replace(found, out=workdir / "elsewhere", **change))  # no tasks of the project
+
+
+def test_the_same_tasks_for_another_platform_are_asked_in_the_same_way(workdir: Path) -> None:
+    run(study.options(workdir, "retrieve", "label-studio"))
+    other = study.options(workdir, "retrieve", "mturk-csv")
+    with pytest.raises(UsageError, match=r"is in .*tasks/retrieve-label-studio as well"):
+        run(replace(other, seed=5))
+    run(replace(other, attention_every=2))  # that changes nothing of what both have
+
+
 def test_a_second_look_is_by_somebody_else_and_as_large_as_asked(workdir: Path) -> None:
     done = study.work_locally(workdir, "retrieve")
     import_answers(ImportAnswers(workdir=workdir))

@@ -125,10 +125,15 @@ def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
         spoil_submissions(workdir, file, how)
     else:
         spoil(file, how, backend, done[0].unit)
-    if backend == "prolific" and how == "edited":
-        # rows of somebody else's submission are refused one by one
-        report = run(ImportAnswers(file, "prolific", workdir / "fresh", workdir))
-        assert report.reasons == {"submission": sum(one.identity == study.WORKERS[0] for one in done)}
+    if how == "edited" and backend in ("prolific", "mturk"):
+        # a submission is somebody else's, or a page sent another seal: rows are refused one by one
+        report = run(ImportAnswers(file, backend, workdir / "fresh", workdir))
+        spoilt = {
+            "submission": sum(one.identity == study.WORKERS[0] for one in done),
+            "other_page": file.read_text().count(f">{'0' * 16}<"),
+        }
+        code = "submission" if backend == "prolific" else "other_page"
+        assert report.reasons == {code: spoilt[code]}
         assert report.new == len(done) - report.refused
     else:
         with pytest.raises(DataError, match=rf"{file.name}:\d+: "):
