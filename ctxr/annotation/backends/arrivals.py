@@ -15,7 +15,7 @@ class Refusal(Record, frozen=True):
     """An answer that is not taken.
 
     Attributes:
-        where: file:row, rows counting from 1 without a header; or hit:assignment, task:annotation.
+        where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
         code: of the problem. sentence: what a person reads.
     """
 

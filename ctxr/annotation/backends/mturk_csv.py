@@ -94,16 +94,16 @@ def answers(
 ) -> Arrivals:
     """A results file.
 
-    Raises DataError naming file:row for a row that cannot be read, a unit of another export, or an input that is not what
+    Raises DataError naming file:line for a row that cannot be read, a unit of another export, or an input that is not what
     was exported.
     """
     header, rows = read_csv(path)
     _check_header(path, header)
     # only a file that we wrote for review has neutral cells: MTurk's own are taken as they are
-    reviewed = any(row.get("Approve") or row.get("Reject") for row in rows)
+    reviewed = any(row.get("Approve") or row.get("Reject") for row in rows.values())
     people, arrivals, refused = People(key, PLATFORM), [], []
-    for number, cells in enumerate(rows, 1):
-        where = f"{path}:{number}"
+    for line, cells in rows.items():
+        where = f"{path}:{line}"
         row = {name: restored(cell) for name, cell in cells.items()} if reviewed else cells
         unit = units.get(shown(row.get("Input.unit", "")))
         if unit is None:
@@ -115,27 +115,25 @@ def answers(
         _check_input(where, row, variables(one, addresses))
         worker = people.named(row["WorkerId"].strip())
         if row["AssignmentStatus"].strip() == "Rejected":
-            refused.append(
-                Refusal(f"{path.name}:{number}", unit.id, worker, "rejected", "The assignment was rejected.")
-            )
+            refused.append(Refusal(f"{path.name}:{line}", unit.id, worker, "rejected", "The assignment was rejected."))
             continue
         sent = {name.removeprefix("Answer."): cell for name, cell in row.items() if name.startswith("Answer.")}
         values = values_of(one.form, sent)
         at = stamp(java_date(row["SubmitTime"], where))
         answer = Answer(unit.id, worker, values, one.order, 0, at, _seconds(row["WorkTimeInSeconds"]), BACKEND)
-        arrivals.append(Arrival(f"{path.name}:{number}", answer))
+        arrivals.append(Arrival(f"{path.name}:{line}", answer))
     return Arrivals(tuple(arrivals), tuple(refused), people.known, (path.name,))
 
 
 def review(path: Path, taken: Mapping[int, bool]) -> bytes:
-    """The results file with `Approve` = X for the rows (from 1) that were taken, to be uploaded; other rows are left to a
+    """The results file with `Approve` = X for the rows that were taken, by line, to be uploaded; other rows are left to a
     person, because each rejection needs a reason. Safe to open in a spreadsheet.
     """
     header, rows = read_csv(path)
     columns = [*header, *(name for name in ("Approve", "Reject") if name not in header)]
     marked = [
-        {name: neutral(row.get(name, "")) for name in columns} | ({"Approve": "X"} if taken.get(number) else {})
-        for number, row in enumerate(rows, 1)
+        {name: neutral(row.get(name, "")) for name in columns} | ({"Approve": "X"} if taken.get(line) else {})
+        for line, row in rows.items()
     ]
     return write_csv(columns, marked)
 
