@@ -185,6 +185,21 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
+def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
+    assert config.file is not None
+    whole = config.file.read_text()
+    config.file.write_text(whole.replace('"Submitted"', '"Rejected"'))
+    report = run(config)
+    assert (report.new, report.refused, report.notes) == (0, len(done), [])
+    config.file.write_text(whole)
+    (note,) = run(config).notes
+    assert note.startswith("To approve what was taken, upload ")
+
+
 def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, rows = labelled(workdir, monkeypatch)
     assert config.file is not None

@@ -17,7 +17,7 @@ from ctxr.annotation.backends.pages import fragment
 from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.backends.spreadsheets import markup, neutral, read_csv, restored, shown, write_csv
-from ctxr.annotation.forms import Form, Gallery, Line, Passage, Picture
+from ctxr.annotation.forms import Choice, Form, Gallery, Line, Passage, Picture, Write
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import DataError
@@ -95,7 +95,7 @@ def answers(
     """A results file.
 
     Raises DataError naming file:line for a row that cannot be read, a unit of another export, or an input that is not what
-    was exported.
+    was exported; naming the column for a file without one that a task's form needs.
     """
     header, rows = read_csv(path)
     _check_header(path, header)
@@ -112,6 +112,7 @@ def answers(
                 hint="import it into the project that it was exported from",
             )
         one = sheet(unit, 0, protocol.seed)
+        _check_fields(path, header, one)
         _check_input(where, row, variables(one, addresses))
         worker = people.named(row["WorkerId"].strip())
         if row["AssignmentStatus"].strip() == "Rejected":
@@ -161,6 +162,17 @@ def _check_header(path: Path, header: list[str]) -> None:
         )
     if len(set(header)) < len(header):
         raise DataError(f"{path} has a column twice", hint="download it again")
+
+
+def _check_fields(path: Path, header: list[str], one: Sheet) -> None:
+    for asked in one.form.fields:
+        name = f"Answer.{asked.name}"
+        optional = isinstance(asked, Choice | Write) and asked.optional
+        if not optional and not any(column == name or column.startswith(f"{name}.") for column in header):
+            raise DataError(
+                f"{path} has no column {name}, and {one.unit.task} needs it",
+                hint="download it again, and publish the batch with the layout that was exported",
+            )
 
 
 def _check_input(where: str, row: Mapping[str, str], exported: Mapping[str, str]) -> None:

@@ -58,7 +58,7 @@ def test_a_reviewed_file_opened_in_a_spreadsheet_gives_the_same(tmp_path: Path) 
     assert read == mturk_csv.answers(plain, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
-@pytest.mark.parametrize("column", ["AssignmentId", "WorkerId", "Input.unit", "Input.seal"])
+@pytest.mark.parametrize("column", ["AssignmentId", "WorkerId", "Input.unit", "Input.seal", "Answer.pick"])
 def test_a_results_file_without_a_column_is_none(column: str, tmp_path: Path) -> None:
     file = tmp_path / "results.csv"
     file.write_text((EXAMPLES / "batch-results.csv").read_text().replace(f'"{column}"', '"Other"', 1))
