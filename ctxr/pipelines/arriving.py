@@ -196,7 +196,7 @@ def _after_hits(
             people = {
                 arrivals.people[row.answer.worker][1]
                 for row in arrivals.rows
-                if mturk.side(exported.units[row.answer.unit].split) == name
+                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
             }
             mturk_client.join_pool(client, pool, sorted(people))
     if config.extend:

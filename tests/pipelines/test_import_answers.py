@@ -185,6 +185,19 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
+@pytest.mark.parametrize("backend", ["mturk", "mturk-csv", "label-studio"])
+@pytest.mark.parametrize("nobody", ["", " "])
+def test_an_answer_of_nobody_is_refused_and_makes_no_person(
+    backend: str, nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, [replace(first, identity=nobody), *others], monkeypatch)
+    report = run(config)
+    assert (report.new, report.reasons) == (len(others), {"nobody": 1})
+    workers = {one.worker for one in read_judgments(config.folder()).answers}
+    assert workers == {study.person(one.identity) for one in others}
+
+
 def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

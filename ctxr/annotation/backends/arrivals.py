@@ -60,7 +60,9 @@ class People:
         self._key, self._platform = key, platform
 
     def named(self, identity: str) -> str:
-        """The pseudonym of a platform's id."""
+        """The pseudonym of a platform's id; empty where there is none, because an empty id would be one person."""
+        if not (identity := identity.strip()):
+            return ""
         name = pseudonym(self._key, self._platform, identity)
         self.known[name] = (self._platform, identity)
         return name

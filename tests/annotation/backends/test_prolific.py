@@ -239,18 +239,21 @@ def test_an_answer_counts_when_its_submission_is_known_and_the_participant_is_th
         {"id": "s2", "participant_id": "p9", "status": "APPROVED", "study_id": "5f"},
         {"id": "s3", "participant": "p3", "status": "RETURNED", "study": "5f", "is_complete": False},
         {"id": "s4", "participant": "p4", "status": "TIMED-OUT"},
+        {"id": "s6", "participant_id": "", "status": "APPROVED"},
     ]
     file.write_text(json.dumps(rows))
-    visits = [Visit(f"s{number}", f"p{number}", "5f") for number in range(1, 6)]
-    read = prolific.answers(file, stored("p1", "p2", "p3", "p4", "p5", "somebody-else"), visits, ["5f"], KEY)
+    visits = [Visit(f"s{number}", f"p{number}", "5f") for number in range(1, 7)]
+    visits.append(Visit("s6", "", "5f"))
+    read = prolific.answers(file, stored("p1", "p2", "p3", "p4", "p5", "p6", "", "somebody-else"), visits, ["5f"], KEY)
     assert [row.answer.unit for row in read.rows] == ["u-0"]
     assert [refusal.sentence for refusal in read.refused] == [
         "Prolific knows the submission as another participant's.",
         "The submission is returned.",
         "The submission is timed-out.",
         "Prolific does not know the submission.",
+        "Prolific does not say whose submission it is.",
     ]
-    assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 6)}
+    assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 7)}
 
 
 def test_who_came_twice_counts_once_they_have_finished(tmp_path: Path) -> None:
