@@ -198,6 +198,21 @@ def test_an_answer_of_nobody_is_refused_and_makes_no_person(
     assert workers == {study.person(one.identity) for one in others}
 
 
+@pytest.mark.parametrize("backend", ["mturk-csv", "label-studio", "prolific"])
+def test_a_file_without_answers_is_said_to_hold_none(
+    backend: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, done if backend == "mturk-csv" else [], monkeypatch)
+    assert config.file is not None
+    if backend == "mturk-csv":
+        config.file.write_text(config.file.read_text().splitlines()[0] + "\n")
+    for _ in range(2):
+        with pytest.raises(UnfinishedError, match=rf"{config.file.name} holds no answers"):
+            run(config)
+    assert not (config.folder() / "manifest.json").exists()
+
+
 def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
