@@ -117,7 +117,8 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
         rows = {int(where.rpartition(":")[2]): right for where, right in taken.right.items()}
         path = private / f"review-{config.file.name}"
         write_bytes(path, review(config.file, rows))
-        notes.append(f"To approve what was taken, upload {path}; what was refused is left to you.")
+        if any(rows.values()):
+            notes.append(f"To approve what was taken, upload {path}; what was refused is left to you.")
     if config.platform_of == "mturk" and config.file is None:
         notes += _after_hits(config, exported, arrivals, taken, key)
     return notes
@@ -201,7 +202,7 @@ def _after_hits(
             people = {
                 arrivals.people[row.answer.worker][1]
                 for row in arrivals.rows
-                if mturk.side(exported.units[row.answer.unit].split) == name
+                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
             }
             mturk_client.join_pool(client, pool, sorted(people))
     if config.extend:

@@ -93,6 +93,9 @@ def take(
 def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     unit = question.unit
+    if not answer.worker:
+        _refuse(taken, row, "nobody", "It does not say who answered.")
+        return
     known = taken.answers.get((answer.unit, answer.worker))
     if known is not None:
         if _same(known, answer):

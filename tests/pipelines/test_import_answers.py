@@ -211,6 +211,49 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
+@pytest.mark.parametrize("backend", ["mturk", "mturk-csv", "label-studio"])
+@pytest.mark.parametrize("nobody", ["", " "])
+def test_an_answer_of_nobody_is_refused_and_makes_no_person(
+    backend: str, nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, [replace(first, identity=nobody), *others], monkeypatch)
+    report = run(config)
+    assert (report.new, report.reasons) == (len(others), {"nobody": 1})
+    workers = {one.worker for one in read_judgments(config.folder()).answers}
+    assert workers == {study.person(one.identity) for one in others}
+
+
+@pytest.mark.parametrize("backend", ["mturk-csv", "label-studio", "prolific"])
+def test_a_file_without_answers_is_said_to_hold_none(
+    backend: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, done if backend == "mturk-csv" else [], monkeypatch)
+    assert config.file is not None
+    if backend == "mturk-csv":
+        config.file.write_text(config.file.read_text().splitlines()[0] + "\n")
+    for _ in range(2):
+        with pytest.raises(UnfinishedError, match=rf"{config.file.name} holds no answers"):
+            run(config)
+    assert not (config.folder() / "manifest.json").exists()
+
+
+def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
+    assert config.file is not None
+    whole = config.file.read_text()
+    config.file.write_text(whole.replace('"Submitted"', '"Rejected"'))
+    report = run(config)
+    assert (report.new, report.refused, report.notes) == (0, len(done), [])
+    config.file.write_text(whole)
+    (note,) = run(config).notes
+    assert note.startswith("To approve what was taken, upload ")
+
+
 def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, rows = labelled(workdir, monkeypatch)
     assert config.file is not None

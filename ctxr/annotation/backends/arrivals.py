@@ -15,7 +15,7 @@ class Refusal(Record, frozen=True):
     """An answer that is not taken.
 
     Attributes:
-        where: file:row, rows counting from 1 without a header; or hit:assignment, task:annotation.
+        where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
         code: of the problem. sentence: what a person reads.
     """
 
@@ -60,7 +60,9 @@ class People:
         self._key, self._platform = key, platform
 
     def named(self, identity: str) -> str:
-        """The pseudonym of a platform's id."""
+        """The pseudonym of a platform's id; empty where there is none, because an empty id would be one person."""
+        if not (identity := identity.strip()):
+            return ""
         name = pseudonym(self._key, self._platform, identity)
         self.known[name] = (self._platform, identity)
         return name

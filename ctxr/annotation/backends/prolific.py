@@ -215,6 +215,8 @@ def _verdict(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
         return "Prolific does not know the submission."
+    if not submission.who:
+        return "Prolific does not say whose submission it is."
     if submission.who != visit.participant:
         return "Prolific knows the submission as another participant's."
     if submission.status.replace("-", " ").upper() not in PAID:

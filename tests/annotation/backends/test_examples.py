@@ -44,7 +44,7 @@ def test_a_results_file_of_a_batch() -> None:
         ("u-harbour", {"pick": ("harbour/img7",)}, "2025-07-01T17:00:05.000Z", None),
         ("u-harbour", {"pick": ()}, "2025-11-20T18:02:00.000Z", 12.0),
     ]
-    assert [refusal.where for refusal in read.refused] == ["batch-results.csv:4"]
+    assert [refusal.where for refusal in read.refused] == ["batch-results.csv:5"]
     assert read.rows[0].answer.worker == pseudonym(KEY, "mturk", "A1EXAMPLEONE")
     assert read.people[read.rows[0].answer.worker] == ("mturk", "A1EXAMPLEONE")
 
@@ -52,7 +52,7 @@ def test_a_results_file_of_a_batch() -> None:
 def test_a_reviewed_file_opened_in_a_spreadsheet_gives_the_same(tmp_path: Path) -> None:
     plain = EXAMPLES / "batch-results.csv"
     reviewed = tmp_path / plain.name
-    reviewed.write_bytes(mturk_csv.review(plain, {1: True, 2: True}))
+    reviewed.write_bytes(mturk_csv.review(plain, {2: True, 3: True}))
     lines = reviewed.read_text().splitlines()
     assert [line.endswith('"X",""') for line in lines] == [False, True, True, False, False]
     assert '"\'-"' in lines[2]
@@ -60,7 +60,7 @@ def test_a_reviewed_file_opened_in_a_spreadsheet_gives_the_same(tmp_path: Path) 
     assert read == mturk_csv.answers(plain, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
-@pytest.mark.parametrize("column", ["AssignmentId", "WorkerId", "Input.unit", "Input.seal"])
+@pytest.mark.parametrize("column", ["AssignmentId", "WorkerId", "Input.unit", "Input.seal", "Answer.pick"])
 def test_a_results_file_without_a_column_is_none(column: str, tmp_path: Path) -> None:
     file = tmp_path / "results.csv"
     file.write_text((EXAMPLES / "batch-results.csv").read_text().replace(f'"{column}"', '"Other"', 1))
@@ -73,7 +73,7 @@ def test_a_date_that_is_none_names_its_row(date: str, tmp_path: Path) -> None:
     file = tmp_path / "results.csv"
     text = (EXAMPLES / "batch-results.csv").read_text()
     file.write_text(text.replace("Tue Jul 01 10:00:05 PDT 2025", date))
-    with pytest.raises(DataError, match=rf"results\.csv:2: SubmitTime '{date}' is no time"):
+    with pytest.raises(DataError, match=rf"results\.csv:3: SubmitTime '{date}' is no time"):
         mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 

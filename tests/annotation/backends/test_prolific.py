@@ -249,10 +249,12 @@ def test_an_answer_counts_when_its_submission_is_known_and_the_participant_is_th
         {"id": "s2", "participant_id": "p9", "status": "APPROVED", "study_id": "5f"},
         {"id": "s3", "participant": "p3", "status": "RETURNED", "study": "5f", "is_complete": False},
         {"id": "s4", "participant": "p4", "status": "TIMED-OUT"},
+        {"id": "s6", "participant_id": "", "status": "APPROVED"},
     ]
     file.write_text(json.dumps(rows))
-    visits = [visit(f"s{number}", f"p{number}") for number in range(1, 6)]
-    given = [*stored("p1", "p2", "p3", "p4", "p5", "p6"), *stored("one of the team", backend="local")]
+    visits = [visit(f"s{number}", f"p{number}") for number in range(1, 7)]
+    people = ("p1", "p2", "p3", "p4", "p5", "p6", "p7")
+    given = [*stored(*people), *stored("one of the team", backend="local")]
     read = prolific.answers(file, given, visits, ["5f"], KEY)
     assert [row.answer.unit for row in read.rows] == ["u-p1"]
     assert [refusal.sentence for refusal in read.refused] == [
@@ -260,9 +262,10 @@ def test_an_answer_counts_when_its_submission_is_known_and_the_participant_is_th
         "The submission is returned.",
         "The submission is timed-out.",
         "Prolific does not know the submission.",
+        "Prolific does not say whose submission it is.",
         "Nobody recorded with which submission this person came.",
     ]
-    assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 6)}
+    assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 7)}
 
 
 def test_who_came_twice_counts_once_they_have_finished(tmp_path: Path) -> None:

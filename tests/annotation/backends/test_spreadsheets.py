@@ -36,20 +36,27 @@ def test_a_table_is_read_as_it_was_written(
     path.write_bytes(write_csv(("a", "b"), [{"a": one, "b": other} for one, other in rows]))
     header, read = read_csv(path)
     assert header == ["a", "b"]
-    assert [(row["a"], row["b"]) for row in read] == rows
+    assert [(row["a"], row["b"]) for row in read.values()] == rows
 
 
-def test_a_table_that_breaks_off_names_its_row(tmp_path: Path) -> None:
+def test_a_row_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(b'a,b\r\n"one\r\ntwo",x\r\nthree,"four\n\nfive"\r\nsix,seven\r\n')
+    _, rows = read_csv(path)
+    assert [(line, row["a"]) for line, row in rows.items()] == [(2, "one\r\ntwo"), (4, "three"), (7, "six")]
+
+
+def test_a_table_that_breaks_off_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     whole = write_csv(("a", "b"), [{"a": "one\ntwo", "b": "x"}, {"a": "three", "b": "four"}]).decode()
     path.write_text(whole[:-6])
-    with pytest.raises(DataError, match=r"table\.csv:2: .*(end of data|cells)"):
+    with pytest.raises(DataError, match=r"table\.csv:4: .*(end of data|cells)"):
         read_csv(path)
     path.write_text(whole.replace(',"four"', ""))
-    with pytest.raises(DataError, match=r"table\.csv:2: the row has 1 cells, the header 2"):
+    with pytest.raises(DataError, match=r"table\.csv:4: the row has 1 cells, the header 2"):
         read_csv(path)
     path.write_text(whole + '"a" b,"c"\n')
-    with pytest.raises(DataError, match=r"table\.csv:3: "):
+    with pytest.raises(DataError, match=r"table\.csv:5: "):
         read_csv(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="not UTF-8"):
