@@ -19,10 +19,16 @@ HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
 
 
 def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError where tasks that were answered, leased or launched would change or go. New ones may come."""
+    """Raises UsageError where tasks that were answered, leased or launched would change or go, or those for another backend
+    would be replaced. New ones may come."""
     if not (out / MANIFEST).is_file():
         return
     old = read_tasks(out)
+    if old.backend != settings["backend"]:
+        raise UsageError(
+            f"{out} holds tasks for {old.backend}, not for {settings['backend']}",
+            hint="-o names another folder; --force replaces them",
+        )
     seen = _seen(workdir, old)
     mine = [unit for unit in old.units if unit.id in seen]
     if not mine:

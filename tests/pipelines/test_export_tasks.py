@@ -86,7 +86,7 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     before = files_of(config.folder())
     with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with another protocol"):
         run(replace(config, seed=9))
-    with pytest.raises(UsageError, match="with another backend"):
+    with pytest.raises(UsageError, match="holds tasks for local, not for mturk-csv"):
         run(replace(config, backend="mturk-csv", image_base=study.BASE))
     assert files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
