@@ -198,7 +198,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
-        refuse_twins(config.workdir, out, asked, protocol)
+        refuse_twins(config.workdir, out, asked, protocol, config.backend)
         written = backend_files(config, asked)
         with locked(out), making(out) as folder:
             for name, content in written.items():

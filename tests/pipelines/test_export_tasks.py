@@ -84,7 +84,7 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     config = study.options(workdir, "describe")
     answer_some(workdir, exported(config))
     before = files_of(config.folder())
-    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with another protocol"):
+    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
         run(replace(config, seed=9))
     with pytest.raises(UsageError, match="holds tasks for local, not for mturk-csv"):
         run(replace(config, backend="mturk-csv", image_base=study.BASE))
@@ -105,7 +105,7 @@ def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyP
     config = study.options(workdir, "retrieve", "mturk")
     report = run(replace(config, launch=True))
     assert report.launched == len(fake.hits) == len(read_tasks(config.folder()).units)
-    with pytest.raises(UsageError, match="with another reward"):
+    with pytest.raises(UsageError, match="with reward None and not 50"):
         run(replace(config, reward=50))
     again = run(replace(config, launch=True))
     assert (again.up_to_date, again.launched) == (True, len(fake.hits))
@@ -313,3 +313,11 @@ def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None
     assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
     assert {"mturk-csv/layout.html", "units.jsonl"} <= set(manifest.files)
     assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
+
+
+def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_type(workdir: Path) -> None:
+    exported(study.options(workdir, "describe"))
+    other = replace(study.options(workdir, "dialogue"), attention_every=7)
+    with pytest.raises(UsageError, match="one server cannot follow two") as caught:
+        run(other)
+    assert caught.value.hint.startswith("--attention-every 0")
