@@ -10,6 +10,9 @@ from ctxr.errors import DataError, UsageError
 
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What JSON may fail with that somebody else wrote."""
+
 
 class _Page(msgspec.Struct, frozen=True):
     results: list[msgspec.Raw]
@@ -26,13 +29,13 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     try:
         whole = msgspec.json.decode(content, type=_Page | list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}:{_whole_rows(content) + 1}: {error}", hint=f"it was cut short: {hint}") from error
     rows = []
     for number, raw in enumerate(whole.results if isinstance(whole, _Page) else whole, 1):
         try:
             rows.append(msgspec.json.decode(raw, type=record))
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise DataError(f"{path}:{number}: {error}", hint=hint) from error
     return rows
 
@@ -46,7 +49,7 @@ def _whole_rows(content: bytes) -> int:
             place += 1
         try:
             _, place = decoder.raw_decode(text, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         count += 1
     return count

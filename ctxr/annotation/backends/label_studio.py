@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, moment, stamp
-from ctxr.annotation.backends.json_lists import read_list
+from ctxr.annotation.backends.json_lists import UNREADABLE, read_list
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.forms import Choice, Field, Pick, Write
 from ctxr.annotation.protocol import Protocol
@@ -168,7 +168,7 @@ def _take(reading: _Reading, where: str, one: Sheet, annotation: Annotation) -> 
     worker = reading.people.named(str(identity))
     try:
         results = msgspec.json.decode(annotation.result, type=list[Result])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         reading.refused.append(Refusal(where, one.unit.id, worker, "unreadable", "The annotation cannot be read."))
         return
     values: dict[str, tuple[str, ...]] = {}

@@ -20,6 +20,7 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.json_lists import UNREADABLE
 from ctxr.annotation.backends.pages import page
 from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, first_raters, sheet
@@ -205,7 +206,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
         try:
             found = msgspec.json.decode(line, type=Fetched)
             at = stamp(found.SubmitTime)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        except (*UNREADABLE, OverflowError) as error:
             raise DataError(
                 f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
             ) from error
@@ -273,7 +274,7 @@ def _crowd_form(text: str) -> dict[str, str]:
     """The fields of a page built with Amazon's own form elements: one JSON list."""
     try:
         (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     found: dict[str, str] = {}
     for name, value in loose.items():
