@@ -26,6 +26,7 @@ from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
+from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import Image, ImageSet, Text
 from ctxr.data.tables import encode_row
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -129,7 +130,7 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     dataset, material = _dataset(config.input or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
     units, seen = [], set()
-    for number, row in enumerate(_candidates(config.candidates), 1):
+    for number, row in _candidates(config.candidates):
         if row.image not in home:
             raise DataError(
                 f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -145,15 +146,14 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
 
 
-def _candidates(path: Path) -> Iterable[Candidate]:
-    try:
-        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="--candidates names a JSONL file") from error
-    for number, line in enumerate(lines, 1):
+def _candidates(path: Path) -> Iterable[tuple[int, Candidate]]:
+    """Rows with their lines, from 1."""
+    for number, line in enumerate(read_utf8(path, "--candidates names a JSONL file").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
-            yield msgspec.json.decode(line, type=Candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            yield number, msgspec.json.decode(line, type=Candidate)
+        except msgspec.DecodeError as error:
             raise DataError(
                 f"{path}:{number}: {error}", hint='such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
             ) from error
