@@ -29,7 +29,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import Image, ImageSet, Text
 from ctxr.data.tables import encode_row
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.talk import Talk
@@ -77,7 +77,7 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
     """
     units, material = _work(config, talk)
     if not units:
-        raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+        raise _nothing(config)
     checks, known = _checks(config, units, material, talk)
     parts = [(one.root, one.images) for one in (material, known) if one is not None]
     sets = {**(known.sets if known else {}), **material.sets}
@@ -91,6 +91,24 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
                     hint="name a dataset with its pictures (--input)",
                 )
     return Asked(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
+
+
+def _nothing(config: "ExportTasks") -> CtxrError:
+    if config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+        missing, hint = _FIRST[config.task]
+        return UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+    return DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+
+
+_FIRST = {
+    "retrieve": ("no description was written yet", "ctxr import-answers   (once people have described images)"),
+    "verify": ("no finished talk was imported yet", "ctxr import-answers   (once two people have finished a talk)"),
+    "audit": (
+        "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
+        "ctxr import-answers   (once people have answered; with few answers a larger --fraction)",
+    ),
+}
+"""What tasks made from answers wait for."""
 
 
 def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:

@@ -244,6 +244,24 @@ def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> N
         run(ExportTasks(task=task, workdir=workdir))
 
 
+@pytest.mark.parametrize(
+    ("task", "answered", "message"),
+    [
+        ("verify", "describe", "there is nothing to verify: no finished talk"),
+        ("audit", "describe", "there is nothing to audit: nothing was answered yet"),
+        ("retrieve", "entail", "there is nothing to retrieve: no description was written yet"),
+    ],
+)
+def test_without_the_answers_that_a_task_is_made_from_it_says_which(
+    task: str, answered: str, message: str, workdir: Path
+) -> None:
+    study.work_locally(workdir, answered)
+    import_answers(ImportAnswers(workdir=workdir))
+    with pytest.raises(UnfinishedError, match=message) as caught:
+        run(ExportTasks(task=task, workdir=workdir))
+    assert caught.value.hint.startswith("ctxr import-answers")
+
+
 def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:
     with pytest.raises(UsageError, match="entail needs the pairs"):
         run(ExportTasks(task="entail", workdir=workdir))
