@@ -26,9 +26,10 @@ from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
+from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import Image, ImageSet, Text
 from ctxr.data.tables import encode_row
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.talk import Talk
@@ -76,7 +77,7 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
     """
     units, material = _work(config, talk)
     if not units:
-        raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+        raise _nothing(config)
     checks, known = _checks(config, units, material, talk)
     parts = [(one.root, one.images) for one in (material, known) if one is not None]
     sets = {**(known.sets if known else {}), **material.sets}
@@ -90,6 +91,24 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
                     hint="name a dataset with its pictures (--input)",
                 )
     return Asked(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
+
+
+def _nothing(config: "ExportTasks") -> CtxrError:
+    if config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+        missing, hint = _FIRST[config.task]
+        return UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+    return DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+
+
+_FIRST = {
+    "retrieve": ("no description was written yet", "ctxr import-answers   (once people have described images)"),
+    "verify": ("no finished talk was imported yet", "ctxr import-answers   (once two people have finished a talk)"),
+    "audit": (
+        "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
+        "ctxr import-answers   (once people have answered; with few answers a larger --fraction)",
+    ),
+}
+"""What tasks made from answers wait for."""
 
 
 def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
@@ -129,7 +148,7 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     dataset, material = _dataset(config.input or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
     units, seen = [], set()
-    for number, row in enumerate(_candidates(config.candidates), 1):
+    for number, row in _candidates(config.candidates):
         if row.image not in home:
             raise DataError(
                 f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -145,15 +164,14 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
 
 
-def _candidates(path: Path) -> Iterable[Candidate]:
-    try:
-        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="--candidates names a JSONL file") from error
-    for number, line in enumerate(lines, 1):
+def _candidates(path: Path) -> Iterable[tuple[int, Candidate]]:
+    """Rows with their lines, from 1."""
+    for number, line in enumerate(read_utf8(path, "--candidates names a JSONL file").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
-            yield msgspec.json.decode(line, type=Candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            yield number, msgspec.json.decode(line, type=Candidate)
+        except msgspec.DecodeError as error:
             raise DataError(
                 f"{path}:{number}: {error}", hint='such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
             ) from error

@@ -217,6 +217,20 @@ def test_a_candidate_that_does_not_fit_names_its_line(line: str, message: str, w
         run(config)
 
 
+def test_candidates_saved_by_an_editor_are_read_and_other_encodings_are_named(workdir: Path) -> None:
+    config = study.options(workdir, "entail")
+    file = workdir / "candidates.jsonl"
+    text = file.read_text().replace("\n", "\r\n\r\n")
+    file.write_text(text, encoding="utf-8-sig", newline="")
+    assert len(exported(config).units) == 2
+    file.write_text(text + "{", newline="")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:5: "):
+        run(config)
+    file.write_text(text, encoding="utf-16")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:1 is not UTF-8 text but UTF-16"):
+        run(config)
+
+
 def test_a_candidate_twice_is_refused(workdir: Path) -> None:
     config = study.options(workdir, "entail")
     file = workdir / "candidates.jsonl"
@@ -255,6 +269,24 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, 
 def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no answers yet"):
         run(ExportTasks(task=task, workdir=workdir))
+
+
+@pytest.mark.parametrize(
+    ("task", "answered", "message"),
+    [
+        ("verify", "describe", "there is nothing to verify: no finished talk"),
+        ("audit", "describe", "there is nothing to audit: nothing was answered yet"),
+        ("retrieve", "entail", "there is nothing to retrieve: no description was written yet"),
+    ],
+)
+def test_without_the_answers_that_a_task_is_made_from_it_says_which(
+    task: str, answered: str, message: str, workdir: Path
+) -> None:
+    study.work_locally(workdir, answered)
+    import_answers(ImportAnswers(workdir=workdir))
+    with pytest.raises(UnfinishedError, match=message) as caught:
+        run(ExportTasks(task=task, workdir=workdir))
+    assert caught.value.hint.startswith("ctxr import-answers")
 
 
 def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:

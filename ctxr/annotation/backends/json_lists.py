@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from ctxr.errors import DataError, UsageError
+from ctxr.data.readers.text_files import read_utf8
+from ctxr.errors import DataError
 
 T = TypeVar("T")
 
@@ -23,14 +24,16 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
 
     Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short or a row of another kind.
     """
+    text = read_utf8(path, hint)
+    if text.strip() and not text.lstrip().startswith(("[", "{")):
+        raise DataError(f"{path} is no JSON: it begins with {text.strip()[:20]!r}", hint=hint)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    try:
-        whole = msgspec.json.decode(content, type=_Page | list[msgspec.Raw])
+        whole = msgspec.json.decode(text, type=_Page | list[msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path} is no list, and no page with a list of results", hint=hint) from error
     except UNREADABLE as error:
-        raise DataError(f"{path}:{_whole_rows(content) + 1}: {error}", hint=f"it was cut short: {hint}") from error
+        cut = "it was cut short: " if "truncated" in str(error) else ""
+        raise DataError(f"{path}:{_whole_rows(text) + 1}: {error}", hint=cut + hint) from error
     rows = []
     for number, raw in enumerate(whole.results if isinstance(whole, _Page) else whole, 1):
         try:
@@ -40,9 +43,9 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
     return rows
 
 
-def _whole_rows(content: bytes) -> int:
+def _whole_rows(text: str) -> int:
     """Rows that are whole before a list breaks off."""
-    text, decoder = content.decode(errors="replace"), json.JSONDecoder()
+    decoder = json.JSONDecoder()
     place, count = text.find("[") + 1, 0
     while place:
         while place < len(text) and text[place] in " \t\r\n,":

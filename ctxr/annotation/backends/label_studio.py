@@ -137,7 +137,12 @@ def answers(
     reading = _Reading(People(key, PLATFORM))
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
-        unit = units.get(str(task.data.get("ctxr_unit", "")))
+        if "ctxr_unit" not in task.data:
+            raise DataError(
+                f"{where}: there is no ctxr_unit in its data, so it is no task of ours",
+                hint="export the project that tasks.json of ours was imported into, in the format JSON",
+            )
+        unit = units.get(str(task.data["ctxr_unit"]))
         if unit is None:
             raise DataError(
                 f"{where}: the unit {task.data.get('ctxr_unit')!r} is in no export of this project",

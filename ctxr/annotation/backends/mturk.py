@@ -26,6 +26,7 @@ from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, first_raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
+from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import SplitName
 from ctxr.errors import DataError, UsageError
 
@@ -285,10 +286,6 @@ def _crowd_form(text: str) -> dict[str, str]:
     return found
 
 
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="without a file, answers are fetched from Mechanical Turk"
-        ) from error
+def _lines(path: Path) -> list[str]:
+    text = read_utf8(path, "without a file, answers are fetched from Mechanical Turk")
+    return [line for line in text.split("\n") if line.strip()]

@@ -98,6 +98,7 @@ def changed(tmp_path: Path, change: Any) -> Path:
             lambda rows: rows[1]["data"].update(ctxr_unit="u-other"),
             r"export\.json:2: the unit 'u-other' is in no export",
         ),
+        (lambda rows: rows[1]["data"].pop("ctxr_unit"), r"export\.json:2: there is no ctxr_unit in its data"),
         (lambda rows: rows[1]["data"].update(text_1="Edited."), r"export\.json:2: text_1 is 'Edited\.'"),
         (lambda rows: rows[0]["data"]["ctxr_order"].reverse(), r"export\.json:1: ctxr_order is"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=3), r"export\.json:1: ctxr_slot is 3"),
