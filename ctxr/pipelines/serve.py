@@ -119,7 +119,8 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from ctxr.annotation.web import Doors, Signer, Site
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
 
-    everything = _ours(read_all_tasks(config.workdir), talk)
+    every = read_all_tasks(config.workdir)
+    everything = _ours(every, talk)
     _warn_of_unfinished(config.workdir, talk)
     protocols = {tasks.protocol for tasks in everything}
     if len(protocols) > 1:
@@ -137,6 +138,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         everything[0].seed,
         bundle=config.bundle,
         lease_for=timedelta(minutes=config.lease_minutes),
+        asked={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
         journal,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -112,6 +113,15 @@ def test_a_study_that_was_launched_is_let_in_with_its_own_code(tmp_path: Path) -
     site.journal.close()
     site.identities.close()
     assert site.doors.studies == {"describe": "C0DE"}
+
+
+def test_tasks_that_were_exported_otherwise_are_served_as_they_are_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project(tmp_path, "describe", "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1, "tag": 1}
+    shutil.rmtree(work / "tasks" / "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
 
 
 def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from ctxr.annotation.journal import (
     standing,
     submitting,
     tables,
+    withdrawing,
 )
 from ctxr.annotation.journal.clock import micros
 from ctxr.annotation.journal.database import Database
@@ -51,6 +52,7 @@ def open_journal(
     bundle: int = 20,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
+    asked: Collection[str] | None = None,
 ) -> "Journal":
     """The journal at a path (SQLite) or SQLAlchemy URL, made where there is none, with those of `units` that it lacked.
 
@@ -59,9 +61,11 @@ def open_journal(
         protocol: the published one where None. seed: of the order in which units are served and pictures shown.
         bundle: answers after which a worker gets a completion code. lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
+        asked: ids of all units that are still asked; with it others that follow from no answer are served no more.
 
     Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
-    another content, and for a journal of a newer schema; UsageError for an address that is none.
+    another content, for an answered one that is not `asked`, and for a journal of a newer schema; UsageError for an address that
+    is none.
     """
     rules = Rules((protocol or Protocol()).check(), seed, bundle, lease_for)
     database = Database(url, busy_seconds)
@@ -70,6 +74,8 @@ def open_journal(
         with database.writing() as connection:
             filling.add_sets(connection, image_sets)
             filling.add_units(connection, units, rules)
+            if asked is not None:
+                withdrawing.withdraw(connection, asked, rules)
             opening.check_questions(connection, rules)
     except BaseException:
         database.close()
