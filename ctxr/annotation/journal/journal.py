@@ -5,12 +5,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import (
     choosing,
     codes,
+    counting,
     filling,
     leasing,
     opening,
@@ -247,11 +248,8 @@ class Journal:
     def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._database.writing() as connection:
-            row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
-            if held is not None:
-                returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
-            standing.change(connection, row, "blocked", reason, by, micros(now))
-            return standing.told(standing.known(connection, worker))
+            standing.change(connection, standing.known(connection, worker), "blocked", reason, by, micros(now))
+            return self._take_back(connection, worker, now)
 
     def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
         """Vouch for the worker: work without a qualification round, and no rule stops them."""
@@ -263,11 +261,19 @@ class Journal:
         """Take back the last change of the standing, a rule's or a person's. Raises Refused where there is none."""
         with self._database.writing() as connection:
             standing.undo(connection, standing.known(connection, worker), reason, by, micros(now))
-            return standing.told(standing.known(connection, worker))
+            return self._take_back(connection, worker, now)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+
+    def _take_back(self, connection: Connection, worker: str, now: datetime) -> Standing:
+        """The standing as it is now; who is blocked holds nothing."""
+        row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
+        if row["state"] == "blocked" and held is not None:
+            returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
+            counting.recount(connection, worker, micros(now))  # the end of a talk may have made a vote of it
+        return standing.told(row)
 
     def _reclaim(self, now: datetime) -> None:
         # on its own: that a partner has left must stand even where what comes next is refused
