@@ -137,6 +137,8 @@ def test_the_talk_survives_a_restart(opener: Opener) -> None:
     assert (again.room(first.token), again.events(second.token)) == before
     last = before[1][-1].number
     assert again.events(second.token, last) == []
+    assert again.events(second.token, 10**30) == []
+    assert again.events(second.token, -(10**30)) == before[1]
     again.share(first.token, "w1", START)
     assert [event.kind for event in again.events(second.token, last)] == ["share"]
 
