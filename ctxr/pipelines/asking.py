@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
 if TYPE_CHECKING:
     from ctxr.pipelines.export_tasks import ExportTasks
 
+L = TypeVar("L", bound=msgspec.Struct)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -58,6 +60,16 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     captions: tuple[str, ...] = ()
     author: str = "candidate"
+
+
+_CANDIDATE = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+
+
+class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of `--objects`: what is in an image."""
+
+    image: str
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,12 @@ def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     protocol, task = config.protocol(), config.task
     if task in ("describe", "dialogue"):
         dataset, material = _dataset(config.input or _sets(config.workdir, talk))
-        return (describe_units if task == "describe" else dialogue_units)(dataset, protocol), material
+        if task == "describe":
+            return describe_units(dataset, protocol), material
+        if config.objects is None:
+            return dialogue_units(dataset, protocol), material
+        parent = Parent("objects", "table", sha256_file(config.objects))
+        return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), talk))
         if task == "tag":
@@ -147,8 +164,9 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         raise UsageError("entail needs the pairs that are judged", hint="--candidates FILE.jsonl")
     dataset, material = _dataset(config.input or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
+    rows = _lines(config.candidates, "--candidates", Candidate, _CANDIDATE)
     units, seen = [], set()
-    for number, row in _candidates(config.candidates):
+    for number, row in rows:
         if row.image not in home:
             raise DataError(
                 f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -164,17 +182,29 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
 
 
-def _candidates(path: Path) -> Iterable[tuple[int, Candidate]]:
-    """Rows with their lines, from 1."""
-    for number, line in enumerate(read_utf8(path, "--candidates names a JSONL file").split("\n"), 1):
+def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for number, row in _lines(path, "--objects", Objects, '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+        if row.image not in dataset.images:
+            raise DataError(
+                f"{path}:{number}: {dataset.name} has no image {row.image!r}",
+                hint="name the dataset that the objects are in (--input)",
+            )
+        if row.image in found:
+            raise DataError(f"{path}:{number}: the image {row.image!r} is there twice")
+        found[row.image] = row.labels
+    return found
+
+
+def _lines(path: Path, option: str, row: type[L], example: str) -> Iterable[tuple[int, L]]:
+    """Rows of a JSONL file with their lines, from 1."""
+    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
         if not line.strip():
             continue
         try:
-            yield number, msgspec.json.decode(line, type=Candidate)
+            yield number, msgspec.json.decode(line, type=row)
         except msgspec.DecodeError as error:
-            raise DataError(
-                f"{path}:{number}: {error}", hint='such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
-            ) from error
+            raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
 
 
 def _checks(

@@ -47,6 +47,8 @@ class ExportTasks(Protocol):
     """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
     """JSONL of {image, statement, text, captions} to be judged (entail)."""
+    objects: Path | None = None
+    """JSONL of {image, labels}: what is in each photo, a hint for who sees it (dialogue)."""
     fraction: float = 0.1
     """Share of the answered units that is looked at again (audit)."""
     gold: Path | None = None

@@ -122,7 +122,8 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
     from ctxr.pipelines.touched import options_of
 
-    everything = _ours(read_all_tasks(config.workdir), talk)
+    every = read_all_tasks(config.workdir)
+    everything = _ours(every, talk)
     _warn_of_unfinished(config.workdir, talk)
     for tasks in everything[1:]:
         if tasks.protocol != everything[0].protocol:
@@ -141,6 +142,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         everything[0].protocol,
         everything[0].seed,
         lease_for=timedelta(minutes=config.lease_minutes),
+        asked={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
         journal,

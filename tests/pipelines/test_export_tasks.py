@@ -256,6 +256,9 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
         ({"targets": 0}, "targets is 0"),
         ({"verify_votes": 0}, "verify_votes is 0"),
+        ({"least_words": 0}, "least_words is 0"),
+        ({"turns_before_share": -1}, "turns_before_share is -1"),
+        ({"sameness": 1.5}, "sameness is 1.5"),
         ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
     ],
 )
@@ -287,6 +290,24 @@ def test_without_the_answers_that_a_task_is_made_from_it_says_which(
     with pytest.raises(UnfinishedError, match=message) as caught:
         run(ExportTasks(task=task, workdir=workdir))
     assert caught.value.hint.startswith("ctxr import-answers")
+
+
+def test_objects_of_a_photo_are_a_hint_for_who_sees_it(workdir: Path) -> None:
+    file = workdir / "objects.jsonl"
+    file.write_text('{"image": "photos0/img4", "labels": ["Dog", "Bread"]}\n')
+    config = replace(study.options(workdir, "dialogue"), objects=file, targets=10)
+    assert {one.target: one.labels for one in exported(config).units if one.labels} == {
+        "photos0/img4": ("Dog", "Bread")
+    }
+    assert run(config).up_to_date
+    for text, message in (
+        (file.read_text() * 2, r"objects\.jsonl:2: the image 'photos0/img4' is there twice"),
+        ('{"image": "x", "labels": []}', r"objects\.jsonl:1: .* has no image 'x'"),
+        ('{"image": "x"}', r"objects\.jsonl:1: .*labels"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=message):
+            run(config)
 
 
 def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:

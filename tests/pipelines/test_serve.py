@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,6 +128,15 @@ def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_a
     made = codes_of(work / "crowd" / "private", "describe")
     assert found.codes() == made
     assert set(made) == {"COMPLETED", "FAILED_ATTENTION_CHECK"}
+
+
+def test_tasks_that_were_exported_otherwise_are_served_as_they_are_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project(tmp_path, "describe", "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1, "tag": 1}
+    shutil.rmtree(work / "tasks" / "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
 
 
 def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
