@@ -66,7 +66,10 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         assert server["waiting"] == {"entail": 1, "verify": 1}
         assert list(server["links"]) == ["worker 1"]
         with httpx.Client(follow_redirects=True) as visitor:
-            page = visitor.get(server["links"]["worker 1"]).text
+            invitation = visitor.get(server["links"]["worker 1"])
+            page = visitor.post(
+                invitation.url, data={"csrf": re.findall(r'"csrf" value="(\w+)"', invitation.text)}
+            ).text
             link, csrf = re.findall(r'action="([^"]*)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)[0]
             value = "keep" if "conversation" in page else "neutral"
             done = visitor.post(server["address"] + link, data={"csrf": csrf, "verdict": value})
