@@ -168,13 +168,25 @@ def pearson(one: Doubles, other: Doubles) -> float | None:
     return _r(np.array([_moments(one, other).sum(axis=0)]))[0]
 
 
-def pearson_interval(one: Doubles, other: Doubles, clusters: Clusters, confidence: float = LEVEL) -> Interval:
-    """Pearson's r of two columns [N] with its interval over the draws of `clusters`; without, where r is not defined."""
-    value = pearson(one, other)
+def pearson_interval(
+    one: Doubles, other: Doubles, clusters: Clusters, within: Flags | None = None, confidence: float = LEVEL
+) -> Interval:
+    """Pearson's r of two columns [N] with its interval over the draws of `clusters`; no value where r is not defined.
+
+    Args:
+        within: [N] the rows that count; default: all. What stands in the others does not matter.
+    """
+    if len(one) != len(clusters.codes):
+        raise DataError(f"{len(one)} values do not belong to {len(clusters.codes)} rows of clusters")
+    chosen = np.ones(len(one), bool) if within is None else within
+    value = pearson(one[chosen], other[chosen])
+    present = len(np.unique(clusters.codes[chosen]))
     if value is None:
-        return Interval(None, clusters=clusters.size)
-    drawn = [found for found in _r(clusters.totals(_moments(one, other))) if found is not None]
-    return _interval(value, np.array(drawn), clusters.size, confidence)
+        return Interval(None, clusters=present)
+    moments = np.zeros((len(one), 6))
+    moments[chosen] = _moments(one[chosen], other[chosen])
+    drawn = [found for found in _r(clusters.totals(moments)) if found is not None]
+    return _interval(value, np.array(drawn), present, confidence)
 
 
 def _moments(one: Doubles, other: Doubles) -> Doubles:

@@ -165,6 +165,18 @@ def test_the_interval_of_r_is_that_of_copied_rows() -> None:
     assert pearson_interval(x, np.ones(30), drawn).value is None
 
 
+def test_rows_that_do_not_count_for_r_may_hold_anything() -> None:
+    rng = np.random.default_rng(9)
+    groups, x, y = np.repeat(np.arange(12), 2), rng.random(24), rng.random(24)
+    within = np.arange(24) < 16
+    drawn = Clusters(groups, np.random.default_rng(1), 40)
+    found = pearson_interval(x, y, drawn, within)
+    assert found == pearson_interval(np.where(within, x, np.nan), np.where(within, y, np.nan), drawn, within)
+    assert (found.value, found.clusters) == (pytest.approx(np.corrcoef(x[:16], y[:16])[0, 1]), 8)
+    with pytest.raises(DataError, match="3 values do not belong to 24 rows"):
+        pearson_interval(x[:3], y[:3], drawn)
+
+
 def test_intervals_over_sets_hold_the_truth_and_those_over_queries_do_not() -> None:
     clustered = coverage(300, 120, 300, lambda groups: groups)
     naive = coverage(300, 120, 300, lambda groups: np.arange(len(groups)))
