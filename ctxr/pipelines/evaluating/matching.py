@@ -1,0 +1,117 @@
+"""Scores beside questions: every question of a side with every score of every run, or a sentence that says what is missing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.data.dataset import Dataset
+from ctxr.errors import DataError
+from ctxr.metrics.ranking import Places, places
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.pipelines.evaluating.questions import SIDES, Question
+from ctxr.pipelines.evaluating.runs import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Questions of one side of the benchmark, scored by all runs.
+
+    Attributes:
+        questions: B with a known target. scores: [B, K] of each run, -inf where there is no candidate.
+        right: [B, K] which candidates are targets. hidden: questions without a known target.
+        hidden_scores: theirs, by run and query. left_out: questions that some run did not score, with `--partial`.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    runs: tuple[str, ...]
+    scores: dict[str, Doubles]
+    right: Flags
+    hidden: tuple[Question, ...]
+    hidden_scores: dict[str, dict[str, list[float]]]
+    left_out: int
+
+    def places(self, run: str) -> Places:
+        """Where the targets stand for a run."""
+        return places(self.scores[run], self.right)
+
+
+def match(
+    dataset: Dataset, questions: Mapping[str, Question], runs: Sequence[Run], only: str, partial: bool
+) -> list[Side]:
+    """The sides that any run scored, each with all of its questions; `only` names one of them.
+
+    With `partial`, a question that any run left unscored, or scored in part, is left out of all runs.
+
+    Raises DataError naming file:line for scores of what is not asked, and for what is missing.
+    """
+    for run in runs:
+        _check_known(dataset, questions, run)
+    scored = {questions[name].side for run in runs for name in run.values}
+    chosen = [side for side in SIDES if side in scored and only in ("", side)]
+    if not chosen:
+        what = f"of {only}" if only else "that is asked"
+        raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
+    return [_side(side, [one for one in questions.values() if one.side == side], runs, partial) for side in chosen]
+
+
+def _check_known(dataset: Dataset, questions: Mapping[str, Question], run: Run) -> None:
+    for name, values in run.values.items():
+        question = questions.get(name)
+        if question is None:
+            asked = dataset.queries.get(name)
+            what = "is not asked" if asked is None else "asks for a label, not for an image"
+            raise DataError(
+                f"{run.place(name, None)}: query {name!r} {what} in {dataset.name}",
+                hint="evaluate on the dataset that was scored: --dataset PATH",
+            )
+        strange = values.keys() - set(question.candidates)
+        if strange:
+            first = min(strange)
+            raise DataError(
+                f"{run.place(name, first)}: {first!r} is no candidate of query {name!r} "
+                f"(set {question.image_set.id!r} has {question.candidates[0]!r} and {len(question.candidates) - 1} more)",
+                hint="candidates are the image ids of the query's set",
+            )
+
+
+def _side(name: str, asked: Sequence[Question], runs: Sequence[Run], partial: bool) -> Side:
+    lacking: set[str] = set()
+    for run in runs:
+        unscored = [one for one in asked if len(run.values.get(one.query, ())) < len(one.candidates)]
+        if unscored and not partial:
+            raise _missing(name, unscored, run)
+        lacking |= {one.query for one in unscored}
+    whole = [one for one in asked if one.query not in lacking]
+    known = tuple(one for one in whole if one.right)
+    hidden = tuple(one for one in whole if not one.right)
+    width = max((len(one.candidates) for one in known), default=1)
+    right = np.zeros((len(known), width), bool)
+    for row, one in enumerate(known):
+        right[row, list(one.right)] = True
+    scores = {run.name: np.full((len(known), width), -np.inf) for run in runs}
+    for run in runs:
+        for row, one in enumerate(known):
+            values = run.values[one.query]
+            scores[run.name][row, : len(values)] = [values[candidate] for candidate in one.candidates]
+    told = {
+        run.name: {one.query: [run.values[one.query][candidate] for candidate in one.candidates] for one in hidden}
+        for run in runs
+    }
+    return Side(name, known, tuple(run.name for run in runs), scores, right, hidden, told, len(lacking))
+
+
+def _missing(side: str, unscored: Sequence[Question], run: Run) -> DataError:
+    first = unscored[0]
+    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
+    given = run.values.get(first.query, {})
+    if given:
+        lost = next(one for one in first.candidates if one not in given)
+        what = f"query {first.query!r} has no score for its candidate {lost!r}"
+    else:
+        what = f"query {first.query!r} of {side} has no score"
+    return DataError(
+        f"{run.place(first.query, None)}: {what}{more}",
+        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+    )

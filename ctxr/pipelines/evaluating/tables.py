@@ -1,0 +1,204 @@
+"""The figures of an evaluation as tables for people; accuracy is in percent, as the paper prints it."""
+
+from collections.abc import Mapping, Sequence
+
+from ctxr.metrics.compare import Interval
+from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure
+from ctxr.pipelines.result_tables import Table
+
+STATIC = {"photos": "static"}
+"""How the paper calls parts that tables of records call otherwise."""
+
+P_SHOWN = 0.001
+
+VIEWS = {
+    "writers": ("by writer", "whether the writer of the description was seen in train"),
+    "source": ("by source", "corpus, video or album"),
+    "length": ("by length of the text", "fifths of the queries"),
+    "distance": ("by mean distance of the set", "fifths of the queries; smaller is harder"),
+}
+
+
+def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters: str) -> Table:
+    """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
+    own = [one for one in figures if one.side == side.name and one.view == "overall"]
+    found = {(one.run, one.part, one.measure): one for one in own}
+    parts = [part for part in PARTS if any(one.part == part for one in own)]
+    ranks = [name for name in dict.fromkeys(one.measure for one in own) if name not in ("accuracy", "chance")]
+    rows = [
+        (
+            run,
+            *(percent(found[run, part, "accuracy"].interval) for part in parts),
+            *(_rank(name, found[run, "all", name].interval) for name in ranks),
+        )
+        for run in side.runs
+    ]
+    said = []
+    for part in parts:
+        one = found[side.runs[0], part, "accuracy"]
+        blind = found[side.runs[0], part, "chance"].interval.value
+        said.append(
+            f"{STATIC.get(part, part)}: {one.queries:,} queries in {one.interval.clusters:,} {clusters}s, "
+            f"chance {100 * (blind or 0):.1f} %"
+        )
+    note = (
+        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * level:g} % over {clusters}s drawn again"
+    )
+    heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
+    return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
+
+
+def difference_table(side: Side, rows: Sequence[Difference], clusters: str) -> Table | None:
+    """Each run against the first."""
+    own = [one for one in rows if one.side == side.name]
+    if not own:
+        return None
+    shown = tuple(
+        (
+            one.run,
+            STATIC.get(one.part, one.part),
+            one.queries,
+            percent(one.interval, signed=True),
+            p_value(one.permutation),
+            p_value(one.corrected),
+            p_value(one.mcnemar),
+            p_value(one.mcnemar_corrected),
+        )
+        for one in own
+    )
+    note = (
+        f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
+        f"small where a {clusters} has several; Holm: corrected over the runs of a part"
+    )
+    heads = ("run", "on", "queries", "difference", "p flips", "Holm", "McNemar", "Holm ")
+    return Table(f"{side.name}: against {own[0].against}", heads, shown, note)
+
+
+def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
+    """A table for each way in which a side was parted, by name of the view."""
+    made: dict[str, Table] = {}
+    own = [one for one in figures if one.side == side.name and one.measure == "accuracy"]
+    tagged = [one for one in own if one.view == "phenomena"]
+    if tagged:
+        made["phenomena"] = _phenomena(side, tagged)
+    for view, (title, note) in VIEWS.items():
+        found = {(one.part, one.run): one for one in own if one.view == view}
+        parts = list(dict.fromkeys(part for part, _ in found))
+        rows = tuple(
+            (
+                part,
+                found[part, side.runs[0]].queries,
+                found[part, side.runs[0]].interval.clusters,
+                *(percent(found[part, run].interval) for run in side.runs),
+            )
+            for part in parts
+        )
+        if rows:
+            heads = (view, "queries", "clusters", *side.runs)
+            made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, note)
+    return made
+
+
+def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
+    found = {(one.part, one.run): one for one in figures}
+    parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
+    rows = []
+    for part in parts:
+        name, _, looked = part.rpartition(", of ")
+        told = [name, int(looked), found[part, side.runs[0]].queries]
+        for run in side.runs:
+            without = found.get((f"no {part}", run))
+            told += [percent(found[part, run].interval), None if without is None else percent(without.interval)]
+        rows.append(tuple(told))
+    heads = ["phenomenon", "looked at", "found"]
+    for run in side.runs:
+        heads += [run if len(side.runs) > 1 else "with it", f"{run}, without" if len(side.runs) > 1 else "without"]
+    note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
+    return Table(f"{side.name}: accuracy by phenomenon", tuple(heads), tuple(rows), note)
+
+
+def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
+    """Pearson's r of being right with length and with the distance of the set."""
+    own = {(one.run, one.of): one for one in rows if one.side == side.name}
+    names = list(dict.fromkeys(of for _, of in own))
+    if not names:
+        return None
+    shown = tuple((run, *(_r(own[run, of].interval) for of in names)) for run in side.runs)
+    note = "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
+    return Table(f"{side.name}: being right goes with", ("run", *names), shown, note)
+
+
+def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
+    """How far wrong picks lie from the target in video sets."""
+    own = {(one.run, one.distance): one for one in rows if one.side == side.name}
+    if not own:
+        return None
+    distances = sorted({distance for _, distance in own})
+    runs = [run for run in side.runs if (run, distances[0]) in own]
+    shown = tuple(
+        (distance, 100 * own[runs[0], distance].blind, *(100 * own[run, distance].share for run in runs))
+        for distance in distances
+    )
+    note = "% of the wrong picks in video sets; blind: as far if wrong picks fell evenly on the other frames (of the first run)"
+    return Table(
+        f"{side.name}: wrong picks by frames from the target", ("frames", "blind", *runs), shown, note, digits=1
+    )
+
+
+def gather(
+    sides: Sequence[Side],
+    figures: Sequence[Figure],
+    differences: Sequence[Difference],
+    correlations: Sequence[Correlation],
+    errors: Sequence[Error],
+    level: float,
+    clusters: str,
+) -> Mapping[str, Table]:
+    """Every table there is something for, by name `<side>/<table>`, in the order of reading."""
+    made: dict[str, Table] = {}
+    for side in sides:
+        if not side.questions:
+            continue
+        told: dict[str, Table | None] = {
+            "accuracy": accuracy_table(side, figures, level, clusters),
+            "differences": difference_table(side, differences, clusters),
+            **view_tables(side, figures),
+            "correlations": correlation_table(side, correlations),
+            "errors": error_table(side, errors),
+        }
+        made |= {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
+    return made
+
+
+def percent(interval: Interval, signed: bool = False) -> str:
+    """A share as percent with its interval in brackets."""
+    if interval.value is None:
+        return "–"
+    sign = "+" if signed else ""
+    value = f"{100 * interval.value:{sign}.1f}"
+    if interval.low is None or interval.high is None:
+        return value
+    to = " to " if signed else "–"
+    return f"{value} ({100 * interval.low:{sign}.1f}{to}{100 * interval.high:{sign}.1f})"
+
+
+def p_value(value: float) -> str:
+    """A p-value; none is 0."""
+    return f"<{P_SHOWN}" if value < P_SHOWN else f"{value:.3f}"
+
+
+def _r(interval: Interval) -> str:
+    if interval.value is None:
+        return "–"
+    span = "" if interval.low is None else f" ({interval.low:+.2f} to {interval.high:+.2f})"
+    return f"{interval.value:+.2f}{span}"
+
+
+def _rank(name: str, interval: Interval) -> str | float | None:
+    return interval.value if name == "mrr" else None if interval.value is None else f"{100 * interval.value:.1f}"
+
+
+def _rank_name(name: str) -> str:
+    return "MRR" if name == "mrr" else name.replace("recall@", "R@")
