@@ -102,21 +102,22 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
 
 
 def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
+    """One run with and without each phenomenon; several runs side by side with it."""
     found = {(one.part, one.run): one for one in figures}
     parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
+    alone = len(side.runs) == 1
     rows = []
     for part in parts:
         name, _, looked = part.rpartition(", of ")
         told = [name, int(looked), found[part, side.runs[0]].queries]
-        for run in side.runs:
-            without = found.get((f"no {part}", run))
-            told += [percent(found[part, run].interval), None if without is None else percent(without.interval)]
+        told += [percent(found[part, run].interval) for run in side.runs]
+        if alone:
+            without = found.get((f"no {part}", side.runs[0]))
+            told.append(None if without is None else percent(without.interval))
         rows.append(tuple(told))
-    heads = ["phenomenon", "looked at", "found"]
-    for run in side.runs:
-        heads += [run if len(side.runs) > 1 else "with it", f"{run}, without" if len(side.runs) > 1 else "without"]
+    heads = ("phenomenon", "looked at", "found", *(("with it", "without") if alone else side.runs))
     note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
-    return Table(f"{side.name}: accuracy by phenomenon", tuple(heads), tuple(rows), note)
+    return Table(f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note)
 
 
 def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
