@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ctxr.data.artifacts import Parent, finish, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
+from ctxr.data.records import Image, ImageSet, Judgment, Query, Record, Split, Text
+from ctxr.data.tables import read_table, write_table
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from tests.releases import annotation_yaml, write_release
 
@@ -86,6 +89,51 @@ def at_random(seed: int) -> Value:
 
 def evaluate(dataset: Path, *runs: Path | str, **options: object) -> EvalReport:
     """`ctxr eval` with few draws, into the folder beside the dataset."""
-    settings: dict[str, object] = {"resamples": 200, "permutations": 200, "tokenizer": "regex"} | options
-    workdir = dataset.parent / "work"
-    return run(Eval(runs=tuple(map(str, runs)), dataset=dataset, workdir=workdir, **settings))  # type: ignore[arg-type]
+    settings: dict[str, object] = {"resamples": 200, "permutations": 200, "tokenizer": "regex"}
+    settings |= {"workdir": dataset.parent / "work"} | options
+    return run(Eval(runs=tuple(map(str, runs)), dataset=dataset, **settings))  # type: ignore[arg-type]
+
+
+def describe_sets(work: Path, each: int = 2) -> Path:
+    """The artifact `dataset` of a project: `each` descriptions of every filtered set, all on test, some with phenomena."""
+    folder, filtered = work / "dataset", work / "filtered"
+    sets = read_table(filtered / "sets.jsonl", ImageSet)
+    rows: dict[str, list[Record]] = {"sets": list(sets), "images": list(read_table(filtered / "images.jsonl", Image))}
+    rows["splits"] = [Split(group, "test") for group in sorted({one.group for one in sets})]
+    rows |= {"texts": [], "queries": [], "judgments": []}
+    for number, one in enumerate(sets):
+        for place in range(each):
+            key, target = f"{one.id}/{place}", (number + place) % len(one.images)
+            rows["texts"].append(
+                Text(key, f"The one in which the {'hand' if place else 'cup'} of set {number} is gone.", "w")
+            )
+            tags = ("negation", "spatial")
+            rows["queries"] += [Query(key, one.id, (key,)), Query(f"{key}/tags", one.id, (key,), tags)]
+            rows["judgments"].append(Judgment(key, one.images[target], "gold", 1.0))
+            found = {"negation": True, "spatial": number % 2 == 0}
+            rows["judgments"] += [Judgment(f"{key}/tags", tag, "w", float(said)) for tag, said in found.items()]
+    for table, content in rows.items():
+        write_table(folder / f"{table}.jsonl", content)
+    parents = [Parent("image_sets", "image_sets", open_artifact(filtered).sha256)]
+    files = [f"{table}.jsonl" for table in rows]
+    finish(
+        folder, kind="dataset", verb="aggregate", config={}, parents=parents, counts={}, models={}, files=files
+    )  # fmt: skip
+    return folder
+
+
+def evaluated_project(work: Path, runs: int = 2) -> Path:
+    """A project whose described sets were scored by some runs, each better than the one before, and compared."""
+    dataset = describe_sets(work)
+    targets = target_of(read_dataset(dataset))
+    files = []
+    for run_number in range(runs):
+        rng = np.random.default_rng(run_number)
+
+        def value(query: str, place: int, rng: np.random.Generator = rng, skill: int = run_number) -> float:
+            return float(rng.normal() + (0.5 + 1.5 * skill) * (place == targets[query]))
+
+        name = ("plain", "with context", "with time", "more", "most")[run_number]
+        files.append(write_scores(work / "scores" / f"{name}.jsonl", dataset, value, ("test",)))
+    evaluate(dataset, *files, compare=True, workdir=work)
+    return work

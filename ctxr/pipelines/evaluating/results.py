@@ -112,6 +112,7 @@ def write_results(
         "differences": [_flat(asdict(one)) for one in differences],
         "correlations": [_flat(asdict(one)) for one in correlations],
         "errors": [asdict(one) for one in errors],
+        "people": asdict(tables["people"]) if "people" in tables else None,
         "notes": list(notes),
     }
     files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
