@@ -91,7 +91,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
-    from ctxr.pipelines.evaluating.runs import find_runs
+    from ctxr.pipelines.evaluating.runs import Scoring, find_runs
     from ctxr.pipelines.inputs import open_dataset
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
@@ -99,12 +99,13 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)
-    found = find_runs(config.runs, config.workdir, dataset, lambda: [dataset.queries[name] for name in wanted])
+    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk)
+    found = find_runs(config.runs, scoring)
     _check_names(found)
     questions, tokenizer = _counted(questions, found, config.tokenizer)
     sides = match(dataset, questions, found, config.split, config.partial)
 
-    figures, differences, correlations, errors = [], [], [], []
+    figures, differences, correlations, errors, seeds = [], [], [], [], []
     with talk.progress("figures", len(sides)) as task:
         for side in sides:
             seed = (config.seed, SIDES.index(side.name))
@@ -112,10 +113,11 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
             figures += measuring.figures(side, clusters, recalls)
             correlations += measuring.correlations(side, clusters)
             errors += measuring.errors(side)
+            seeds += measuring.seeds(side)
             if config.compare:
                 differences += comparing.differences(side, clusters, seed, config.permutations)
             task.advance()
-    made = dict(tables.gather(sides, figures, differences, correlations, errors, LEVEL, config.cluster))
+    made = dict(tables.gather(sides, figures, differences, correlations, errors, seeds, LEVEL, config.cluster))
     people = beside.people(dataset)
     if people is not None:
         made["people"] = people
@@ -137,7 +139,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     ready: Artifact | None = finished(out, KIND, "eval", settings, parents)
     if ready is None or ready.changed_files():
         with locked(out):
-            measured = (figures, differences, correlations, errors)
+            measured = (figures, differences, correlations, errors, seeds)
             write_results(out, settings, parents, sides, measured, made, notes, tokenizer)
             ready = None
     return EvalReport(out, dataset.name, tuple(one.name for one in found), ready is not None, made, tuple(notes))
@@ -168,7 +170,7 @@ def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str
     from ctxr.models.tokens import load_tokenizer
 
     counter = load_tokenizer(tokenizer)
-    sides = {questions[name].side for run in runs for name in run.values if name in questions}
+    sides = {questions[name].side for run in runs for one in run.scorers for name in one.values if name in questions}
     texts = {name: one.text for name, one in questions.items() if one.side in sides and one.right}
     lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
     return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name

@@ -24,6 +24,7 @@ from tests.pipelines.evaluated import (
     PHOTOS,
     STREET,
     TEST,
+    Value,
     at_random,
     evaluate,
     release,
@@ -195,23 +196,31 @@ def test_tables_can_be_pasted(dataset: Path) -> None:
     assert r"a\_1 &" in tex
 
 
-def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dataset: Path) -> None:
-    folder = dataset.parent / "work" / "runs" / "base"
+def trained(dataset: Path, name: str, seeds: dict[str, Value]) -> Path:
+    """A run of the project with scores of valid by each seed, trained on some other dataset."""
+    folder, read = dataset.parent / "work" / "runs" / name, read_dataset(dataset)
     rows = [
-        Score(query.id, name, "base", float(place))
-        for query, one, _ in read_dataset(dataset).targets()
-        if read_dataset(dataset).split_of(one) == "valid"
-        for place, name in enumerate(one.images)
+        Score(query.id, image, scorer, value(query.id, place))
+        for scorer, value in seeds.items()
+        for query, one, _ in read.targets()
+        if read.split_of(one) == "valid"
+        for place, image in enumerate(one.images)
     ]
     write_table_of_scores(folder / "scores.jsonl", rows)
-    parents = [Parent("dataset", "dataset", "ab" * 32)]
+    parents = [Parent("elsewhere", "dataset", "ab" * 32)]
     finish(
         folder, kind="run", verb="train", config={}, parents=parents, counts={}, models={}, files=["scores.jsonl"]
     )  # fmt: skip
+    return folder
+
+
+def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dataset: Path) -> None:
+    folder = trained(dataset, "base", {"base": lambda query, place: float(place)})
     report = evaluate(dataset, split="valid")
     assert report.runs == ("base",)
     assert report.results == dataset.parent / "work" / "results" / "base"
-    assert any(note.startswith("base: trained on another dataset (abababababab…)") for note in report.notes)
+    assert "base: trained on another dataset (elsewhere) than this one; the two may share sets" in report.notes
+    assert any("if valid chose its epoch" in note for note in report.notes)
     assert share(cells(report.tables["valid/accuracy"])["base"][2]) == 100.0
     with (folder / "scores.jsonl").open("a") as stream:
         stream.write("\n")
@@ -219,18 +228,39 @@ def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dat
         evaluate(dataset, "base", split="valid")
 
 
+def test_several_seeds_are_one_run_whose_figures_are_their_means(dataset: Path) -> None:
+    good, bad = right_on(dataset, lambda name: True), right_on(dataset, lambda name: name.startswith(PHOTOS))
+    trained(dataset, "deep", {"deep/seed0": good, "deep/seed1": bad})
+    other = write_scores(dataset.parent / "other.jsonl", dataset, bad, ("valid",))
+    report = evaluate(dataset, other, "deep", compare=True)
+    assert share(cells(report.tables["valid/accuracy"])["deep"][0]) == 62.5
+    assert cells(report.tables["valid/seeds"])["deep"] == (2, "62.5 ± 53.0", "100.0, 25.0")
+    assert cells(report.tables["valid/errors"])[1][2] == 100.0
+    rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
+    assert rows["deep", "all"][1].startswith("+37.5 (")
+    assert rows["deep", "all"][4:] == ("–", "–")
+    names = {row.run for row in read_table(report.results / "per_query.jsonl", QueryResult)}
+    assert names == {"other", "deep/seed0", "deep/seed1"}
+    assert sorted(file.name for file in (report.results / "trec").iterdir()) == [
+        "deep-seed0.txt", "deep-seed1.txt", "other.txt", "qrels.txt"
+    ]  # fmt: skip
+
+
 def test_a_model_is_scored_as_it_is_on_the_queries_that_are_asked(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
-    def scores_of(source: str, read: Any, queries: list[Any]) -> list[Score]:
-        asked.extend(query.id for query in queries)
+    def scores_of(source: str, read: Any, queries: list[str], *_: object) -> list[Score]:
+        asked.extend(queries)
         sets = {one.id: one.images for one in read.sets}
-        return [Score(query.id, name, source, 0.0) for query in queries for name in sets[query.image_set]]
+        found = [read.queries[name] for name in queries]
+        return [Score(query.id, name, source, 0.0) for query in found for name in sets[query.image_set]]
 
     monkeypatch.setattr(sources, "find_spec", lambda name: name)
-    monkeypatch.setattr(sources, "import_module", lambda name: SimpleNamespace(scores_of=scores_of))
+    monkeypatch.setattr(
+        sources, "import_module", lambda name: SimpleNamespace(scores_of=scores_of, Machine=SimpleNamespace)
+    )
     report = evaluate(dataset, "ViT:tiny", split="valid")
     assert asked == [f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"]
     assert share(cells(report.tables["valid/accuracy"])["ViT:tiny"][0]) == 10.0

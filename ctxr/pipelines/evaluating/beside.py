@@ -68,7 +68,8 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[s
 
 def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[Run]) -> list[str]:
     """A sentence for each run of which it is not certain that it never saw what it is evaluated on."""
-    here = _manifest(dataset)
+    here, names = _manifest(dataset), {side.name for side in sides}
+    kind = "dataset" if here else "release"
     notes = []
     for run in runs:
         if run.artifact is None:
@@ -76,13 +77,15 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[
                 f"{run.name}: scores from outside; what it was trained on, and whether these sets were in it, is not known"
             )
             continue
-        trained = [one for one in run.artifact.manifest.parents if one.kind == "dataset"]
-        if trained and here not in {one.sha256 for one in trained}:
+        trained = [one for one in run.artifact.manifest.parents if one.kind in ("dataset", "release")]
+        if any(one.kind != kind or (one.kind == "dataset" and one.sha256 != here) for one in trained):
             notes.append(
-                f"{run.name}: trained on another dataset ({trained[0].sha256[:12]}…) than this one; the two may share sets"
+                f"{run.name}: trained on another dataset ({trained[0].name}) than this one; the two may share sets"
             )
-        if any(side.name == "train" for side in sides):
+        if "train" in names:
             notes.append(f"{run.name}: its figure on train says how well it fits, not how good it is")
+        if "valid" in names:
+            notes.append(f"{run.name}: if valid chose its epoch, its figure on valid flatters a little; test does not")
     return notes
 
 

@@ -16,7 +16,8 @@ class Difference:
 
     Attributes:
         permutation: p-value of flipping clusters. corrected: the same after Holm's correction over the runs.
-        mcnemar: exact, on queries that are right outright (a tie is not), as if they were independent.
+        mcnemar: exact, on queries that are right outright (a tie is not), as if they were independent; None for runs of
+            several seeds, which are neither right nor wrong.
         mcnemar_corrected: after Holm's correction over the runs.
     """
 
@@ -28,8 +29,8 @@ class Difference:
     interval: Interval
     permutation: float
     corrected: float
-    mcnemar: float
-    mcnemar_corrected: float
+    mcnemar: float | None
+    mcnemar_corrected: float | None
 
 
 def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[Difference]:
@@ -49,7 +50,10 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
             sign_flip(gains[within, place], clusters.codes[within], np.random.default_rng(seed), draws)
             for place in range(len(others))
         ]
-        exact = [mcnemar(credits[run][within] == 1, credits[first][within] == 1) for run in others]
-        columns = zip(others, intervals, flips, holm(flips), exact, holm(exact), strict=True)
+        exact: list[float | None] = [None] * len(others)
+        if all(len(seeds) == 1 for seeds in side.seeds.values()):
+            exact = [mcnemar(credits[run][within] == 1, credits[first][within] == 1) for run in others]
+        known = [p for p in exact if p is not None]
+        columns = zip(others, intervals, flips, holm(flips), exact, holm(known) or exact, strict=True)
         rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
     return rows

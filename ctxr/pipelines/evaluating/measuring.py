@@ -5,6 +5,7 @@ All figures of a side see the same draws, so the interval of a difference is tha
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -71,6 +72,35 @@ class Error:
     blind: float
 
 
+@dataclass(frozen=True)
+class Seeds:
+    """Accuracy of the seeds of one run on a side: each, their mean and standard deviation (n - 1)."""
+
+    side: str
+    run: str
+    accuracies: dict[str, float]
+    mean: float
+    deviation: float
+
+
+def seeds(side: Side) -> list[Seeds]:
+    """A row for each run with several seeds."""
+    rows = []
+    for run in side.runs if side.questions else ():
+        each = {name: float(accuracy(side.places(name)).mean()) for name in side.seeds[run]}
+        if len(each) > 1:
+            rows.append(
+                Seeds(
+                    side.name,
+                    run,
+                    each,
+                    float(np.mean(list(each.values()))),
+                    float(np.std(list(each.values()), ddof=1)),
+                )
+            )
+    return rows
+
+
 def clusters_of(side: Side, by: str, seed: tuple[int, int], resamples: int) -> Clusters:
     """What is drawn again: the sets of a side, or the groups (video, album) that must not be parted."""
     groups = [one.image_set.id if by == "set" else one.image_set.group for one in side.questions]
@@ -78,8 +108,8 @@ def clusters_of(side: Side, by: str, seed: tuple[int, int], resamples: int) -> C
 
 
 def credits_of(side: Side) -> dict[str, Doubles]:
-    """Expected accuracy of each run on each question, [B] by run."""
-    return {run: accuracy(side.places(run)) for run in side.runs}
+    """Expected accuracy of each run on each question, [B] by run, the mean over its seeds."""
+    return {run: side.mean(run, accuracy) for run in side.runs}
 
 
 def figures(side: Side, clusters: Clusters, recalls: Sequence[int]) -> list[Figure]:
@@ -87,9 +117,9 @@ def figures(side: Side, clusters: Clusters, recalls: Sequence[int]) -> list[Figu
     parts = list(parts_of(side.questions))
     columns: list[tuple[str, Part, str, Doubles]] = []
     for run in side.runs:
-        found = side.places(run)
-        values = {"accuracy": accuracy(found), "mrr": reciprocal_rank(found), "chance": chance(found)}
-        values |= {f"recall@{k}": recall(found, k) for k in recalls}
+        measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
+        measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
+        values = {name: side.mean(run, measure) for name, measure in measures.items()}
         for part in parts:
             told = values if part[0] == "overall" else {"accuracy": values["accuracy"]}
             columns += [(run, part, name, column) for name, column in told.items()]
@@ -166,9 +196,10 @@ def errors(side: Side) -> list[Error]:
     target = side.right[rows].argmax(axis=1)
     apart = np.abs(np.arange(side.right.shape[1]) - target[:, None])
     found = []
-    for run, scores in side.scores.items():
-        picked = np.where(apart > 0, best(scores[rows]), 0.0)
-        there = (scores[rows] > -np.inf) & (apart > 0)
+    for run in side.runs:
+        picks = np.mean([best(side.scores[name][rows]) for name in side.seeds[run]], axis=0)
+        picked = np.where(apart > 0, picks, 0.0)
+        there = (side.scores[side.seeds[run][0]][rows] > -np.inf) & (apart > 0)
         missed = picked.sum(axis=1, keepdims=True)
         blind = missed * there / there.sum(axis=1, keepdims=True)
         total = float(missed.sum())

@@ -15,7 +15,7 @@ from ctxr.data.tables import write_table
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.measuring import Correlation, Error, Figure
+from ctxr.pipelines.evaluating.measuring import Correlation, Error, Figure, Seeds
 from ctxr.pipelines.evaluating.outside import latex, leaderboard, markdown, plain_name, qrels, trec_run
 from ctxr.pipelines.result_tables import Table
 
@@ -28,7 +28,7 @@ MOST_SCORES = 30
 
 
 class QueryResult(Record, frozen=True):
-    """What one run did on one query.
+    """What one run did on one query; a run of several seeds has a row for each, `RUN/seedN`.
 
     Attributes:
         candidates: image ids in the order of the set, scores: theirs; both empty where there are more than `MOST_SCORES`.
@@ -60,8 +60,8 @@ class QueryResult(Record, frozen=True):
 
 
 def query_results(side: Side) -> Iterator[QueryResult]:
-    """A row for each run and question of a side."""
-    for run in side.runs:
+    """A row for each scorer and question of a side."""
+    for run in side.scorers:
         found, scores = side.places(run), side.scores[run]
         credit, ranks = accuracy(found), reciprocal_rank(found)
         tops = scores.max(axis=1, initial=float("-inf"))
@@ -94,7 +94,7 @@ def write_results(
     config: Mapping[str, Any],
     parents: Sequence[Parent],
     sides: Sequence[Side],
-    measured: tuple[Sequence[Figure], Sequence[Difference], Sequence[Correlation], Sequence[Error]],
+    measured: tuple[Sequence[Figure], Sequence[Difference], Sequence[Correlation], Sequence[Error], Sequence[Seeds]],
     tables: Mapping[str, Table],
     notes: Sequence[str],
     tokenizer: str,
@@ -106,12 +106,13 @@ def write_results(
             if (out / folder).is_dir():
                 shutil.rmtree(out / folder)
     rows = write_table(out / PER_QUERY, [row for side in sides for row in query_results(side)])
-    figures, differences, correlations, errors = measured
+    figures, differences, correlations, errors, seeds = measured
     told = {
         "figures": [_flat(asdict(one)) for one in figures],
         "differences": [_flat(asdict(one)) for one in differences],
         "correlations": [_flat(asdict(one)) for one in correlations],
         "errors": [asdict(one) for one in errors],
+        "seeds": [asdict(one) for one in seeds],
         "people": asdict(tables["people"]) if "people" in tables else None,
         "notes": list(notes),
     }
@@ -120,7 +121,7 @@ def write_results(
     files["results.tex"] = "\n".join(latex(table) for table in tables.values())
     if any(side.questions for side in sides):
         files["trec/qrels.txt"] = "".join(qrels(sides))
-    for run in sides[0].runs:
+    for run in sides[0].scorers:
         files[f"trec/{plain_name(run)}.txt"] = "".join(trec_run(run, sides))
         picked = leaderboard(run, sides)
         if picked is not None:

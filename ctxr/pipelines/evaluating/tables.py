@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ctxr.metrics.compare import Interval
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure
+from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds
 from ctxr.pipelines.result_tables import Table
 
 STATIC = {"photos": "static"}
@@ -48,6 +48,24 @@ def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
+
+
+def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
+    """How far the seeds of a run lie apart."""
+    own = [one for one in rows if one.side == side.name]
+    if not own:
+        return None
+    shown = tuple(
+        (
+            one.run,
+            len(one.accuracies),
+            f"{100 * one.mean:.1f} ± {100 * one.deviation:.1f}",
+            ", ".join(f"{100 * value:.1f}" for value in one.accuracies.values()),
+        )
+        for one in own
+    )
+    note = "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query"
+    return Table(f"{side.name}: over seeds", ("run", "seeds", "accuracy %", "each"), shown, note)
 
 
 def difference_table(side: Side, rows: Sequence[Difference], clusters: str) -> Table | None:
@@ -154,6 +172,7 @@ def gather(
     differences: Sequence[Difference],
     correlations: Sequence[Correlation],
     errors: Sequence[Error],
+    seeds: Sequence[Seeds],
     level: float,
     clusters: str,
 ) -> Mapping[str, Table]:
@@ -164,6 +183,7 @@ def gather(
             continue
         told: dict[str, Table | None] = {
             "accuracy": accuracy_table(side, figures, level, clusters),
+            "seeds": seed_table(side, seeds),
             "differences": difference_table(side, differences, clusters),
             **view_tables(side, figures),
             "correlations": correlation_table(side, correlations),
@@ -185,8 +205,10 @@ def percent(interval: Interval, signed: bool = False) -> str:
     return f"{value} ({100 * interval.low:{sign}.1f}{to}{100 * interval.high:{sign}.1f})"
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """A p-value; none is 0."""
+    if value is None:
+        return "–"
     return f"<{P_SHOWN}" if value < P_SHOWN else f"{value:.3f}"
 
 

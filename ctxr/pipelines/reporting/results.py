@@ -68,7 +68,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
         "panels": [_panel(scored, side) for side in sides],
         "people": scored.people,
         "notes": scored.notes,
-        "runs": scored.runs,
+        "runs": scored.scorers,
         "asked": asked,
         "shown": len(data["queries"]),
         "sides": sides,
@@ -168,9 +168,9 @@ def _data(edition: Edition, scored: Scored) -> dict[str, Any]:
         queries.append({
             "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
             "targets": [place[image] for image in row.targets if image in place],
-            "runs": [_scores(by_query[name].get(run), place) for run in scored.runs],
+            "runs": [_scores(by_query[name].get(run), place) for run in scored.scorers],
         })  # fmt: skip
-    return {"runs": list(scored.runs), "sets": sets, "queries": queries}
+    return {"runs": list(scored.scorers), "sets": sets, "queries": queries}
 
 
 def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:

@@ -30,6 +30,12 @@ class Scored:
     people: dict[str, Any] | None
     notes: tuple[str, ...]
 
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names in `rows`: the runs, or their seeds where there are several."""
+        met = dict.fromkeys(row.run for row in self.rows)
+        return tuple(name for run in self.runs for name in met if _is_of(name, run))
+
 
 def find_scored(root: Path) -> Scored | None:
     """The evaluations in `results` beside the artifact `root`; None where there is none.
@@ -75,8 +81,15 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
         runs += fresh
         figures += [row for row in told["figures"] if row["run"] in fresh]
         differences += [row for row in told["differences"] if row["run"] in fresh]
-        rows += [row for row in read_table(one.path / PER_QUERY, QueryResult) if row.run in fresh]
+        rows += [
+            row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in fresh)
+        ]
     return Scored(tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes))
+
+
+def _is_of(scorer: str, run: str) -> bool:
+    """Whether a scorer is a run, or one of its seeds."""
+    return scorer == run or scorer.rpartition("/")[0] == run
 
 
 def _figures(file: Path) -> dict[str, Any]:
