@@ -220,7 +220,7 @@ def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dat
     assert report.runs == ("base",)
     assert report.results == dataset.parent / "work" / "results" / "base"
     assert "base: trained on another dataset (elsewhere) than this one; the two may share sets" in report.notes
-    assert any("if valid chose its epoch" in note for note in report.notes)
+    assert any("where valid chose the epoch of base" in note for note in report.notes)
     assert share(cells(report.tables["valid/accuracy"])["base"][2]) == 100.0
     with (folder / "scores.jsonl").open("a") as stream:
         stream.write("\n")
@@ -289,11 +289,11 @@ def test_our_own_dataset_brings_its_crowd_its_certificate_and_its_distances(tmp_
         evaluate(dataset, file)
 
 
-def test_a_figure_on_train_is_said_to_be_a_fit(dataset: Path) -> None:
+def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("train",))
     report = evaluate(dataset, file)
     assert next(iter(report.tables)) == "train/accuracy"
-    assert any("a: scores from outside" in note for note in report.notes)
+    assert "what a was trained on, and whether these sets were in it, is not known here" in report.notes
 
 
 def edited(file: Path, edit: Any) -> Path:

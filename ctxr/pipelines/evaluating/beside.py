@@ -67,26 +67,31 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[s
 
 
 def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[Run]) -> list[str]:
-    """A sentence for each run of which it is not certain that it never saw what it is evaluated on."""
+    """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     here, names = _manifest(dataset), {side.name for side in sides}
     kind = "dataset" if here else "release"
+    trained = [run for run in runs if run.artifact is not None]
     notes = []
-    for run in runs:
-        if run.artifact is None:
+    for run in trained:
+        parents = [] if run.artifact is None else run.artifact.manifest.parents
+        learnt = [one for one in parents if one.kind in ("dataset", "release")]
+        if any(one.kind != kind or (one.kind == "dataset" and one.sha256 != here) for one in learnt):
             notes.append(
-                f"{run.name}: scores from outside; what it was trained on, and whether these sets were in it, is not known"
+                f"{run.name}: trained on another dataset ({learnt[0].name}) than this one; the two may share sets"
             )
-            continue
-        trained = [one for one in run.artifact.manifest.parents if one.kind in ("dataset", "release")]
-        if any(one.kind != kind or (one.kind == "dataset" and one.sha256 != here) for one in trained):
-            notes.append(
-                f"{run.name}: trained on another dataset ({trained[0].name}) than this one; the two may share sets"
-            )
-        if "train" in names:
-            notes.append(f"{run.name}: its figure on train says how well it fits, not how good it is")
-        if "valid" in names:
-            notes.append(f"{run.name}: if valid chose its epoch, its figure on valid flatters a little; test does not")
+    if trained and "train" in names:
+        notes.append(f"figures on train say how well {_listed(trained)} fit, not how good they are")
+    if trained and "valid" in names:
+        notes.append(
+            f"where valid chose the epoch of {_listed(trained)}, its figures flatter a little; those of test do not"
+        )
+    if outside := [run for run in runs if run.artifact is None]:
+        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
     return notes
+
+
+def _listed(runs: Sequence[Run]) -> str:
+    return ", ".join(run.name for run in runs)
 
 
 def partial_notes(sides: Sequence[Side]) -> list[str]:

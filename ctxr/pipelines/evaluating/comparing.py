@@ -50,10 +50,14 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
             sign_flip(gains[within, place], clusters.codes[within], np.random.default_rng(seed), draws)
             for place in range(len(others))
         ]
-        exact: list[float | None] = [None] * len(others)
-        if all(len(seeds) == 1 for seeds in side.seeds.values()):
-            exact = [mcnemar(credits[run][within] == 1, credits[first][within] == 1) for run in others]
-        known = [p for p in exact if p is not None]
-        columns = zip(others, intervals, flips, holm(flips), exact, holm(known) or exact, strict=True)
+        exact = {
+            run: mcnemar(credits[run][within] == 1, credits[first][within] == 1)
+            for run in others
+            if len(side.seeds[run]) == len(side.seeds[first]) == 1
+        }
+        known = dict(zip(exact, holm(list(exact.values())), strict=True))
+        columns = zip(
+            others, intervals, flips, holm(flips), map(exact.get, others), map(known.get, others), strict=True
+        )
         rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
     return rows

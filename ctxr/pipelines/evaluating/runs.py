@@ -19,6 +19,9 @@ RUNS = "runs"
 """Folder of a project that holds a folder for each run."""
 
 KIND = "run"
+MODEL = "model"
+"""Kinds of origin beside `scores`, a file: what `ctxr train` made, and a model scored as it is."""
+
 SCORES = "scores.jsonl"
 
 SCORING = "ctxr.pipelines.scoring"
@@ -116,7 +119,7 @@ def _open(source: str, scoring: Scoring) -> list[Run]:
             hint="ctxr eval NAME, or a file with lines of query, candidate and value",
         )
     scorers = _scorers(source, scoring(source))
-    return [Run(source, scorers, Parent(source, "scores", sha256_of([one.values for one in scorers])))]
+    return [Run(source, scorers, Parent(source, MODEL, sha256_of([one.values for one in scorers])))]
 
 
 def _trained(folder: Path, scoring: Scoring) -> Run:

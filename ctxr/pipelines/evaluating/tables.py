@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ctxr.metrics.compare import Interval
+from ctxr.metrics.compare import FEW_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds
@@ -45,6 +45,7 @@ def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters
         )
     note = (
         f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * level:g} % over {clusters}s drawn again"
+        f"{_caution(own)}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
@@ -115,7 +116,8 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
         )
         if rows:
             heads = (view, "queries", "clusters", *side.runs)
-            made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, note)
+            told = note + _caution(list(found.values()))
+            made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, told)
     return made
 
 
@@ -135,7 +137,14 @@ def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
         rows.append(tuple(told))
     heads = ("phenomenon", "looked at", "found", *(("with it", "without") if alone else side.runs))
     note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
-    return Table(f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note)
+    return Table(f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution(figures))
+
+
+def _caution(figures: Sequence[Figure]) -> str:
+    """What to add where intervals rest on few clusters."""
+    if all(one.interval.low is None or one.interval.clusters >= FEW_CLUSTERS for one in figures):
+        return ""
+    return f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
 
 
 def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
