@@ -39,7 +39,7 @@ class Eval:
     partial: bool = False
     """Leave out queries that some run did not score, or not in full, and say how many."""
     cluster: str = "set"
-    """What is drawn again for intervals and flipped in tests: set, or group (whole videos and albums)."""
+    """What is drawn again for intervals and flipped in tests: set (in galleries: target), or group (whole videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10 for galleries."""
     resamples: int = 10_000
@@ -109,7 +109,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     with talk.progress("figures", len(sides)) as task:
         for side in sides:
             seed = (config.seed, SIDES.index(side.name))
-            clusters = measuring.clusters_of(side, config.cluster, seed, config.resamples)
+            clusters = measuring.clusters_of(side, measuring.unit_of(side, config.cluster), seed, config.resamples)
             figures += measuring.figures(side, clusters, recalls)
             correlations += measuring.correlations(side, clusters)
             errors += measuring.errors(side)

@@ -29,6 +29,7 @@ from tests.pipelines.evaluated import (
     evaluate,
     release,
     right_on,
+    target_of,
     write_scores,
 )
 from tests.pipelines.world_dataset import write_world_dataset
@@ -379,6 +380,37 @@ def test_a_split_that_nobody_scored_is_refused(dataset: Path) -> None:
 def test_groups_may_be_what_is_drawn(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0))
     assert "in 3 groups" in evaluate(dataset, file, cluster="group").tables["valid/accuracy"].note
+
+
+def test_in_a_gallery_captions_of_one_picture_stand_or_fall_together(tmp_path: Path) -> None:
+    pictures = [{"id": number, "file_name": f"{number}.jpg", "width": 9, "height": 9} for number in range(40)]
+    captions = [
+        {"id": 2 * number + place, "image_id": number, "caption": f"Picture {number}, {'a' * place}."}
+        for number in range(40)
+        for place in range(2)
+    ]
+    (tmp_path / "coco").mkdir()
+    (tmp_path / "coco" / "captions_val.json").write_text(json.dumps({"images": pictures, "annotations": captions}))
+
+    targets = target_of(read_dataset(tmp_path / "coco"))
+
+    def value(query: str, place: int) -> float:
+        return -abs(place - targets[query] - 0.6)  # the picture after the right one, then the right one
+
+    report = evaluate(tmp_path / "coco", write_scores(tmp_path / "a.jsonl", tmp_path / "coco", value), recall="1,2,5")
+    table = report.tables["valid/accuracy"]
+    assert table.columns == ("run", "all", "MRR", "R@1", "R@2", "R@5")
+    assert cells(table)["a"][2:] == ("2.5", "100.0", "100.0")
+    assert "80 queries in 40 targets, chance 2.5 %" in table.note
+    rows = read_table(report.results / "per_query.jsonl", QueryResult)
+    assert {(row.candidates, row.scores, len(row.picks)) for row in rows} == {((), (), 1)}
+
+
+def test_hidden_targets_alone_give_the_files_and_no_figure(dataset: Path) -> None:
+    report = evaluate(dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("test",)), compare=True)
+    assert set(report.tables) == {"people"}
+    assert (report.results / "leaderboard" / "a.json").is_file()
+    assert not (report.results / "trec" / "qrels.txt").exists()
 
 
 def test_the_command_prints_tables_and_json(dataset: Path) -> None:

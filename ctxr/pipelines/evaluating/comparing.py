@@ -7,7 +7,7 @@ import numpy as np
 from ctxr.metrics.compare import Clusters, Interval, mcnemar, sign_flip
 from ctxr.metrics.proportions import holm
 from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.measuring import PARTS, credits_of
+from ctxr.pipelines.evaluating.measuring import credits_of, kinds_of
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
     credits = credits_of(side)
     first, *others = side.runs
     rows: list[Difference] = []
-    for part in PARTS:
+    for part in kinds_of(side.questions):
         within = np.array([part in ("all", one.image_set.kind) for one in side.questions])
-        if not within.any():
-            continue
         gains = np.stack([credits[run] - credits[first] for run in others], axis=1)
         intervals = clusters.means(gains, np.repeat(within[:, None], len(others), axis=1))
         flips = [

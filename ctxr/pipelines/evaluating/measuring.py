@@ -101,10 +101,26 @@ def seeds(side: Side) -> list[Seeds]:
     return rows
 
 
+def unit_of(side: Side, by: str) -> str:
+    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
+    galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
+    return "target" if by == "set" and galleries else by
+
+
 def clusters_of(side: Side, by: str, seed: tuple[int, int], resamples: int) -> Clusters:
-    """What is drawn again: the sets of a side, or the groups (video, album) that must not be parted."""
-    groups = [one.image_set.id if by == "set" else one.image_set.group for one in side.questions]
-    return Clusters(groups, np.random.default_rng(seed), resamples)
+    """The clusters of a side's questions, each drawn as a whole; `by` is what `unit_of` says."""
+    names: dict[str, Callable[[Question], str]] = {
+        "set": lambda one: one.image_set.id,
+        "group": lambda one: one.image_set.group,
+        "target": lambda one: f"{one.image_set.id} {one.right}",
+    }
+    return Clusters([names[by](one) for one in side.questions], np.random.default_rng(seed), resamples)
+
+
+def kinds_of(questions: Sequence[Question]) -> list[str]:
+    """`all`, and where there are both kinds of sets, each of them."""
+    kinds = {one.image_set.kind for one in questions}
+    return list(PARTS) if len(kinds) > 1 else ["all"]
 
 
 def credits_of(side: Side) -> dict[str, Doubles]:
@@ -144,7 +160,7 @@ def parts_of(questions: Sequence[Question]) -> list[Part]:
         if flags.any():
             found.append((view, name, flags))
 
-    for part in PARTS:
+    for part in kinds_of(questions):
         add("overall", part, [part in ("all", one.image_set.kind) for one in questions])
     for looked in _looked(questions):
         for phenomenon in PHENOMENA:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ctxr.metrics.compare import FEW_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds
+from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds, unit_of
 from ctxr.pipelines.result_tables import Table
 
 STATIC = {"photos": "static"}
@@ -183,13 +183,14 @@ def gather(
     errors: Sequence[Error],
     seeds: Sequence[Seeds],
     level: float,
-    clusters: str,
+    by: str,
 ) -> Mapping[str, Table]:
     """Every table there is something for, by name `<side>/<table>`, in the order of reading."""
     made: dict[str, Table] = {}
     for side in sides:
         if not side.questions:
             continue
+        clusters = unit_of(side, by)
         told: dict[str, Table | None] = {
             "accuracy": accuracy_table(side, figures, level, clusters),
             "seeds": seed_table(side, seeds),
