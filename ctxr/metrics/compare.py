@@ -62,7 +62,8 @@ class Clusters:
         self.codes, names = factorise(groups)
         self.size = len(names)
         self.resamples = resamples if self.size else 0
-        self.weights = np.zeros((self.resamples, self.size), np.uint16)
+        # that one of more than 255 clusters comes up more than 255 times in as many draws has no chance in any lifetime
+        self.weights = np.zeros((self.resamples, self.size), np.uint8)
         for rows in _blocks(self.resamples, self.size):
             count = rows.stop - rows.start
             drawn = rng.integers(0, self.size, (count, self.size)) + self.size * np.arange(count)[:, None]

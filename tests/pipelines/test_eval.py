@@ -288,6 +288,9 @@ def test_our_own_dataset_brings_its_crowd_its_certificate_and_its_distances(tmp_
     (dataset / "figures.json").write_text('{"accuracy": 3}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         evaluate(dataset, file)
+    (dataset / "certificate.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"certificate\.json is damaged"):
+        evaluate(dataset, file)
 
 
 def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:

@@ -70,6 +70,7 @@ def match(
 
 
 def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Scorer) -> None:
+    candidates: dict[str, frozenset[str]] = {}
     for name, values in scorer.values.items():
         question = questions.get(name)
         if question is None:
@@ -79,7 +80,9 @@ def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Sc
                 f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
                 hint="evaluate on the dataset that was scored: --dataset PATH",
             )
-        strange = values.keys() - set(question.candidates)
+        if question.image_set.id not in candidates:
+            candidates[question.image_set.id] = frozenset(question.candidates)
+        strange = values.keys() - candidates[question.image_set.id]
         if strange:
             first = min(strange)
             raise DataError(

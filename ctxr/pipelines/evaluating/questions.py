@@ -9,6 +9,7 @@ from ctxr.data.readers.imagecode import UNKNOWN, collection_of
 from ctxr.data.readers.phenomena import PHENOMENA
 from ctxr.data.records import ImageSet, Query
 from ctxr.data.splits import SPLITS
+from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
 
 NO_SPLIT = "none"
@@ -53,7 +54,7 @@ class Question:
 def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> dict[str, Question]:
     """Every query for an image, by id, in the order of the dataset; `distances` is (mean, closest) by set.
 
-    Targets are the judgments of worker `gold`.
+    Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
     """
     sets = {one.id: one for one in dataset.sets}
     right: dict[str, set[int]] = {}
@@ -101,6 +102,9 @@ def _writers(dataset: Dataset) -> dict[str, str]:
             told[query.id] = WRITERS.get(author, "") if author != UNKNOWN else ""
     certificate = None if dataset.root is None else dataset.root / "certificate.json"
     if certificate is not None and certificate.is_file():
-        rows = json.loads(certificate.read_text(encoding="utf-8")).get("queries", {})
-        told |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
+        try:
+            rows = json.loads(certificate.read_text(encoding="utf-8")).get("queries", {})
+            told |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise DataError(f"{certificate} is damaged: {error}", hint="run ctxr aggregate again") from error
     return {name: writer for name, writer in told.items() if writer}
