@@ -114,10 +114,11 @@ def test_runs_are_compared_with_the_first(dataset: Path) -> None:
     ]
     report = evaluate(dataset, *files, compare=True)
     rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
-    assert rows["b", "all"][:2] == (4, "+100.0 (+100.0 to +100.0)")
-    assert rows["b", "all"][2:] == ("0.250", "0.500", "0.125", "0.250")
-    assert rows["c", "all"][1].startswith("+25.0 (")
-    assert rows["c", "video"] == (3, "+0.0 (+0.0 to +0.0)", "1.000", "1.000", "1.000", "1.000")
+    assert rows["a", "all"] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
+    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (+100.0 to +100.0)")
+    assert rows["b", "all"][3:] == ("0.250", "0.500", "0.125", "0.250")
+    assert rows["c", "all"][2].startswith("+25.0 (")
+    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (+0.0 to +0.0)", "1.000", "1.000", "1.000", "1.000")
     assert cells(report.tables["valid/accuracy"]).keys() == {"a", "b", "c"}
     assert report.results.name == "comparison"
     assert "valid/differences" not in evaluate(dataset, *files).tables
@@ -238,8 +239,8 @@ def test_several_seeds_are_one_run_whose_figures_are_their_means(dataset: Path) 
     assert cells(report.tables["valid/seeds"])["deep"] == (2, "62.5 ± 53.0", "100.0, 25.0")
     assert cells(report.tables["valid/errors"])[1][2] == 100.0
     rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
-    assert rows["deep", "all"][1].startswith("+37.5 (")
-    assert rows["deep", "all"][4:] == ("–", "–")
+    assert rows["deep", "all"][2].startswith("+37.5 (")
+    assert rows["deep", "all"][5:] == ("–", "–")
     names = {row.run for row in read_table(report.results / "per_query.jsonl", QueryResult)}
     assert names == {"other", "deep/seed0", "deep/seed1"}
     assert sorted(file.name for file in (report.results / "trec").iterdir()) == [

@@ -69,30 +69,39 @@ def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
     return Table(f"{side.name}: over seeds", ("run", "seeds", "accuracy %", "each"), shown, note)
 
 
-def difference_table(side: Side, rows: Sequence[Difference], clusters: str) -> Table | None:
-    """Each run against the first."""
+def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Difference], clusters: str) -> Table | None:
+    """Each run and how it differs from the first, part by part."""
     own = [one for one in rows if one.side == side.name]
     if not own:
         return None
-    shown = tuple(
-        (
-            one.run,
-            STATIC.get(one.part, one.part),
-            one.queries,
-            percent(one.interval, signed=True),
-            p_value(one.permutation),
-            p_value(one.corrected),
-            p_value(one.mcnemar),
-            p_value(one.mcnemar_corrected),
-        )
-        for one in own
-    )
+    accuracies = {
+        (one.part, one.run): percent(one.interval)
+        for one in figures
+        if (one.side, one.view, one.measure) == (side.name, "overall", "accuracy")
+    }
+    shown: list[tuple[object, ...]] = []
+    for part in dict.fromkeys(one.part for one in own):
+        first, name = own[0].against, STATIC.get(part, part)
+        queries = next(one.queries for one in own if one.part == part)
+        shown.append((first, name, queries, accuracies[part, first], *[None] * 5))
+        shown += [
+            (
+                one.run,
+                name,
+                one.queries,
+                accuracies[part, one.run],
+                percent(one.interval, signed=True),
+                *map(p_value, (one.permutation, one.corrected, one.mcnemar, one.mcnemar_corrected)),
+            )
+            for one in own
+            if one.part == part
+        ]
     note = (
         f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
         f"small where a {clusters} has several; Holm: corrected over the runs of a part"
     )
-    heads = ("run", "on", "queries", "difference", "p flips", "Holm", "McNemar", "Holm ")
-    return Table(f"{side.name}: against {own[0].against}", heads, shown, note)
+    heads = ("run", "on", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
+    return Table(f"{side.name}: against {own[0].against}", heads, tuple(shown), note)
 
 
 def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
@@ -194,7 +203,7 @@ def gather(
         told: dict[str, Table | None] = {
             "accuracy": accuracy_table(side, figures, level, clusters),
             "seeds": seed_table(side, seeds),
-            "differences": difference_table(side, differences, clusters),
+            "differences": difference_table(side, figures, differences, clusters),
             **view_tables(side, figures),
             "correlations": correlation_table(side, correlations),
             "errors": error_table(side, errors),
