@@ -15,8 +15,8 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.world.kinds import Verdict
 from ctxr.errors import CtxrError
 
-_TRIES = 4
-"""Descriptions that a worker words anew when the page asks for it."""
+_TRIES = 40
+"""Times that a worker words a description anew, because it is there already or the page asks for it."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ class Person:
             truly = self._rng.random() < self.profile.writes
             saying = self._known.scenes.describe(image_set, target, truly, self._rng)
             text = " ".join(saying.text.split())
+            if text in self._known.sayings:
+                continue  # a vote is known by its text, so no two descriptions may be the same
             form = page.form(describe.FIELD)
             if form is None:
                 return page
