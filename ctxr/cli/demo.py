@@ -53,7 +53,7 @@ def command(config: Demo, as_json: bool) -> None:
         found = "undefined" if one.found is None else f"{one.found:.3f}"
         where = f"{one.low:.3f} to {one.high:.3f}"
         console.print(
-            f"          {one.name} {found}, put by the simulation at {where}{'' if one.fits else ': outside'}"
+            f"          {one.name} {found}, put by the simulation at {where} in 95 % of draws{'' if one.fits else ': outside'}"
         )
     console.print(
         f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
