@@ -1,7 +1,7 @@
 """A bi-encoder of open_clip as a scorer: alone, fine-tuned, or frozen below a context head (specs A0.2)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +9,6 @@ from torch import Tensor, nn
 from ctxr.models.base import Batch
 from ctxr.models.context import SCALE, ContextHead, Fusion, fuse
 from ctxr.models.layers import unit
-
-VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
-"""The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
 
 
 class ClipScorer(nn.Module):
@@ -38,13 +35,22 @@ class ClipScorer(nn.Module):
         images = self._images(batch.images)[batch.candidates]
         texts = self._texts(batch.texts)
         if self.head is None:
-            scores = torch.einsum("bkd,bd->bk", images, texts)
+            # not by a product of matrices, which autocast would round
+            scores = (images * texts[:, None, :]).sum(-1)
             if self.encoder is not None:
                 scores = scores * self.encoder.logit_scale.exp()
         else:
             scores = self.head(fuse(images, texts, self.fusion, self.scale), batch.mask, batch.ordered)
         precise = scores if scores.dtype == torch.float64 else scores.float()
         return precise.masked_fill(~batch.mask, float("-inf"))
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for statistics over a batch: the vector of a picture must not depend on its neighbours."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
 
     def _images(self, images: Tensor) -> Tensor:
         """Unit vectors [N, D]."""

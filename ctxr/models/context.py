@@ -74,8 +74,9 @@ class ContextHead(nn.Module):
         items = pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
         for block in self.blocks:
             items = block(items, mask)
-        scores: Tensor = self.score(items + pairs if self.add_input else items).squeeze(-1)
-        return scores
+        items = items + pairs if self.add_input else items
+        # scores of one set lie close together: autocast would make ties of them
+        return (items * self.score.weight[0]).sum(-1) + self.score.bias
 
     def _places(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """Embeddings of positions [B, K, D], 0 for sets without order."""
