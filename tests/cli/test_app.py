@@ -22,6 +22,7 @@ from ctxr.pipelines.export import Export
 from ctxr.pipelines.filter import Filter
 from ctxr.pipelines.rebuild import Rebuild
 from ctxr.pipelines.stats import Stats
+from ctxr.pipelines.train import Train
 from ctxr.pipelines.verify import Verify
 
 runner = CliRunner()
@@ -34,7 +35,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
-@pytest.mark.parametrize("config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit])
+@pytest.mark.parametrize("config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, Train])
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}

@@ -18,14 +18,14 @@ class Epoch:
     """What an epoch came to.
 
     Attributes:
-        epoch: from 1; 0 is before any training.
-        loss: mean over its queries; None for epoch 0.
+        epoch: from 1.
+        loss: mean over its queries.
         accuracy: on validation, 0..1; None where it was not judged.
         seconds: of training and judging.
     """
 
     epoch: int
-    loss: float | None
+    loss: float
     accuracy: float | None
     seconds: float
 
@@ -47,7 +47,7 @@ class Progress:
     @property
     def epochs(self) -> int:
         """Epochs of training that are done."""
-        return sum(1 for row in self.history if row.loss is not None)
+        return len(self.history)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
