@@ -32,7 +32,7 @@ def scores_of(
     model: Path | str,
     dataset: Dataset,
     queries: Collection[str] | None = None,
-    workdir: Path = Path("work"),
+    workdir: Path | None = None,
     machine: Machine | None = None,
     talk: Talk | None = None,
 ) -> list[Score]:
@@ -42,7 +42,7 @@ def scores_of(
         model: folder of a run, or the name of an encoder, which then is tried without training (cosine, -1..1).
         dataset: what is asked; queries with labels are left out.
         queries: ids; None for all.
-        workdir: project folder, where vectors are kept for the next time.
+        workdir: project folder, where vectors are kept for the next time; None for that of the run, or `work`.
         machine: where and how finely to compute.
         talk: hears of progress.
 
@@ -53,8 +53,9 @@ def scores_of(
     """
     asked = asked_of(dataset, queries)
     files = pictures_of(dataset, asked)
-    pictures = Pictures(files, contents_of(dataset, files), workdir)
     folder = Path(model)
+    project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
+    pictures = Pictures(files, contents_of(dataset, files), project)
     if not folder.is_dir():
         return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
     artifact = open_artifact(folder, RUN, "ctxr train")
