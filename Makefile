@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-system:         ## tesseract, ffmpeg and chromium, if they are missing and can be installed
+system:         ## tesseract, ffmpeg, chromium and postgresql, if they are missing and can be installed
 	@sh scripts/system-packages
 
 demo: setup     ## draw a small world, build and filter sets, show them next to the truth

@@ -5,7 +5,7 @@
     ├── DataError (3)          input that cannot be read or does not fit its format
     ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
     │   └── PartialError (4)   `ctxr rebuild` made what it could, and something of the recipe is missing
-    └── FindingsError (5)      `ctxr doctor` or `ctxr audit` looked and found something
+    └── FindingsError (5)      `ctxr doctor`, `audit`, `verify` or `aggregate` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
 command or one edit. `ctxr.cli.app` is the only place that turns an error into text.
@@ -51,6 +51,6 @@ class PartialError(UnfinishedError):
 
 
 class FindingsError(CtxrError):
-    """`ctxr doctor` or `ctxr audit` found something that needs attention."""
+    """`ctxr doctor`, `audit`, `verify` or `aggregate` found something that needs attention."""
 
     exit_code = 5

@@ -131,7 +131,7 @@ def forecast(
     return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
 
 
-def refuse_below_floor(task: str, reward: int, seconds: float, floor: int) -> None:
+def refuse_below_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
     """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(

@@ -12,7 +12,7 @@ import msgspec
 
 from ctxr.annotation.records import Turn
 from ctxr.annotation.tasks.dialogue import SENDER, TURNS_BEFORE_SHARE
-from ctxr.annotation.tasks.values import clean
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
 from ctxr.errors import DataError
 
 Kind = Literal["join", "alone", "say", "share", "finish", "leave"]
@@ -132,6 +132,8 @@ def _unsaid(text: str) -> tuple[str, str] | None:
         return "empty", "Please write something before you send it."
     if len(text) > MOST_CHARACTERS:
         return "too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}."
+    if odd(text):
+        return ODD_CHARACTERS.code, ODD_CHARACTERS.sentence
     return None
 
 

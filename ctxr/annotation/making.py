@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Answer, Dialogue, Unit
+from ctxr.annotation.records import Answer, Dialogue, Purpose, Unit
 from ctxr.annotation.shuffling import digest, share
 from ctxr.annotation.tasks import entail, task_of, verify
 from ctxr.annotation.tasks.naming import made_id
@@ -17,32 +17,25 @@ from ctxr.errors import DataError
 
 def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
     """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2)."""
+    return _about_targets("describe", dataset, protocol)
+
+
+def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
+    """A talk about each of `protocol.targets` random photos of a set; no other photo is seen."""
+    return [
+        replace(unit, images=(unit.target,), ordered=True) for unit in _about_targets("dialogue", dataset, protocol)
+    ]
+
+
+def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, protocol: Protocol) -> list[Unit]:
     return [
         Unit(
-            id=made_id("describe", image_set.id, target),
-            task="describe",
+            id=made_id(task, image_set.id, target),
+            task=task,
             image_set=image_set.id,
             group=image_set.group,
             images=image_set.images,
             ordered=image_set.kind == "video",
-            split=dataset.split_of(image_set),
-            target=target,
-        )
-        for image_set in dataset.sets
-        for target in _targets(image_set, protocol)
-    ]
-
-
-def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
-    """A talk about each of `protocol.targets` random photos of a set."""
-    return [
-        Unit(
-            id=made_id("dialogue", image_set.id, target),
-            task="dialogue",
-            image_set=image_set.id,
-            group=image_set.group,
-            images=(target,),
-            ordered=True,
             split=dataset.split_of(image_set),
             target=target,
         )
@@ -202,7 +195,7 @@ def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit
     count = min(len(image_set.images), len(_ORDINALS))
     place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
     return Unit(
-        id=made_id("attention", image_set.id, str(number)),
+        id=_check_id("attention", image_set.id, str(number)),
         task="retrieve",
         image_set=image_set.id,
         group=image_set.group,
@@ -230,15 +223,18 @@ def attention_place(text: str) -> int | None:
     return next((place for place, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
 
 
+def _check_id(purpose: Purpose, *parts: str) -> str:
+    # like that of any retrieval: pages and exports show it to who is checked
+    return made_id("retrieve", purpose, *parts)
+
+
 def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.
     """
     units = [
-        msgspec.structs.replace(
-            unit, id=made_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True
-        )
+        replace(unit, id=_check_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True)
         for unit in retrieve_units(dataset, protocol)
     ]
     if not units:
@@ -257,7 +253,7 @@ def follow(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) 
             for query in outcome.queries
         ]
     if unit.task == "dialogue":
-        return [verify_unit(unit, dialogue) for dialogue in outcome.dialogues]
+        return [verify_unit(unit, dialogue, protocol.verify_votes) for dialogue in outcome.dialogues]
     return []
 
 

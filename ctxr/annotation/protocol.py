@@ -31,6 +31,8 @@ class Protocol:
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: float = 0.1
     """Share of validation and test descriptions that get all votes whatever they are, so that unbiased figures stay possible."""
+    verify_votes: int = 1
+    """Third parties who each say of a talk whether it is to be kept."""
     disjoint: str = "partly"
     """Workers of train and of validation and test: wholly, partly or none (not) apart (ImageCoDe: partly)."""
     shared_workers: float = 0.2
@@ -48,7 +50,8 @@ class Protocol:
 
     def check(self) -> "Protocol":
         """Itself. Raises UsageError for numbers that cannot be meant."""
-        for name, least in (("targets", 1), ("train_needed", 1), ("eval_needed", 1), ("qualification", 0)):
+        for name in ("targets", "train_needed", "eval_needed", "verify_votes", "qualification"):
+            least = 0 if name == "qualification" else 1
             if getattr(self, name) < least:
                 raise UsageError(f"{name} is {getattr(self, name)}, it must be at least {least}")
         for name in ("full_share", "shared_workers", "qualification_pass", "block_below"):

@@ -21,25 +21,14 @@ _BYTES = 32
 
 
 def read_key(folder: Path) -> bytes:
-    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there.
+    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there, and only then written.
 
     Raises DataError for a file that is no key; CtxrError where it cannot be written.
     """
     path = folder / "key"
     with disk_errors(path):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        passing = folder / f".key.{secrets.token_hex(4)}"
-        descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(secrets.token_hex(_BYTES).encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        try:
-            os.link(passing, path)  # of two that start at once, one wins and both read the same key
-        except FileExistsError:
-            pass
-        finally:
-            passing.unlink()
+        if not path.is_file():
+            _make_key(path)
         content = path.read_bytes().strip()
     try:
         key = bytes.fromhex(content.decode("ascii"))
@@ -51,6 +40,22 @@ def read_key(folder: Path) -> bytes:
             hint="restore it from a backup: with a new key the same workers get other names",
         )
     return key
+
+
+def _make_key(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    passing = path.with_name(f".key.{secrets.token_hex(4)}")
+    descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secrets.token_hex(_BYTES).encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(passing, path)  # of two that start at once, one wins and both read the same key
+    except FileExistsError:
+        pass
+    finally:
+        passing.unlink()
 
 
 def pseudonym(key: bytes, platform: str, identity: str) -> str:

@@ -7,9 +7,13 @@ meant, possibly in another order; so it must not point at other images, and must
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 LEAST_WORDS = 4
 """Shorter texts of the release ("green", "T") tell nothing apart."""
+
+FEW_KINDS = 12
+"""Words from which a text must have a third of different ones."""
 
 SAME = 0.8
 """Share of common word triples from which two texts are the same text with a word changed."""
@@ -69,6 +73,8 @@ def problems(
                 "so that someone else can find the image.",
             )
         )
+    if len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3:
+        found.append(Problem("same_words", "The same words come again and again. Please describe what you see."))
     mention = other_images(text)
     if mention is not None:
         found.append(
@@ -111,10 +117,17 @@ def alike(one: str, other: str) -> bool:
     >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
     (True, False)
     """
-    first, second = (_WORD.findall(text.lower()) for text in (one, other))
+    (first, a), (second, b) = _shape(one), _shape(other)
     if first == second:
         return True
     if min(len(first), len(second)) < 5:
         return False  # one word changed is another description
-    a, b = (set(zip(words, words[1:], words[2:], strict=False)) for words in (first, second))
-    return len(a & b) >= SAME * len(a | b)
+    common = len(a & b)
+    return common >= SAME * (len(a) + len(b) - common)
+
+
+@lru_cache(maxsize=20_000)
+def _shape(text: str) -> tuple[tuple[str, ...], frozenset[tuple[str, str, str]]]:
+    """Words of a text and its word triples; remembered, because each text is held against all others of its worker."""
+    words = tuple(_WORD.findall(text.lower()))
+    return words, frozenset(zip(words, words[1:], words[2:], strict=False))

@@ -23,4 +23,6 @@ def command(config: ImportAnswers, as_json: bool) -> None:
         "in all": f"{report.counts['answers']} answers of {report.counts['workers']} workers",
         **({"notes": " ".join(report.notes)} if report.notes else {}),
     }
-    show_facts(f"{report.judgments}: {'nothing to do, imported before' if report.up_to_date else 'finished'}", rows)
+    heard = report.new or report.again or report.refused
+    state = "no answers yet" if not heard else "nothing to do, imported before" if report.up_to_date else "finished"
+    show_facts(f"{report.judgments}: {state}", rows)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
 
+LONGEST_NAME = 20
+"""Characters of a row's name that are never broken."""
+
 P_SHOWN = 0.001
 """A smaller p-value is shown as below this."""
 
@@ -56,9 +59,11 @@ def show_json(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A result as JSON types: dataclasses become objects, paths and exact times text."""
+    """A result as JSON types: dataclasses and records become objects, paths and exact times text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if names := getattr(value, "__struct_fields__", None):  # a record
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -85,7 +90,9 @@ def show_table(table: "Tabular") -> None:
     shown = Table(title=escape(table.title), title_justify="left", title_style="bold", caption_justify="left")
     for place, name in enumerate(table.columns):
         numbers = any(isinstance(row[place], int | float) for row in table.rows)
-        shown.add_column(escape(name), justify="right" if numbers else "left")
+        # what names a row is read whole, and copied
+        named = min(LONGEST_NAME, max((len(str(row[place])) for row in table.rows), default=0)) if not place else None
+        shown.add_column(escape(name), justify="right" if numbers else "left", min_width=named, overflow="fold")
     for row in table.rows:
         pairs = zip(table.columns, row, strict=True)
         shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))

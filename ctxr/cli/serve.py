@@ -9,6 +9,8 @@ from ctxr.pipelines.serve import Serve
 @from_config(Serve)
 def command(config: Serve, as_json: bool) -> None:
     """Let people work: pages to describe, find, judge and talk, from this machine until Ctrl-C; every answer is kept at once."""
+    from rich.markup import escape
+
     from ctxr.cli.render import Terminal, show_facts, show_json, stdout
     from ctxr.pipelines.serve import Opened, run
 
@@ -18,7 +20,9 @@ def command(config: Serve, as_json: bool) -> None:
             sys.stdout.flush()
             return
         show_facts(f"serving at {server.address}", {f"{task} waiting": count for task, count in server.waiting.items()})
-        show_facts("ways in", server.links)
+        stdout().print("[bold]ways in[/]")
+        for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
+            stdout().print(f"  [dim]{escape(name)}[/]  {link}", highlight=False)
         stdout().print("[dim]Ctrl-C stops; what was sent is kept[/]")
         sys.stdout.flush()
 

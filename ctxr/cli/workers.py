@@ -24,3 +24,7 @@ def command(config: Workers, as_json: bool) -> None:
             for one in report.changes
         ],
     )
+    show_lines(
+        "waited for a talk that could not be, to be paid",
+        [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
+    )

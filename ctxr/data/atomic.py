@@ -25,7 +25,9 @@ def disk_errors(path: Path) -> Iterator[None]:
                 hint="free some space and run the same command again; finished sources are kept",
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-            raise CtxrError(f"no permission to write {path}", hint="choose another folder with --out") from error
+            raise CtxrError(
+                f"no permission to write {path}", hint="make the folder writable, or choose another one"
+            ) from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST}:
             raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another --out") from error
         raise CtxrError(f"{path} cannot be written: {error.strerror}", hint="choose another --out") from error

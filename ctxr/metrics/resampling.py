@@ -10,7 +10,6 @@ workers on 1,000 units 192 / 200; 30 workers with skills from Beta(4, 1) on 1,00
 such workers on 200 units 89 / 181 (`python -m bench agreement`).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -36,9 +35,7 @@ def by_units(
         votes: as for `alpha`. level: as for `alpha`. rng: equal generators give equal intervals.
         resamples: how many. confidence: share of the resamples inside the interval.
     """
-    paired = Paired(votes, level)
-    values = [paired.weighed(_drawn(rng, paired.size)) for _ in range(resamples)] if paired.size else []
-    return _with_interval(paired.agreement(), values, confidence)
+    return _resampled(Paired(votes, level), rng, resamples, confidence, workers=False)
 
 
 def by_units_and_workers(
@@ -49,9 +46,7 @@ def by_units_and_workers(
     confidence: float = LEVEL,
 ) -> Agreement:
     """Alpha with an interval over units and workers, both drawn again with replacement; arguments as for `by_units`."""
-    paired = Paired(votes, level)
-    weights = _both(rng, paired, resamples) if paired.size else iter(())
-    return _with_interval(paired.agreement(), [paired.weighed(*each) for each in weights], confidence)
+    return _resampled(Paired(votes, level), rng, resamples, confidence, workers=True)
 
 
 def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
@@ -64,17 +59,16 @@ def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _both(rng: np.random.Generator, paired: Paired, resamples: int) -> Iterator[tuple[Doubles, Doubles]]:
-    for _ in range(resamples):
-        yield _drawn(rng, paired.size), _drawn(rng, paired.crowd)
-
-
 def _drawn(rng: np.random.Generator, size: int) -> Doubles:
     """How often each of `size` things comes up in as many draws, [size]."""
     return np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64)
 
 
-def _with_interval(agreement: Agreement, values: list[float | None], confidence: float) -> Agreement:
+def _resampled(paired: Paired, rng: np.random.Generator, resamples: int, confidence: float, workers: bool) -> Agreement:
+    """Alpha with an interval; units are drawn again, and with `workers` those too."""
+    agreement = paired.agreement()
+    drawn = (paired.size, paired.crowd) if workers else (paired.size,)
+    values = [paired.weighed(*(_drawn(rng, size) for size in drawn)) for _ in range(resamples if paired.size else 0)]
     defined = np.array([value for value in values if value is not None])
     if agreement.value is None or not defined.size:
         return agreement

@@ -123,7 +123,7 @@ class _Figures:
         self.decisions = acceptance.decide(self.picks, config.rule, blocked, config.seed)
         self.labels = labels.consensus(answered, config.labels, blocked)
         self.agreements: list[AgreementRow] = figures.agreements(
-            self.picks, self.decisions, np.random.default_rng(config.seed), config.resamples
+            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
         self.accuracies: list[AccuracyRow] = figures.accuracies(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
@@ -132,7 +132,7 @@ class _Figures:
         self.habits = habits.habits(self.picks, np.random.default_rng(config.seed))
         self.label_rows: list[LabelRow] = labels.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir))
+        self.certificate = certificate.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
         self.blocked = tuple(blocked)
 
     def tables(self) -> dict[str, Table]:
@@ -208,6 +208,9 @@ def _report(
     violations = tuple(figures.certificate["violations"])
     workers = figures.certificate["workers"]
     notes = []
+    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
+    if waiting:
+        notes.append(f"{waiting} descriptions wait for retrievals: ctxr serve, then ctxr aggregate again")
     if figures.blocked:
         notes.append(f"votes of {len(figures.blocked)} blocked workers do not count (--keep-blocked counts them)")
     if workers["train"] and workers["eval"]:

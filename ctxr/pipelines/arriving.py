@@ -1,6 +1,6 @@
 """Where answers come from: the journal, a file, or a platform that is asked; and what is kept apart from the judgments."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +89,13 @@ def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
         return _from_prolific(config, exported, key)
     from ctxr.annotation.backends import local
 
-    return local.answers(_stored(config))
+    stored = _stored(config)
+    arrivals = local.answers(stored)
+    if waiting := len(stored) - len(arrivals.rows):
+        talk.warn(
+            f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+        )
+    return arrivals
 
 
 def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
@@ -111,7 +117,8 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
         rows = {int(where.rpartition(":")[2]): right for where, right in taken.right.items()}
         path = private / f"review-{config.file.name}"
         write_bytes(path, review(config.file, rows))
-        notes.append(f"To approve what was taken, upload {path}; what was refused is left to you.")
+        if any(rows.values()):
+            notes.append(f"To approve what was taken, upload {path}; what was refused is left to you.")
     if config.platform_of == "mturk" and config.file is None:
         notes += _after_hits(config, exported, arrivals, taken, key)
     return notes
@@ -129,6 +136,7 @@ def _stored(config: "ImportAnswers") -> list[Answer]:
 
 def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> Arrivals:
     from ctxr.annotation.backends import prolific
+    from ctxr.annotation.journal import Identities
 
     private = private_folder(config.workdir)
     studies = {one.name: study for one in exported.tasks if (study := read_study(one.path)) is not None}
@@ -145,7 +153,12 @@ def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> A
             (row for study in studies.values() for row in client.submissions(study)), key=lambda row: row["id"]
         )
         write_bytes(file, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
-    return prolific.answers(file, _stored(config), prolific.read_visits(private), studies.values(), key)
+    identities = Identities(private, key)
+    try:
+        visits = identities.visits()
+    finally:
+        identities.close()
+    return prolific.answers(file, _stored(config), visits, studies.values(), key)
 
 
 def _fetch_hits(config: "ImportAnswers", exported: Exported, talk: Talk) -> Path:
@@ -189,7 +202,7 @@ def _after_hits(
             people = {
                 arrivals.people[row.answer.worker][1]
                 for row in arrivals.rows
-                if mturk.side(exported.units[row.answer.unit].split) == name
+                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
             }
             mturk_client.join_pool(client, pool, sorted(people))
     if config.extend:
@@ -203,13 +216,22 @@ def _after_hits(
 
 
 def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
-    """Answers that each unit wants in all, given those it has."""
+    """Assignments that each unit's HIT wants in all, given the answers there are: votes from elsewhere need none, and an
+    assignment whose answer was refused is spent.
+    """
     marks: dict[str, list[bool | None]] = defaultdict(list)
+    elsewhere: Counter[str] = Counter()
     for answer in taken.answers.values():
         if answer.unit in exported.units:
             marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
-    return {
-        name: wanted(exported.units[name], given.count(True), given.count(False), given.count(None))
-        for name, given in marks.items()
-        if exported.units[name].purpose == "work"
-    }
+            elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
+    spent = Counter(refusal.unit for refusal in taken.refused)
+    work = [
+        unit for unit in exported.units.values() if unit.purpose == "work" and (unit.id in marks or unit.id in spent)
+    ]
+    wants = {}
+    for unit in work:
+        given = marks[unit.id]
+        votes = wanted(unit, given.count(True), given.count(False), given.count(None))
+        wants[unit.id] = votes - elsewhere[unit.id] + spent[unit.id]
+    return wants

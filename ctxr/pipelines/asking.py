@@ -108,7 +108,7 @@ def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     if task == "audit":
         return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
     if task == "verify":
-        talks = [verify_unit(answered.units[one.unit], one, config.raters or 1) for one in answered.dialogues]
+        talks = [verify_unit(answered.units[one.unit], one, protocol.verify_votes) for one in answered.dialogues]
         return talks, material
     return _followed(config, answered), material
 

@@ -73,9 +73,16 @@ def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> 
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
-        # in so small a world every set is worth three votes
         asked = ExportTasks(
-            task="describe", workdir=work, targets=TARGETS, attention_every=10, seed=seed, train_needed=2, train_most=3
+            task="describe",
+            workdir=work,
+            targets=TARGETS,
+            # in so small a world every set is worth three votes, and validation alone would keep nobody busy
+            train_needed=2,
+            train_most=3,
+            disjoint="none",
+            attention_every=10,
+            seed=seed,
         )
         export_tasks(asked, talk)
         done = _rehearsed(work, sets, world, seed, fingerprint, talk)

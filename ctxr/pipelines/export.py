@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.inputs import SETS, chosen
+from ctxr.pipelines.inputs import CHAIN, chosen
 from ctxr.pipelines.talk import Silent, Talk
 
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
@@ -24,7 +24,7 @@ class Export:
     to: str = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
     input: Path | None = None
-    """Artifact of image sets to export; default: `filtered` in the workdir, or else `sets`."""
+    """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: Path | None = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
     workdir: Path = Path("work")
@@ -86,7 +86,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
 
     talk = talk or Silent()
     _check(config)
-    source, out = chosen(config.input, config.workdir, SETS, talk), config.folder()
+    source, out = chosen(config.input, config.workdir, CHAIN, talk), config.folder()
     _check_apart(source, out)
     artifact, dataset = open_sets(source)
     if not dataset.sets:

@@ -42,7 +42,7 @@ class ExportTasks(Protocol):
     force: bool = False
     """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
     raters: int = 0
-    """People who do each unit of tag, verify or entail; 0 = 1 for tag and verify, 3 for entail."""
+    """People who do each unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""
     """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
@@ -126,7 +126,7 @@ class ExportTasks(Protocol):
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result, besides the protocol."""
-        names = {"tag": ("raters", "labels"), "verify": ("raters",), "entail": ("raters",), "audit": ("fraction",)}
+        names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
             "mturk": (
                 "image_base",
@@ -172,7 +172,8 @@ class ExportTasksReport:
 def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     """Write what is asked, and with `launch` send it.
 
-    Raises UsageError for wrong arguments, for a backend that cannot do the task, and where answered tasks would change;
+    Raises UsageError for wrong arguments, for a backend that cannot do the task, where answered tasks would change, and where
+    other tasks of the project have the same units otherwise;
     UnfinishedError without the artifact that the task is made from; CtxrError for what a platform refuses.
     """
     from ctxr.annotation.backends.sheets import refuse_talks
@@ -182,7 +183,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     from ctxr.pipelines.exporting.place import making
     from ctxr.pipelines.launching import launch
     from ctxr.pipelines.tasks_artifact import TASKS, tasks_config, write_tasks
-    from ctxr.pipelines.touched import refuse_changes
+    from ctxr.pipelines.touched import refuse_changes, refuse_twins
 
     talk = talk or Silent()
     _check(config)
@@ -197,6 +198,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
+        refuse_twins(config.workdir, out, asked, protocol)
         written = backend_files(config, asked)
         with locked(out), making(out) as folder:
             for name, content in written.items():
@@ -251,6 +253,11 @@ def _check(config: ExportTasks) -> None:
         )
     if config.backend.startswith("mturk") and not config.image_base.startswith("https://"):
         raise UsageError(f"--image-base {config.image_base} is not https, and Mechanical Turk shows nothing else")
+    if config.raters and config.task == "verify":
+        raise UsageError(
+            "--votes is not for verify, whose votes belong to the protocol of the talks",
+            hint=f"--verify-votes {config.raters}, here and with export-tasks dialogue",
+        )
     if config.launch and config.backend not in ("mturk", "prolific"):
         raise UsageError(f"--launch does nothing with {config.backend}", hint="--backend mturk or prolific")
     if config.live and not config.launch:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.errors import UsageError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class ImportAnswersReport:
 def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
     """Merge answers into the judgments.
 
-    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform, DataError naming
-    file:row for a file that is foreign, edited or cut short; then nothing is changed.
+    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
+    no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
     """
     from ctxr.data.artifacts import Parent, finished, locked, refuse_strangers
     from ctxr.data.tables import write_table
@@ -87,6 +87,8 @@ def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
     with locked(out):
         before, earlier = _before(out)
         arrivals = arrive(config, exported, talk)
+        if config.file is not None and not arrivals.rows and not arrivals.refused:
+            raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         taken = _taken(before, arrivals, every)
         answered = _answered(taken, before, every)
         mine = tuple(f"{label}:" for label in arrivals.labels)
@@ -144,7 +146,10 @@ def _taken(before: "Answered | None", arrivals: Any, every: "list[Tasks]") -> "T
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
                     hint="export one of them again, with the options of the other",
                 )
-    return take(before.answers if before else (), arrivals, questions)
+    if before is None:
+        return take((), arrivals, questions, {})
+    past = {name: Question(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    return take(before.answers, arrivals, questions, past)
 
 
 def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -> "Answered":

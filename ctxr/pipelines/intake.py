@@ -1,6 +1,6 @@
 """Answers are taken one by one: each is checked again, whoever checked it before, and the same one twice is one."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,11 +19,13 @@ _Moment = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """A unit that somebody may have answered, with its set and the protocol under which it was asked."""
+    """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
+    are gone: then earlier answers stay, and no new ones are taken.
+    """
 
     unit: Unit
     image_set: ImageSet
-    protocol: Protocol
+    protocol: Protocol | None
 
 
 @dataclass
@@ -31,12 +33,13 @@ class Taken:
     """What is known after an import.
 
     Attributes:
-        answers: all, by unit and worker. questions: all that may be answered, follow-ups included.
+        answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         right: whether each row in hand was taken, by where it stands.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    votes: Counter[str] = field(default_factory=Counter)
     questions: dict[str, Question] = field(default_factory=dict)
     new: int = 0
     again: int = 0
@@ -48,10 +51,13 @@ class Taken:
         return {name: self.questions[name].unit for name in sorted({unit for unit, _ in self.answers})}
 
 
-def take(before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question]) -> Taken:
+def take(
+    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question], past: Mapping[str, Question]
+) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
-    An answer may be to a follow-up of another that arrives with it. Raises DataError for earlier answers to nothing known.
+    An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
+    tasks are gone.
     """
     taken, written = Taken(questions=dict(questions)), _Written()
     waiting = sorted(before, key=_moment)
@@ -63,10 +69,7 @@ def take(before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Q
             else:
                 left.append(answer)
         if len(left) == len(waiting):
-            raise DataError(
-                f"the unit {left[0].unit!r} was answered before and is in no tasks of the project any more",
-                hint="restore the tasks that it was exported with, or import the rest into another --workdir",
-            )
+            taken.questions |= {answer.unit: past[answer.unit] for answer in left}
         waiting = left
     taken.refused += arrivals.refused
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
@@ -90,6 +93,9 @@ def take(before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Q
 def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     unit = question.unit
+    if not answer.worker:
+        _refuse(taken, row, "nobody", "It does not say who answered.")
+        return
     known = taken.answers.get((answer.unit, answer.worker))
     if known is not None:
         if _same(known, answer):
@@ -97,6 +103,9 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
             taken.right[row.where] = True
         else:
             _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
+        return
+    if question.protocol is None:
+        _refuse(taken, row, "no_question", "It answers a question of tasks that are gone.")
         return
     if answer.worker in unit.authors:
         _refuse(taken, row, "own_work", "Nobody judges what they made.")
@@ -107,6 +116,9 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     problems = task_of(unit).validate(unit, answer.values, written.met(unit, answer))
     if problems:
         _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
+        return
+    if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
+        _refuse(taken, row, "enough", "The question has every answer that was asked for.")
         return
     _store(taken, written, answer)
     taken.new += 1
@@ -126,8 +138,11 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
 def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     question = taken.questions[answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
+    taken.votes[answer.unit] += 1
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
+    if question.protocol is None:
+        return
     for unit in follow(question.unit, answer, question.image_set, question.protocol):
         known = taken.questions.setdefault(unit.id, Question(unit, question.image_set, question.protocol))
         if known.unit != unit:

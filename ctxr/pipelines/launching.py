@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxr.annotation.backends.mturk import Hit
-from ctxr.annotation.cost import FLOOR, least_reward, money, pay_per_hour
+from ctxr.annotation.cost import refuse_below_floor
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.data.atomic import write_bytes
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.pipelines.backend_files import private_folder
+from ctxr.pipelines.pilot import answered_work, median_seconds, planned_floor
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.touched import HITS
 
@@ -33,13 +34,10 @@ def launch(config: "ExportTasks", talk: Talk) -> tuple[int, list[str]]:
 def _launch_hits(config: "ExportTasks", talk: Talk) -> tuple[int, list[str]]:
     from ctxr.annotation.backends import mturk_client
 
-    offer, seconds = config.offer(), config.unit_seconds()
-    if config.live and pay_per_hour(offer.reward, seconds) < FLOOR:
-        raise UsageError(
-            f"{offer.reward} cents for {seconds:g} s are {money(pay_per_hour(offer.reward, seconds))} an hour, below the "
-            f"floor of {money(FLOOR)}",
-            hint=f"--reward {least_reward(seconds)}, or --seconds as a pilot measured them",
-        )
+    if config.live:
+        measured, _ = median_seconds(config.task, answered_work(config.workdir))
+        reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
+        refuse_below_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
     key = read_key(private_folder(config.workdir))
     folder = config.folder() / "mturk"
     hits = read_payload(folder / "payload.jsonl")
@@ -84,11 +82,16 @@ def _launch_study(config: "ExportTasks") -> tuple[int, list[str]]:
     return 1, [f"the study {known} is {client.publish(known).lower() or 'published'}"]
 
 
+def codes_file(private: Path, task: str) -> Path:
+    """Where the completion codes of a task's study are kept."""
+    return private / f"prolific-{task}.json"
+
+
 def codes_of(private: Path, task: str) -> dict[str, str]:
     """Completion codes of a task's study, made once and kept in the private folder."""
     from ctxr.annotation.backends.prolific import new_codes
 
-    path = private / f"prolific-{task}.json"
+    path = codes_file(private, task)
     if not path.is_file():
         write_bytes(path, msgspec.json.encode(new_codes()) + b"\n")
         path.chmod(0o600)

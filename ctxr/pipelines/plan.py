@@ -82,13 +82,14 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
     from ctxr.data.readers.artifact import read_artifact
     from ctxr.pipelines.inputs import SETS, chosen
+    from ctxr.pipelines.pilot import answered_work
 
     talk = talk or Silent()
-    config.check()
+    _check(config)
     source = chosen(config.input, config.workdir, SETS, talk)
     dataset = read_artifact(source)
     sides = _sides(dataset)
-    pilot = _pilot(config.workdir)
+    pilot = answered_work(config.workdir)
     notes: list[str] = []
     describe_seconds, describe_n = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_seconds, retrieve_n = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
@@ -166,8 +167,23 @@ def as_table(report: PlanReport) -> Table:
         f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
         f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time"
     )
-    heads = ("task", "units", "answers", "median", "reward", "per hour", "hours", "fees", "cost")
+    heads = ("task", "units", "answers", "median", "pay", "an hour", "hours", "fees", "cost")
     return Table(f"What it takes on {report.platform}", heads, rows, note)
+
+
+def _check(config: Plan) -> None:
+    from ctxr.errors import UsageError
+
+    config.check()
+    if config.right is not None and not 0 <= config.right <= 1:
+        raise UsageError(f"--right is {config.right:g}, it must be a share from 0 to 1")
+    if config.fee_percent is not None and config.fee_percent < 0:
+        raise UsageError(f"--fee-percent is {config.fee_percent:g}, it cannot be negative")
+    for name in ("describe_seconds", "retrieve_seconds"):
+        if (seconds := getattr(config, name)) is not None and seconds <= 0:
+            raise UsageError(f"--{name.replace('_', '-')} is {seconds:g}, it must be above 0")
+    if min(config.describe_reward, config.retrieve_reward, config.floor) < 0:
+        raise UsageError("rewards and the floor cannot be negative")
 
 
 def _sides(dataset: "Dataset") -> dict[str, int]:
@@ -178,30 +194,18 @@ def _sides(dataset: "Dataset") -> dict[str, int]:
     return dict(sorted(sides.items()))
 
 
-def _pilot(workdir: Path) -> "list[tuple[Unit, Answer]]":
-    """What was answered so far, with its units; empty before the first import."""
-    from ctxr.annotation.records import Answer, Unit
-    from ctxr.data.artifacts import MANIFEST
-    from ctxr.data.tables import read_table
-
-    folder = workdir / "judgments"
-    if not (folder / MANIFEST).is_file():
-        return []
-    units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit)}
-    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
-
-
 def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> tuple[float, int]:
-    from statistics import median
-
     from ctxr.annotation.cost import ASSUMED_SECONDS
+    from ctxr.pipelines.pilot import PILOT, median_seconds
 
     if given is not None:
         return given, 0
-    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
-    if times:
-        return median(times), len(times)
-    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of 20 says more")
+    measured, count = median_seconds(task, pilot)
+    if measured is not None:
+        if count < PILOT:
+            notes.append(f"the time of a {task} rests on {count} answers; a pilot of {PILOT} says more")
+        return measured, count
+    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of {PILOT} says more")
     return ASSUMED_SECONDS[task], 0
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxr.annotation.simulation.profiles import Profile
     from ctxr.data.world import World
 
-CAST = (("careful", 14), ("hasty", 4), ("position-biased", 2), ("spammer", 2))
+CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
 """How many workers of each kind come."""
 
 ROUNDS = 200

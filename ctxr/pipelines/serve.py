@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from ctxr.annotation.web import Doors, Signer, Site
     from ctxr.pipelines.tasks_artifact import Tasks
 
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
+
+
+SERVED = ("local", "prolific")
+"""Backends whose workers come to our own pages."""
+
 
 @dataclass(frozen=True)
 class Serve:
@@ -39,11 +46,10 @@ class Serve:
     base_url: str = ""
     """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
     prolific: str = ""
-    """Names of Prolific studies to let in, with commas; NAME=CODE shows that completion code instead of one of its own."""
-    mturk: bool = False
-    """Let Mechanical Turk show units in its frame."""
+    """Prolific studies to let in that were made by hand, NAME=CODE with commas: the code by which Prolific pays. What was exported
+    to Prolific is let in with its own codes."""
     bundle: int = 20
-    """Answers in a round, after which a worker gets the completion code."""
+    """Answers in a round, after which a worker may rest; a submission to a study made by hand is paid for so many."""
     lease_minutes: float = 30.0
     """Minutes after which a page that was not sent goes to somebody else."""
     rate: float = 10.0
@@ -82,12 +88,16 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
     """
     from ctxr.annotation.web import Bell, make_app
     from ctxr.pipelines.serving import answer_requests
+    from ctxr.pipelines.standing import remember
 
     talk = talk or Silent()
     _check(config)
+    if config.host not in LOCAL and not config.base_url.startswith("https://"):
+        talk.warn("answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url")
     listening = _listen(config.host, config.port)
     with listening:
         site, waiting = open_site(config, _base_url(config, listening), talk)
+        remember(config.workdir, config.database)
         before = sum(one.answered for one in site.journal.progress().values())
         bell = Bell()
         try:
@@ -104,13 +114,14 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from datetime import timedelta
     from functools import partial
 
-    from ctxr.annotation.backends.prolific import Visit, record_visit
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
     from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.pipelines.standing import journal_of
+    from ctxr.pipelines.studies import studies_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
 
-    everything = read_all_tasks(config.workdir)
+    everything = _ours(read_all_tasks(config.workdir), talk)
     _warn_of_unfinished(config.workdir, talk)
     protocols = {tasks.protocol for tasks in everything}
     if len(protocols) > 1:
@@ -120,13 +131,14 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         )
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
+    named = {name: code for name, _, code in (part.partition("=") for part in _names(config.prolific))}
+    studies = studies_of(everything, named, folder / PRIVATE, _names(config.tasks), config.bundle)
     journal = open_journal(
-        config.database or folder / "answers.sqlite",
+        journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         everything[0].seed,
-        bundle=config.bundle,
         lease_for=timedelta(minutes=config.lease_minutes),
     )
     site = Site(
@@ -139,16 +151,30 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Doors(
             base_url,
             config.open,
-            _studies(config.prolific, everything, folder / PRIVATE),
-            config.mturk,
-            lambda *told: record_visit(folder / PRIVATE, Visit(*told)),
+            studies,
         ),
         _names(config.tasks) or None,
         config.bundle,
         config.rate,
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
+    if not any(waiting.values()):
+        talk.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     return site, {task: count for task, count in waiting.items() if count}
+
+
+def _ours(everything: "Sequence[Tasks]", talk: Talk) -> "Sequence[Tasks]":
+    """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
+    ours = [tasks for tasks in everything if tasks.backend in SERVED]
+    for tasks in everything:
+        if tasks.backend not in SERVED:
+            talk.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+    if not ours:
+        raise UsageError(
+            f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
+            hint="ctxr export-tasks describe",
+        )
+    return ours
 
 
 def _check(config: Serve) -> None:
@@ -160,11 +186,12 @@ def _check(config: Serve) -> None:
     if not 0 <= config.port <= 65535:
         raise UsageError(f"--port {config.port} is no port", hint="a number from 0 to 65535; 0 = any free one")
     if config.bundle < 1 or config.lease_minutes <= 0 or config.rate < 0 or config.invite < 0:
-        raise UsageError("--bundle, --lease-minutes, --rate or --invite is out of range", hint="see ctxr serve --help")
+        raise UsageError(
+            "--bundle, --lease-minutes, --rate or --invite is out of range",
+            hint="--bundle is at least 1, --lease-minutes above 0, --rate and --invite at least 0",
+        )
     if config.base_url and not config.base_url.startswith(("http://", "https://")):
         raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
-    if config.mturk and not config.base_url.startswith("https://"):
-        raise UsageError("Mechanical Turk shows only pages over https", hint="--base-url https://…")
 
 
 def _listen(host: str, port: int) -> "socket.socket":
@@ -225,37 +252,20 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _studies(text: str, everything: "Sequence[Tasks]", private: Path) -> dict[str, str]:
-    """Completion codes by study: those named, and those whose tasks were exported to Prolific; "" for one made for each worker."""
-    import json
-
-    studies = {tasks.name: "" for tasks in everything if tasks.backend == "prolific"}
-    for part in _names(text):
-        name, _, code = part.partition("=")
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise UsageError(f"--prolific {name!r} cannot stand in an address", hint="letters, digits, - and _")
-        studies[name] = code
-    for name in studies:
-        codes = private / f"prolific-{name}.json"
-        if not studies[name] and codes.is_file():
-            studies[name] = str(json.loads(codes.read_text("utf-8")).get("COMPLETED", ""))
-    return studies
-
-
 def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
             names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{config.workers_file} cannot be read", hint="one name a line, UTF-8") from error
+            raise UsageError(
+                f"{config.workers_file} cannot be read as UTF-8 text", hint="save it as UTF-8, one name a line"
+            ) from error
     links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
     if doors.anybody:
         links["anybody"] = f"{doors.base_url}/"
     placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
     links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
-    if doors.mturk:
-        links["Mechanical Turk"] = f"{doors.base_url}/mturk"
     return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
 
 
@@ -263,7 +273,7 @@ def _collected(journal: "Journal", before: int) -> Collected:
     progress = journal.progress()
     total = {task: one.answered for task, one in progress.items()}
     workers = sum(standing.answers > 0 for standing in journal.standings())
-    after = "ctxr import-answers --from local" if sum(total.values()) else ""
+    after = "ctxr aggregate" if sum(total.values()) else ""
     return Collected(
         sum(total.values()) - before, total, workers, {task: one.open for task, one in progress.items()}, after
     )

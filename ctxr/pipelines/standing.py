@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.errors import UnfinishedError
+from ctxr.data.atomic import write_bytes
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.tasks_artifact import CROWD
 
 if TYPE_CHECKING:
@@ -15,14 +16,41 @@ JOURNAL = "answers.sqlite"
 """File in the crowd's folder that holds the journal, unless it is in another database."""
 
 
+_ADDRESS = "database"
+"""File in the crowd's folder that says in which other database the journal is; without the password."""
+
+
+def remember(workdir: Path, database: str) -> None:
+    """Note for the other verbs that the journal is in another database than the project's own file."""
+    from sqlalchemy import make_url
+
+    if database:
+        shown = make_url(database).render_as_string(hide_password=True)
+        write_bytes(workdir / CROWD / _ADDRESS, f"{shown}\n".encode())
+
+
 def journal_of(workdir: Path, database: str = "") -> str | Path:
-    """Address of the project's journal: `database`, or the file in its folder."""
-    return database or workdir / CROWD / JOURNAL
+    """Address of the project's journal: `database`, the one that was served last, or the file in its folder.
+
+    Raises UsageError where the address was served with a password, which is not kept.
+    """
+    if database and "://" not in database:
+        raise UsageError(f"--database {database!r} is no address", hint="--database postgresql://user@host/name")
+    note = workdir / CROWD / _ADDRESS
+    if database or not note.is_file():
+        return database or workdir / CROWD / JOURNAL
+    address = note.read_text(encoding="utf-8").strip()
+    if ":***@" in address:
+        raise UsageError(
+            f"the answers of {workdir} are in {address}", hint=f"--database {address.replace('***', 'PASSWORD')}"
+        )
+    return address
 
 
 def is_there(workdir: Path, database: str = "") -> bool:
     """Whether the project has a journal."""
-    return bool(database) or (workdir / CROWD / JOURNAL).is_file()
+    address = journal_of(workdir, database)
+    return address.is_file() if isinstance(address, Path) else True
 
 
 @contextmanager

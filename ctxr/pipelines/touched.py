@@ -1,24 +1,34 @@
-"""Which units somebody has seen already: those must stay as they are when tasks are exported again."""
+"""What tasks must not change when they are exported: units that somebody has seen, and units that other tasks have too."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.records import Unit
+from ctxr.annotation.making import follow
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
 from ctxr.data.artifacts import MANIFEST
+from ctxr.data.records import ImageSet
 from ctxr.errors import UsageError
+from ctxr.pipelines.asking import Asked
 from ctxr.pipelines.standing import is_there, opened
-from ctxr.pipelines.tasks_artifact import JUDGMENTS, Tasks, read_judgments, read_tasks
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, Tasks, read_judgments, read_tasks
 
 HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
 """Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
 
 
 def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError where tasks that were answered, leased or launched would change or go. New ones may come."""
+    """Raises UsageError where tasks that were answered, leased or launched would change or go, or those for another backend
+    would be replaced. New ones may come."""
     if not (out / MANIFEST).is_file():
         return
     old = read_tasks(out)
+    if old.backend != settings["backend"]:
+        raise UsageError(
+            f"{out} holds tasks for {old.backend}, not for {settings['backend']}",
+            hint="-o names another folder; --force replaces them",
+        )
     seen = _seen(workdir, old)
     mine = [unit for unit in old.units if unit.id in seen]
     if not mine:
@@ -32,6 +42,42 @@ def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Ma
     changed = next((unit.id for unit in mine if new.get(unit.id) != unit), None)
     if changed is not None:
         raise UsageError(f"{out}: the unit {changed!r} was answered or handed out, and would change", hint=hint)
+
+
+def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol) -> None:
+    """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
+    or another seed: no answer could be imported any more.
+    """
+    if out.resolve().parent != (workdir / TASKS).resolve():
+        return
+    judged = workdir / JUDGMENTS
+    answers = read_judgments(judged).answers if (judged / MANIFEST).is_file() else ()
+    mine = _asked_for(asked.units, asked.sets, protocol, answers)
+    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
+        if file.parent.resolve() == out.resolve():
+            continue
+        other = read_tasks(file.parent)
+        theirs = _asked_for(other.units, other.sets, other.protocol, answers)
+        twin = next((name for name in sorted(mine.keys() & theirs.keys()) if mine[name] != theirs[name]), None)
+        if twin is not None:
+            raise UsageError(
+                f"the unit {twin!r} is in {other.path} as well, or follows from it, with other votes or another seed",
+                hint=f"give the options that {other.name} was exported with, or use another --workdir",
+            )
+
+
+def _asked_for(
+    units: Iterable[Unit], sets: Mapping[str, ImageSet], protocol: Protocol, answers: Iterable[Answer]
+) -> dict[str, tuple[object, ...]]:
+    """Units and those that follow from answers to them, by id, with what decides their orders and votes."""
+    decides = (protocol.seed, protocol.votes("train"), protocol.votes(None), protocol.full_share)
+    found = {unit.id: unit for unit in units}
+    for answer in answers:
+        if (unit := found.get(answer.unit)) is not None:
+            found |= {
+                one.id: one for one in follow(unit, answer, sets[unit.image_set], protocol) if one.id not in found
+            }
+    return {name: (unit, decides) for name, unit in found.items()}
 
 
 def _seen(workdir: Path, old: Tasks) -> set[str]:

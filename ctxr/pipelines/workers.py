@@ -9,7 +9,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.annotation.journal import Change
+    from ctxr.annotation.journal import Change, Waited
     from ctxr.pipelines.aggregating.people import Worker
 
 
@@ -22,7 +22,7 @@ class Workers:
     database: str = ""
     """Database of `ctxr serve`, when it is not the file in the workdir."""
     block: tuple[str, ...] = ()
-    """Give this worker no more work and do not count their votes; once for each."""
+    """Give this worker no more work and do not count their votes: pseudonym, its beginning, or the name of an invitation; once for each."""
     allow: tuple[str, ...] = ()
     """Vouch for this worker: no rule stops them."""
     undo: tuple[str, ...] = ()
@@ -39,12 +39,18 @@ class Workers:
 
 @dataclass(frozen=True)
 class WorkersReport:
-    """Everybody who answered, what was changed now, and all changes so far, oldest first."""
+    """What is known of the workers.
+
+    Attributes:
+        workers: everybody who answered. changed: what was changed now. changes: all of them so far, oldest first.
+        waited: time given to talks that could not be; it is to be paid.
+    """
 
     workers: "tuple[Worker, ...]"
     table: Table
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
+    waited: "tuple[Waited, ...]"
 
 
 def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
@@ -69,11 +75,14 @@ def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
         answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
     )
     changes: tuple[Change, ...] = ()
+    waited: tuple[Waited, ...] = ()
     if is_there(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
             everybody = [one.worker for one in journal.standings()]
             changes = tuple(change for worker in everybody for change in journal.changes(worker))
-    return WorkersReport(tuple(rows), table(rows), changed, tuple(sorted(changes, key=lambda one: one.number)))
+            waited = tuple(journal.waited())
+    oldest_first = tuple(sorted(changes, key=lambda one: one.number))
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
 
 
 def _change(config: Workers) -> tuple[str, ...]:
@@ -83,19 +92,37 @@ def _change(config: Workers) -> tuple[str, ...]:
 
     if not config.reason.strip():
         raise UsageError("a change of standing needs its reason", hint='--reason "picks the first image every time"')
+    if twice := {*config.block} & {*config.allow} | {*config.block} & {*config.undo} | {*config.allow} & {*config.undo}:
+        raise UsageError(f"{sorted(twice)[0]!r} cannot be changed in two ways at once")
     said = []
     with opened(config.workdir, config.database) as journal:
-        known = {one.worker for one in journal.standings()}
-        for worker in (*config.block, *config.allow, *config.undo):
-            if worker not in known:
-                raise UsageError(f"no worker is called {worker!r}", hint="ctxr workers   (lists them)")
+        known = [one.worker for one in journal.standings()]
         now = datetime.now(UTC)
-        for verb, act, chosen in (
-            ("blocked", journal.block, config.block),
-            ("allowed", journal.allow, config.allow),
-            ("took back the last change of", journal.undo, config.undo),
-        ):
-            for worker in chosen:
-                standing = act(worker, config.reason.strip(), config.by, now)
-                said.append(f"{verb} {worker}: now {standing.state}")
+        acts = [
+            (verb, act, _named(config.workdir, given, known))
+            for verb, act, chosen in (
+                ("blocked", journal.block, config.block),
+                ("allowed", journal.allow, config.allow),
+                ("took back the last change of", journal.undo, config.undo),
+            )
+            for given in chosen
+        ]
+        for verb, act, worker in acts:
+            standing = act(worker, config.reason.strip(), config.by, now)
+            said.append(f"{verb} {worker}: now {standing.state}")
     return tuple(said)
+
+
+def _named(workdir: Path, given: str, known: list[str]) -> str:
+    """The pseudonym that is meant by itself, by its beginning, or by the name on an invitation of `ctxr serve`."""
+    from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+    from ctxr.pipelines.tasks_artifact import CROWD
+
+    begin = [worker for worker in known if worker.startswith(given)] if len(given) > len("w-") else []
+    if given in known or len(begin) == 1:
+        return given if given in known else begin[0]
+    invited = pseudonym(read_key(workdir / CROWD / PRIVATE), "local", f"team/{given}")
+    if invited in known:
+        return invited
+    what = f"{len(begin)} workers begin with" if begin else "no worker is called"
+    raise UsageError(f"{what} {given!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")

@@ -32,7 +32,7 @@ def log(*happenings: tuple[Kind, int, str]) -> list[Event]:
 
 def talking(turns: int) -> list[tuple[Kind, int, str]]:
     """Both are there and have said so much in all."""
-    return [("join", 0, ""), ("join", 1, ""), *[("say", place % 2, f"turn {place}") for place in range(turns)]]  # type: ignore[list-item]
+    return [("join", 0, ""), ("join", 1, ""), *[("say", place % 2, f"turn {place}") for place in range(turns)]]
 
 
 def taken(tried: list[tuple[Kind, int, str]]) -> list[Event]:
@@ -53,12 +53,12 @@ def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: 
 
 def test_both_may_go_on_after_the_share_and_finish() -> None:
     events = [*talking(5), ("share", 0, ""), ("say", 1, "oh, how nice"), ("finish", 0, "")]
-    talk = replay(log(*events))  # type: ignore[arg-type]
+    talk = replay(log(*events))
     assert (talk.shared, talk.finished, len(talk.turns)) == (True, False, 7)
     assert refusal(talk, 0, "say", "more") == ("closed", "You have finished this conversation.")
     assert refusal(talk, 1, "share") == ("not_yours", "Only the person who sees the photo can share it.")
-    assert replay(log(*events, ("finish", 1, ""))).finished  # type: ignore[arg-type]
-    assert replay(log(*events, ("leave", 1, ""))).finished  # type: ignore[arg-type]
+    assert replay(log(*events, ("finish", 1, ""))).finished
+    assert replay(log(*events, ("leave", 1, ""))).finished
 
 
 def test_leaving_before_the_share_finishes_nothing() -> None:
@@ -73,6 +73,9 @@ def test_leaving_before_the_share_finishes_nothing() -> None:
         ((talking(0)[:1], 0, "say", "anybody?"), "alone"),
         ((talking(3), 0, "say", " \n"), "empty"),
         ((talking(3), 0, "say", "x" * (MOST_CHARACTERS + 1)), "too_long"),
+        ((talking(3), 0, "say", "hello \x1b[31m"), "odd_characters"),
+        ((talking(3), 0, "say", "hello \x00"), "odd_characters"),
+        ((talking(3), 0, "say", "hello \u202e"), "odd_characters"),
         ((talking(4), 0, "finish", ""), "too_early"),
         ((talking(4), 0, "join", ""), "taken"),
         (([*talking(5), ("share", 0, "")], 0, "share", ""), "already_shared"),

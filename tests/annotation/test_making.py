@@ -72,6 +72,12 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     assert len(check.texts) == len(check.speakers) == len(SHARED)
 
 
+def test_as_many_verify_a_talk_as_the_protocol_says() -> None:
+    one = dialogue_units(dataset(*SETS), Protocol())[0]
+    (check,) = follow(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
+    assert (check.needed, check.most) == (3, 3)
+
+
 def test_an_audit_goes_to_nobody_who_has_voted() -> None:
     units = retrieve_units(dataset(*SETS, described=True), Protocol())
     answers = [answer(one, f"w-{number}", pick=(one.images[0],)) for one in units for number in range(2)]
@@ -94,6 +100,18 @@ def test_known_answers_make_hidden_checks() -> None:
     assert all(one.purpose == "gold" and one.truth and one.query is None for one in units)
     with pytest.raises(DataError, match="no description with a known target"):
         known_units(dataset(*SETS), Protocol(), "gold")
+
+
+def test_a_check_is_called_like_any_retrieval() -> None:
+    asked = dataset(*SETS, described=True)
+    units = [
+        *retrieve_units(asked, Protocol()),
+        *known_units(asked, Protocol(), "gold"),
+        *known_units(asked, Protocol(), "qualification"),
+        *(attention_unit(one, 0, Protocol()) for one in SETS),
+    ]
+    assert {one.id.partition("-")[0] for one in units} == {"retrieve"}
+    assert len({one.id for one in units}) == len(units) == 4 * len(SETS)
 
 
 def test_tags_are_asked_of_every_description() -> None:

@@ -1,9 +1,10 @@
+import errno
 from pathlib import Path
 
 import pytest
 
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError
 
 
 def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
@@ -12,6 +13,18 @@ def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert read_key(tmp_path / "private") == key
     assert (tmp_path / "private" / "key").stat().st_mode & 0o077 == 0
     assert [path.name for path in (tmp_path / "private").iterdir()] == ["key"]
+
+
+def test_a_key_that_is_there_is_read_from_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = read_key(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.open", full)
+    assert read_key(tmp_path) == key
+    with pytest.raises(CtxrError, match="disk is full"):
+        read_key(tmp_path / "new")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"abcd", b"z" * 64])

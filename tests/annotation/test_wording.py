@@ -36,6 +36,7 @@ def test_every_problem_is_named_at_once() -> None:
     assert [one.code for one in problems("next image www.x.org")] == ["mentions_other_images", "address"]
     assert [one.code for one in problems(" ! ")] == ["empty"]
     assert [one.code for one in problems("red table")] == ["too_short"]
+    assert [one.code for one in problems("word " * 40)] == ["same_words"]
 
 
 def test_one_changed_word_in_a_short_text_is_another_description() -> None:

@@ -19,7 +19,9 @@ from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, Us
 from ctxr.pipelines.audit import Audit
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.export import Export
+from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.import_answers import ImportAnswers
 from ctxr.pipelines.rebuild import Rebuild
 from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.train import Train
@@ -35,7 +37,9 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
-@pytest.mark.parametrize("config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, Train])
+@pytest.mark.parametrize(
+    "config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, ExportTasks, ImportAnswers, Train]
+)
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}

@@ -6,6 +6,7 @@ from ctxr.annotation.records import Answer
 from ctxr.data.artifacts import finish, open_artifact
 from ctxr.data.tables import write_table
 from ctxr.errors import UnfinishedError, UsageError
+from ctxr.pipelines.pilot import planned_floor
 from ctxr.pipelines.plan import Plan, as_table, run
 from tests.annotation.crowd_units import unit
 from tests.pipelines.report_artifacts import project
@@ -80,3 +81,34 @@ def test_checks_of_the_workers_are_paid_too(work: Path) -> None:
 def test_without_sets_there_is_nothing_to_plan(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="no finished image sets"):
         run(planned(tmp_path))
+
+
+def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
+    folder = work / "judgments"
+    folder.mkdir(exist_ok=True)
+    check = unit("retrieve", id="retrieve-check", truth=("clip/img3",), purpose="attention")
+    write_table(folder / "units.jsonl", [check])
+    answer = Answer(check.id, "w-a", {"pick": ("clip/img3",)}, check.images, 0, "2026-01-01T00:00:00Z", 2.0, "local")
+    write_table(folder / "answers.jsonl", [answer])
+    finish(
+        folder, kind="judgments", verb="import-answers", config={}, parents=[], counts={}, models={},
+        files=["units.jsonl", "answers.jsonl"],
+    )  # fmt: skip
+    report = run(planned(work))
+    assert (report.forecasts[1].measured, report.right) == (0, 0.735)
+
+
+def test_a_planned_floor_holds_when_work_is_launched(work: Path) -> None:
+    assert planned_floor(work) == 800
+    run(planned(work, floor=500))
+    assert planned_floor(work) == 500
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"right": 1.5}, "--right is 1.5"), ({"fee_percent": -5.0}, "--fee-percent is -5"), ({"describe_seconds": -4.0}, "above 0"),
+     ({"floor": -1}, "cannot be negative")],
+)  # fmt: skip
+def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(planned(work, **wrong))

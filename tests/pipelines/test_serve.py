@@ -8,15 +8,23 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from ctxr.annotation.backends.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import read_key
+from ctxr.annotation.web import Signer
+from ctxr.cli.app import app
+from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.launching import codes_of
 from ctxr.pipelines.serve import Opened, Serve, open_site, run
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import write_tasks
@@ -69,7 +77,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         process.wait()
     assert process.returncode == 0
     assert (summary["answers"], summary["workers"]) == (1, 1)
-    assert summary["after"] == "ctxr import-answers --from local"
+    assert summary["after"] == "ctxr aggregate"
 
 
 def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,13 +95,12 @@ def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             workdir=project(tmp_path),
             workers_file=names,
             open=True,
-            prolific="pilot,main=C1",
-            mturk=True,
+            prolific="pilot=C0, main=C1",
             base_url="https://crowd.example/a/",
         ),
         monkeypatch,
     )
-    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main", "Mechanical Turk"]
+    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main"]
     assert server.address == "https://crowd.example/a"
     assert server.links["Prolific main"].startswith("https://crowd.example/a/p/main?PROLIFIC_PID={{%PROLIFIC_PID%}}&")
 
@@ -103,15 +110,23 @@ def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatc
     assert opened(config, monkeypatch).links == opened(config, monkeypatch).links
 
 
-def test_a_study_that_was_launched_is_let_in_with_its_own_code(tmp_path: Path) -> None:
+def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_are_there(tmp_path: Path) -> None:
     work = project(tmp_path, backend="prolific")
-    private = work / "crowd" / "private"
-    private.mkdir(parents=True)
-    (private / "prolific-describe.json").write_text('{"COMPLETED": "C0DE"}')
-    site, _ = open_site(Serve(workdir=work), "http://here", Silent())
-    site.journal.close()
-    site.identities.close()
-    assert site.doors.studies == {"describe": "C0DE"}
+    study = work / "tasks" / "describe" / "prolific"
+    study.mkdir()
+    (study / "study.json").write_text('{"maximum_allowed_time": 45}')
+    write_table(study / "bundles.jsonl", [Bundle("b-1", ("u-describe", "u-2"), 1), Bundle("b-2", ("u-3",), 1)])
+    for served, expected in (("retrieve", []), ("describe,retrieve", ["describe"]), ("", ["describe"])):
+        site, _ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
+        site.journal.close()
+        site.identities.close()
+        assert list(site.doors.studies) == expected
+    found = site.doors.studies["describe"]
+    assert (found.bundle, found.tasks, found.lasts) == (2, ("describe",), timedelta(minutes=45))
+    assert found.codes() == {}
+    made = codes_of(work / "crowd" / "private", "describe")
+    assert found.codes() == made
+    assert set(made) == {"COMPLETED", "FAILED_ATTENTION_CHECK"}
 
 
 def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +136,15 @@ def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, m
     (work / "tasks" / "retrieve").mkdir()
     assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
     assert [text.rsplit("/", 1)[1] for text in warned] == ["retrieve is unfinished and is not served"]
+
+
+def test_an_open_network_without_https_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
+    opened(Serve(workdir=project(tmp_path), host="0.0.0.0"), monkeypatch)  # noqa: S104
+    assert [text.split(":")[0] for text in warned] == ["answers and personal links travel unencrypted"]
+    opened(Serve(workdir=tmp_path, host="0.0.0.0", base_url="https://crowd.example"), monkeypatch)  # noqa: S104
+    assert len(warned) == 1
 
 
 def test_a_port_in_use_is_told_in_one_sentence(tmp_path: Path) -> None:
@@ -143,8 +167,8 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"bundle": 0}, "out of range"),
         ({"rate": -1.0}, "out of range"),
         ({"base_url": "crowd.example"}, "is no address"),
-        ({"mturk": True}, "only pages over https"),
-        ({"prolific": "a/b"}, "cannot stand in an address"),
+        ({"prolific": "a/b=C"}, "cannot stand in an address"),
+        ({"prolific": "pilot"}, "nobody knows its completion code"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
     ],
@@ -168,5 +192,26 @@ def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_pictures_that_are_gone_are_told_before_anybody_comes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the pictures of .* are not in"):
+    with pytest.raises(DataError, match=r"the pictures of .* are not in"):
         run(Serve(workdir=project(tmp_path, path="images/gone.jpg"), port=0))
+
+
+def test_what_was_exported_for_a_platform_of_its_own_is_done_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project(tmp_path, "verify", backend="label-studio")
+    with pytest.raises(UsageError, match="was exported for label-studio, and there is nothing else"):
+        run(Serve(workdir=work, port=0))
+    (tmp_path / "sets").rename(tmp_path / "old")
+    assert opened(Serve(workdir=project(tmp_path, "entail")), monkeypatch).waiting == {"entail": 1}
+
+
+def test_links_are_printed_whole_however_narrow_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("ctxr.pipelines.serving.answer_requests", lambda *_, **__: None)
+    told = CliRunner().invoke(app, ["serve", "-w", str(project(tmp_path)), "--port", "0", "--invite", "2"])
+    links = re.findall(r"http://\S+/i/(\S+)", told.stdout)
+    assert told.exit_code == 0
+    assert len(links) == 2
+    key = read_key(tmp_path / "crowd" / "private")
+    assert [Signer(key).read_invitation(link) for link in links] == ["team/worker 1", "team/worker 2"]

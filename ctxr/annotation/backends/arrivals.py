@@ -15,7 +15,7 @@ class Refusal(Record, frozen=True):
     """An answer that is not taken.
 
     Attributes:
-        where: file:row, rows counting from 1 without a header; or hit:assignment, task:annotation.
+        where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
         code: of the problem. sentence: what a person reads.
     """
 
@@ -60,7 +60,9 @@ class People:
         self._key, self._platform = key, platform
 
     def named(self, identity: str) -> str:
-        """The pseudonym of a platform's id."""
+        """The pseudonym of a platform's id; empty where there is none, because an empty id would be one person."""
+        if not (identity := identity.strip()):
+            return ""
         name = pseudonym(self._key, self._platform, identity)
         self.known[name] = (self._platform, identity)
         return name
@@ -76,9 +78,13 @@ def stamp(moment: datetime) -> str:
 
 
 def moment(text: str, where: str) -> datetime:
-    """An ISO 8601 moment of a platform; one without a zone is UTC. Raises DataError naming `where` for anything else."""
+    """An ISO 8601 moment of a platform in UTC; one without a zone is UTC. Raises DataError naming `where` for anything else."""
     try:
-        read = datetime.fromisoformat(text)
-    except (TypeError, ValueError) as error:
+        return utc(datetime.fromisoformat(text))
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where}: {text!r} is no time", hint="import the file as the platform wrote it") from error
-    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def utc(read: datetime) -> datetime:
+    """A moment in UTC, where one without a zone is already. Raises OverflowError at the ends of the calendar."""
+    return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)

@@ -63,7 +63,7 @@ def config(one: Sheet) -> str:
     grid = SubElement(view, "View", className="ctxr-grid")
     for picture in form.gallery.pictures if form.gallery else ():
         cell = SubElement(grid, "View")
-        SubElement(cell, "Header", value=f"Image {picture.place}", size="6")
+        SubElement(cell, "Header", value=f"Image {picture.place}", size="5")
         name = f"image_{picture.place}"
         SubElement(cell, "Image", name=name, value=f"${name}", zoom="true", zoomControl="true")
         objects.append(name)
@@ -85,22 +85,29 @@ def data(one: Sheet, addresses: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
+class Given(msgspec.Struct, frozen=True):
+    """What was written or chosen in a region."""
+
+    text: str | list[str] = ""
+    choices: list[str] = []
+
+
 class Result(msgspec.Struct, frozen=True):
     """One region of an annotation; what else it holds is left alone."""
 
     from_name: str = ""
-    value: dict[str, Any] = {}
+    value: Given = Given()
 
 
 class Annotation(msgspec.Struct, frozen=True):
-    """What one person did with one task."""
+    """What one person did with one task; `result` is theirs to send, and so read by itself: a list of `Result`."""
 
     id: int | str
     created_at: str
     completed_by: int | str | dict[str, Any] | None = None
     was_cancelled: bool = False
     lead_time: float | None = None
-    result: list[Result] = []
+    result: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class LabelledTask(msgspec.Struct, frozen=True):
@@ -137,7 +144,7 @@ def answers(
                 hint="import it into the project that it was exported from",
             )
         slot = task.data.get("ctxr_slot")
-        if not isinstance(slot, int) or not 0 <= slot < raters(unit, protocol):
+        if type(slot) is not int or not 0 <= slot < raters(unit, protocol):
             raise DataError(f"{where}: ctxr_slot is {slot!r}, and unit {unit.id!r} has no such slot")
         one = sheet(unit, slot, protocol.seed)
         for name, value in data(one, addresses).items():
@@ -159,21 +166,25 @@ def _take(reading: _Reading, where: str, one: Sheet, annotation: Annotation) -> 
         reading.refused.append(Refusal(where, one.unit.id, "", "nobody", "The annotation does not say whose it is."))
         return
     worker = reading.people.named(str(identity))
+    try:
+        results = msgspec.json.decode(annotation.result, type=list[Result])
+    except (msgspec.DecodeError, RecursionError):
+        reading.refused.append(Refusal(where, one.unit.id, worker, "unreadable", "The annotation cannot be read."))
+        return
     values: dict[str, tuple[str, ...]] = {}
     for asked in one.form.fields:
-        found = next((row.value for row in annotation.result if row.from_name == asked.name), {})
+        found = next((row.value for row in results if row.from_name == asked.name), Given())
         values[asked.name] = _values(asked, found, one.order)
     at = stamp(moment(annotation.created_at, where))
     answer = Answer(one.unit.id, worker, values, one.order, one.slot, at, annotation.lead_time, PLATFORM)
     reading.rows.append(Arrival(where, answer))
 
 
-def _values(asked: Field, value: Mapping[str, Any], order: tuple[str, ...]) -> tuple[str, ...]:
+def _values(asked: Field, given: Given, order: tuple[str, ...]) -> tuple[str, ...]:
     """Values of a field: a text; options by what is stored or read; a picture by its place, which `order` turns into its id."""
     if isinstance(asked, Write):
-        text = value.get("text", "")
-        return ("\n".join(map(str, text)) if isinstance(text, list) else str(text),)
-    chosen = tuple(str(one) for one in value.get("choices", ()))
+        return (given.text if isinstance(given.text, str) else "\n".join(given.text),)
+    chosen = tuple(given.choices)
     if isinstance(asked, Pick):
         places = {str(place): image for place, image in enumerate(order, 1)}
         return tuple(places.get(one, one) for one in chosen)

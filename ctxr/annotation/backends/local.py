@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ctxr.annotation.backends import prolific
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals
 from ctxr.annotation.records import Answer
 
@@ -9,8 +10,10 @@ LABEL = "journal"
 
 
 def answers(stored: Iterable[Answer]) -> Arrivals:
-    """The answers of a journal; the rows are named by unit and worker."""
-    rows = sorted(stored, key=lambda answer: answer.key())
+    """The answers of a journal but for those of people from Prolific, which count once Prolific knows the submission; the
+    rows are named by unit and worker.
+    """
+    rows = sorted((answer for answer in stored if answer.backend != prolific.PLATFORM), key=lambda answer: answer.key())
     return Arrivals(
         tuple(Arrival(f"{LABEL}:{answer.unit}/{answer.worker}", answer) for answer in rows), labels=(LABEL,)
     )

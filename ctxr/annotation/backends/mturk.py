@@ -195,40 +195,41 @@ def export(
 
 
 def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: bytes) -> Arrivals:
-    """Assignments as `mturk_client.fetch` archived them, a line each.
+    """Assignments as `mturk_client.fetch` archived them, a line each; what a worker sent is refused by itself.
 
-    Raises DataError naming file:row for a line that cannot be read, a HIT of another export, or a page that was changed.
+    Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
     """
     people, rows, refused = People(key, PLATFORM), [], []
     for number, line in enumerate(_lines(path), 1):
         where = f"{path.name}:{number}"
         try:
             found = msgspec.json.decode(line, type=Fetched)
-            sent = sent_values(found.Answer)
-        except (msgspec.DecodeError, ParseError, DefusedXmlException, UnicodeDecodeError) as error:
+            at = stamp(found.SubmitTime)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
             raise DataError(
                 f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
             ) from error
-        unit = units.get(sent.get("ctxr_unit", found.unit))
-        if unit is None or (found.unit and found.unit != unit.id):
+        unit = units.get(found.unit)
+        if unit is None:
             raise DataError(
-                f"{path}:{number}: the unit {sent.get('ctxr_unit', found.unit)!r} is in no export of this project",
+                f"{path}:{number}: the unit {found.unit!r} is in no export of this project",
                 hint="import it into the project that it was exported from",
             )
-        one = sheet(unit, 0, protocol.seed)
-        if sent.get("ctxr_seal") != one.seal:
-            raise DataError(
-                f"{path}:{number}: the page of unit {unit.id!r} was not the one that was exported",
-                hint="its order or its text differs: import into the project as it was when the HITs were launched",
-            )
-        worker = people.named(found.WorkerId)
+        one, worker = sheet(unit, 0, protocol.seed), people.named(found.WorkerId)
         if found.AssignmentStatus == "Rejected":
             refused.append(Refusal(where, unit.id, worker, "rejected", "The assignment was rejected."))
             continue
+        try:
+            sent = sent_values(found.Answer)
+        except (ParseError, DefusedXmlException):
+            refused.append(Refusal(where, unit.id, worker, "unreadable", "What the page sent cannot be read."))
+            continue
+        if (sent.get("ctxr_unit"), sent.get("ctxr_seal")) != (unit.id, one.seal):
+            sentence = "The page was not the one that was exported: its unit, its order or its text differs."
+            refused.append(Refusal(where, unit.id, worker, "other_page", sentence))
+            continue
         seconds = (found.SubmitTime - found.AcceptTime).total_seconds()
-        answer = Answer(
-            unit.id, worker, values_of(one.form, sent), one.order, 0, stamp(found.SubmitTime), seconds, PLATFORM
-        )
+        answer = Answer(unit.id, worker, values_of(one.form, sent), one.order, 0, at, seconds, PLATFORM)
         rows.append(Arrival(where, answer))
     return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
 
@@ -271,11 +272,11 @@ def sent_values(xml: str) -> dict[str, str]:
 def _crowd_form(text: str) -> dict[str, str]:
     """The fields of a page built with Amazon's own form elements: one JSON list."""
     try:
-        (loose,) = msgspec.json.decode(text)
-    except (ValueError, msgspec.DecodeError):
+        (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
+    except (msgspec.DecodeError, RecursionError):
         return {}
     found: dict[str, str] = {}
-    for name, value in loose.items() if isinstance(loose, dict) else ():
+    for name, value in loose.items():
         if isinstance(value, dict):
             found |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
         else:

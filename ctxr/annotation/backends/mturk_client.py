@@ -3,7 +3,6 @@
 A request token holds for 24 hours only, so what was launched is also found by its annotation before anything is created.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ctxr.annotation.backends.append_only import append, read_appended
 from ctxr.annotation.backends.mturk import Fetched, Hit, annotation, project, token
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import Record
 from ctxr.errors import CtxrError, DataError
 
@@ -83,22 +82,8 @@ def connect(live: bool) -> Client:
 
 
 def read_launched(path: Path) -> dict[str, Launched]:
-    """HITs by unit, the last word on each; a line that a killed process left half-written is dropped."""
-    if not path.is_file():
-        return {}
-    found: dict[str, Launched] = {}
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = msgspec.json.decode(line, type=Launched)
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line: it says which HIT is paid") from error
-        found[row.unit] = row
-    return found
+    """HITs by unit, the last word on each. Raises DataError naming file:line for a line that is none."""
+    return {row.unit: row for row in read_appended(path, Launched)}
 
 
 def launch(
@@ -119,7 +104,7 @@ def launch(
             row = Launched(hit.unit, *there[name])
         else:
             row = Launched(hit.unit, _create(client, _apart(hit, pools)), asked)
-        _write_down(record, row)
+        append(record, row)
         yield row
 
 
@@ -174,7 +159,7 @@ def extend(
             }
             _called(client.create_additional_assignments_for_hit, **parameters)
         extended = Launched(unit, row.hit, max(target, has))
-        _write_down(record, extended)
+        append(record, extended)
         grown.append(extended)
     return grown
 
@@ -283,12 +268,3 @@ def _sentence(error: Exception) -> Exception:
         f"Mechanical Turk refused: {message or error} {f'({code})' if code else ''}".strip(),
         hint="run the same command again: what was launched is kept",
     )
-
-
-def _write_down(path: Path, row: Launched) -> None:
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            stream.write(msgspec.json.encode(row) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())

@@ -7,17 +7,17 @@ the same number of votes, because a batch has one number of assignments.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import msgspec
 
-from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp, utc
 from ctxr.annotation.backends.pages import fragment
 from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.backends.spreadsheets import markup, neutral, read_csv, restored, shown, write_csv
-from ctxr.annotation.forms import Form, Gallery, Line, Passage, Picture
+from ctxr.annotation.forms import Choice, Form, Gallery, Line, Passage, Picture, Write
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import DataError
@@ -94,16 +94,16 @@ def answers(
 ) -> Arrivals:
     """A results file.
 
-    Raises DataError naming file:row for a row that cannot be read, a unit of another export, or an input that is not what
-    was exported.
+    Raises DataError naming file:line for a row that cannot be read, a unit of another export, or an input that is not what
+    was exported; naming the column for a file without one that a task's form needs.
     """
     header, rows = read_csv(path)
     _check_header(path, header)
     # only a file that we wrote for review has neutral cells: MTurk's own are taken as they are
-    reviewed = any(row.get("Approve") or row.get("Reject") for row in rows)
+    reviewed = any(row.get("Approve") or row.get("Reject") for row in rows.values())
     people, arrivals, refused = People(key, PLATFORM), [], []
-    for number, cells in enumerate(rows, 1):
-        where = f"{path}:{number}"
+    for line, cells in rows.items():
+        where = f"{path}:{line}"
         row = {name: restored(cell) for name, cell in cells.items()} if reviewed else cells
         unit = units.get(shown(row.get("Input.unit", "")))
         if unit is None:
@@ -112,30 +112,29 @@ def answers(
                 hint="import it into the project that it was exported from",
             )
         one = sheet(unit, 0, protocol.seed)
+        _check_fields(path, header, one)
         _check_input(where, row, variables(one, addresses))
         worker = people.named(row["WorkerId"].strip())
         if row["AssignmentStatus"].strip() == "Rejected":
-            refused.append(
-                Refusal(f"{path.name}:{number}", unit.id, worker, "rejected", "The assignment was rejected.")
-            )
+            refused.append(Refusal(f"{path.name}:{line}", unit.id, worker, "rejected", "The assignment was rejected."))
             continue
         sent = {name.removeprefix("Answer."): cell for name, cell in row.items() if name.startswith("Answer.")}
         values = values_of(one.form, sent)
         at = stamp(java_date(row["SubmitTime"], where))
         answer = Answer(unit.id, worker, values, one.order, 0, at, _seconds(row["WorkTimeInSeconds"]), BACKEND)
-        arrivals.append(Arrival(f"{path.name}:{number}", answer))
+        arrivals.append(Arrival(f"{path.name}:{line}", answer))
     return Arrivals(tuple(arrivals), tuple(refused), people.known, (path.name,))
 
 
 def review(path: Path, taken: Mapping[int, bool]) -> bytes:
-    """The results file with `Approve` = X for the rows (from 1) that were taken, to be uploaded; other rows are left to a
+    """The results file with `Approve` = X for the rows that were taken, by line, to be uploaded; other rows are left to a
     person, because each rejection needs a reason. Safe to open in a spreadsheet.
     """
     header, rows = read_csv(path)
     columns = [*header, *(name for name in ("Approve", "Reject") if name not in header)]
     marked = [
-        {name: neutral(row.get(name, "")) for name in columns} | ({"Approve": "X"} if taken.get(number) else {})
-        for number, row in enumerate(rows, 1)
+        {name: neutral(row.get(name, "")) for name in columns} | ({"Approve": "X"} if taken.get(line) else {})
+        for line, row in rows.items()
     ]
     return write_csv(columns, marked)
 
@@ -145,12 +144,12 @@ def java_date(text: str, where: str) -> datetime:
     found = _DATE.fullmatch(text.strip())
     try:
         if found is None:
-            read = datetime.fromisoformat(text.strip())
-            return read if read.tzinfo else read.replace(tzinfo=UTC)
+            return utc(datetime.fromisoformat(text.strip()))
         month, day, hour, minute, second, zone, year = found.groups()
         clock = (int(day), int(hour), int(minute), int(second))
-        return datetime(int(year), _MONTHS.index(month) + 1, *clock, tzinfo=timezone(timedelta(hours=_ZONES[zone])))
-    except (ValueError, KeyError) as error:
+        offset = timezone(timedelta(hours=_ZONES[zone]))
+        return utc(datetime(int(year), _MONTHS.index(month) + 1, *clock, tzinfo=offset))
+    except (ValueError, KeyError, OverflowError) as error:
         raise DataError(f"{where}: SubmitTime {text!r} is no time", hint="do not save it from a spreadsheet") from error
 
 
@@ -163,6 +162,17 @@ def _check_header(path: Path, header: list[str]) -> None:
         )
     if len(set(header)) < len(header):
         raise DataError(f"{path} has a column twice", hint="download it again")
+
+
+def _check_fields(path: Path, header: list[str], one: Sheet) -> None:
+    for asked in one.form.fields:
+        name = f"Answer.{asked.name}"
+        optional = isinstance(asked, Choice | Write) and asked.optional
+        if not optional and not any(column == name or column.startswith(f"{name}.") for column in header):
+            raise DataError(
+                f"{path} has no column {name}, and {one.unit.task} needs it",
+                hint="download it again, and publish the batch with the layout that was exported",
+            )
 
 
 def _check_input(where: str, row: Mapping[str, str], exported: Mapping[str, str]) -> None:

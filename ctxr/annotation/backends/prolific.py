@@ -6,12 +6,11 @@ answer counts only where the platform knows the submission that the server recor
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -19,22 +18,18 @@ import msgspec
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal
 from ctxr.annotation.backends.json_lists import read_list
 from ctxr.annotation.backends.sheets import raters
+from ctxr.annotation.journal import Visit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.data.atomic import disk_errors
 from ctxr.data.records import Record
-from ctxr.data.tables import encode_row
 from ctxr.errors import DataError, UsageError
 
 PLATFORM = "prolific"
 
-VISITS = "visits.jsonl"
-"""File of the private folder: who came with which submission."""
-
 FLOOR = {"GBP": 600, "USD": 800}
 """Least pay for an hour in minor units, by the currency of the account."""
 
-CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK", "NO_CONSENT")
+CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK")
 
 DEVICES = ("desktop", "tablet", "mobile")
 
@@ -106,20 +101,6 @@ class Bundle(Record, frozen=True):
     id: str
     units: tuple[str, ...]
     raters: int
-
-
-class Visit(Record, frozen=True):
-    """A person who came through Prolific, as the server recorded it. It stays in the private folder.
-
-    Attributes:
-        submission: Prolific's SESSION_ID. participant: PROLIFIC_PID. study: STUDY_ID.
-    """
-
-    KEY: ClassVar[tuple[str, ...]] = ("submission",)
-
-    submission: str
-    participant: str
-    study: str
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -198,8 +179,9 @@ def answers(
 ) -> Arrivals:
     """The journal's answers of people whose submission Prolific knows. `studies`: ids of ours; empty where nobody knows them.
 
-    An answer is refused whose worker's submission is not there, is another participant's, or was returned, timed out or
-    rejected. Raises DataError naming file:row for a list that cannot be read, or is of another study.
+    An answer is refused whose worker never came with a submission, or whose submission Prolific does not know, knows as another
+    participant's, or as returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
+    is of another study.
     """
     known: dict[str, Submission] = {}
     ours = set(studies)
@@ -216,10 +198,12 @@ def answers(
         came.setdefault(people.named(visit.participant), []).append(visit)
     rows, refused = [], []
     for answer in sorted(stored, key=lambda answer: answer.key()):
-        if answer.worker not in came:
-            continue  # came another way
+        if answer.worker not in came and answer.backend != PLATFORM:
+            continue
         where = f"{path.name}:{answer.unit}/{answer.worker}"
-        verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came[answer.worker]]
+        verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came.get(answer.worker, ())] or [
+            "Nobody recorded with which submission this person came."
+        ]
         if "" in verdicts:
             rows.append(Arrival(where, answer))
         else:
@@ -227,37 +211,12 @@ def answers(
     return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
 
 
-def record_visit(folder: Path, visit: Visit) -> None:
-    """Write down, in the private `folder`, who came with which submission; before the first unit is shown."""
-    path = folder / VISITS
-    with disk_errors(path), path.open("ab") as stream:
-        stream.write(encode_row(visit))
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def read_visits(folder: Path) -> list[Visit]:
-    """Everybody who came, once for each submission; a line that a killed process left half-written is dropped."""
-    path = folder / VISITS
-    if not path.is_file():
-        return []
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    found: dict[str, Visit] = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            visit = msgspec.json.decode(line, type=Visit)
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
-        found.setdefault(visit.submission, visit)
-    return sorted(found.values(), key=Visit.key)
-
-
 def _verdict(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
         return "Prolific does not know the submission."
+    if not submission.who:
+        return "Prolific does not say whose submission it is."
     if submission.who != visit.participant:
         return "Prolific knows the submission as another participant's."
     if submission.status.replace("-", " ").upper() not in PAID:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -36,11 +36,7 @@ class ProlificClient:
 
     def studies(self, internal_name: str) -> list[str]:
         """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
-        return [
-            str(row["id"])
-            for row in self._call("GET", "/studies/")["results"]
-            if row.get("internal_name") == internal_name
-        ]
+        return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
 
     def publish(self, study: str) -> str:
         """Publish a study, from when on people come and are paid; returns its status."""
@@ -48,17 +44,20 @@ class ProlificClient:
 
     def submissions(self, study: str) -> list[dict[str, Any]]:
         """Every submission of a study, page by page."""
-        found: list[dict[str, Any]] = []
-        path: str | None = f"/studies/{study}/submissions/?limit=100&offset=0"
+        found = self._pages(f"/studies/{study}/submissions/?limit=100&offset=0")
+        return [row | {"study_id": row.get("study_id") or study} for row in found]
+
+    def _pages(self, first: str) -> Iterator[dict[str, Any]]:
+        """The results of a list, over all its pages."""
+        path: str | None = first
         while path:
             answer = self._call("GET", path)
-            found += answer["results"]
+            yield from answer["results"]
             links = (answer.get("_links") or {}).get("next") or {}
             following = links.get("href") if isinstance(links, dict) else None
             path = following.removeprefix(self._address) if following else None
             if path and not path.startswith("/"):
                 raise DataError(f"Prolific names {path!r} as the next page, which is not its own address")
-        return [row | {"study_id": row.get("study_id") or study} for row in found]
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, again: bool = True) -> Any:
         content = None if body is None else json.dumps(body).encode()

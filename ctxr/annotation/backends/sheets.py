@@ -26,8 +26,12 @@ class Sheet:
 
     @property
     def seal(self) -> str:
-        """16 hex digits of what is on the page: another order or another word gives another seal."""
-        content = msgspec.json.encode([self.unit.id, self.slot, self.order, self.form])
+        """16 hex digits of what is judged: another order or another word of it gives another seal. What the form says
+        around it may be worded anew.
+        """
+        unit = self.unit
+        shown = (unit.target, unit.texts, unit.speakers, unit.statement, unit.labels)
+        content = msgspec.json.encode([unit.id, self.slot, self.order, shown])
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
@@ -44,7 +48,6 @@ class Sheet:
             form.title,
             form.instruction,
             len(form.gallery.pictures) if form.gallery else 0,
-            bool(form.gallery and form.gallery.sequence),
             self.marked is not None,
             tuple(passage.title for passage in form.passages),
             form.fields,

@@ -28,12 +28,13 @@ def restored(cell: str) -> str:
 
 
 def markup(text: str) -> str:
-    """A text for a cell that a page shows as markup: escaped, lines parted by <br>, and no formula in a spreadsheet.
+    """A text for a cell that a page shows as markup: escaped, lines parted by <br>, no variable of a layout, and no formula in a
+    spreadsheet.
 
     >>> markup("=a < b")
     '&#61;a &lt; b'
     """
-    safe = escape(text).replace("\n", "<br>")
+    safe = escape(text).replace("\n", "<br>").replace("${", "&#36;{")
     return f"&#{ord(safe[0])};{safe[1:]}" if safe.startswith(_FORMULA) else safe
 
 
@@ -51,9 +52,9 @@ def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> byte
     return stream.getvalue().encode()
 
 
-def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Header and rows. Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short,
-    is not UTF-8, or has a row of another length.
+def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
+    """Header, and rows by the line of the file on which each begins, from 1. Raises UsageError for a file that is not there,
+    DataError naming file:line for one that is cut short, is not UTF-8, or has a row of another length.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -62,20 +63,23 @@ def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[dict[str, str]] = []
+    rows: dict[int, dict[str, str]] = {}
     header: list[str] = []
+    line = 1
     try:
         header = next(reader, [])
+        line = reader.line_num + 1
         for cells in reader:
             if len(cells) != len(header):
                 raise DataError(
-                    f"{path}:{len(rows) + 1}: the row has {len(cells)} cells, the header {len(header)}",
+                    f"{path}:{line}: the row has {len(cells)} cells, the header {len(header)}",
                     hint="the file was cut short or edited: download it again",
                 )
-            rows.append(dict(zip(header, cells, strict=True)))
+            rows[line] = dict(zip(header, cells, strict=True))
+            line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}:{len(rows) + 1}: {error}", hint="the file was cut short or edited: download it again"
+            f"{path}:{line}: {error}", hint="the file was cut short or edited: download it again"
         ) from error
     if not header:
         raise DataError(f"{path} is empty", hint="download it again")

@@ -4,7 +4,7 @@ One transaction a submission, on the disk before it is acknowledged. Times are a
 """
 
 from ctxr.annotation.dialogues import Event
-from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.results import (
     Change,
@@ -32,6 +32,7 @@ __all__ = [
     "Refused",
     "Room",
     "Standing",
+    "Visit",
     "Waited",
     "open_journal",
 ]

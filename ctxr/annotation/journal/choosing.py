@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, RowMapping, and_, or_, select
+from sqlalchemy import Connection, RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
-from ctxr.annotation.journal import returning, rooms, standing, tables
-from ctxr.annotation.journal.leasing import candidate, give, held_by, suits, unit
+from ctxr.annotation.journal import leasing, returning, rooms, standing, tables
+from ctxr.annotation.journal.leasing import candidate, give, held_by, unit
 from ctxr.annotation.journal.results import NoWork
 from ctxr.annotation.journal.rules import Rules
 from ctxr.annotation.records import Purpose
@@ -18,13 +18,27 @@ LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 CHECKED = "retrieve"
 """The task among which hidden questions are mixed."""
 
+_IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_RETRIEVALS = (
+    select(unit.purpose, sql.count())
+    .select_from(tables.answer.join(tables.unit, unit.id == tables.answer.c.unit))
+    .where(
+        tables.answer.c.worker == bindparam("asker"),
+        tables.answer.c.task == CHECKED,
+        unit.purpose != "qualification",
+    )
+    .group_by(unit.purpose)
+)
+
 
 def choose(connection: Connection, worker: str, now: int, tasks: Collection[str] | None, rules: Rules) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     returning.reclaim(connection, now, rules)
     held = held_by(connection, worker)
-    if held is not None:
+    if held is not None and _is_of(connection, held["unit"], tasks):
         return str(held["token"])
+    if held is not None:
+        returning.free(connection, held, "returned", "other tasks", now, rules)
     row = standing.known(connection, worker)
     stopped = _stopped(row)
     if stopped is not None:
@@ -77,14 +91,7 @@ def due(connection: Connection, worker: str, rules: Rules) -> list[Purpose]:
     """
     if not rules.protocol.gold_every and not rules.protocol.attention_every:
         return []
-    answer = tables.answer
-    counted = (
-        select(unit.purpose, sql.count())
-        .select_from(answer.join(tables.unit, unit.id == answer.c.unit))
-        .where(answer.c.worker == worker, answer.c.task == CHECKED, unit.purpose != "qualification")
-        .group_by(unit.purpose)
-    )
-    done: dict[str, int] = dict(connection.execute(counted).all())
+    done: dict[str, int] = dict(connection.execute(_RETRIEVALS, {"asker": worker}).all())
     every: dict[Purpose, int] = {"gold": rules.protocol.gold_every, "attention": rules.protocol.attention_every}
     return [
         purpose
@@ -102,13 +109,17 @@ def place_of_check(seed: int, worker: str, purpose: str, number: int, block: int
 def nothing(connection: Connection, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
-    in_hands = unit.live > 0 if tasks is None else and_(unit.live > 0, unit.task.in_(sorted(tasks)))
-    open_units = select(unit.id).where(
-        unit.decided.is_(None), suits(row, "work", None), or_(in_hands, unit.task.in_(sorted(sources)))
-    )
-    if connection.execute(open_units.limit(1)).first() is not None:
+    wider = None if tasks is None else {*tasks, *sources}
+    held = connection.execute(_IN_HANDS, leasing.asking(row, "work", wider)).first() is not None
+    if held or (sources and candidate(connection, row, "work", sources) is not None):
         return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
     return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
+
+
+def _is_of(connection: Connection, name: str, tasks: Collection[str] | None) -> bool:
+    """Whether a unit is of these tasks, or a check of the worker, which belongs to every task."""
+    found = leasing.unit_row(connection, name)
+    return tasks is None or found["task"] in tasks or found["purpose"] != "work"
 
 
 def _stopped(row: RowMapping) -> NoWork | None:

@@ -5,7 +5,6 @@ transaction. So a transaction may look first and write then, and what it saw sti
 """
 
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
+from ctxr.annotation.journal.turns import Turns
 from ctxr.data.atomic import disk_errors
 from ctxr.errors import CtxrError, DataError, UsageError
 
@@ -36,7 +36,7 @@ class Database:
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
-        self._turn = threading.Lock()
+        self._turns = Turns()
         if self.sqlite:
             self._engine = _sqlite_engine(address, busy_seconds)
         else:
@@ -51,13 +51,10 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
-        if not self.sqlite:
-            with self.errors(), self._writer.begin() as connection:
+        # threads queue here, in order: SQLite's own waiting is by sleeping, and whoever sleeps longest waits longest
+        with self._turns, self.errors(), self._writer.begin() as connection:
+            if not self.sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-                yield connection
-            return
-        # threads queue here: SQLite's own waiting is by sleeping, and whoever sleeps longest waits longest
-        with self._turn, self.errors(), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -71,11 +68,16 @@ class Database:
         """Turn what the database refuses into one sentence."""
         try:
             yield
-        except DBAPIError as error:
-            told = _sqlite_sentence(error, self.name) if self.sqlite else _server_sentence(error, self.name)
+        except (DBAPIError, sqlite3.Error) as error:
+            told = self._sentence(error)
             if told is None:
                 raise
             raise told from error
+
+    def _sentence(self, error: DBAPIError | sqlite3.Error) -> CtxrError | None:
+        if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
+            return _sqlite_sentence(error, self.name)
+        return _sqlite_sentence(error.orig, self.name) if self.sqlite else _server_sentence(error, self.name)
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -130,9 +132,7 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
                     return
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
-            except sqlite3.DatabaseError as error:
-                raise DBAPIError.instance("PRAGMA", None, error, sqlite3.Error) from error
+                    raise
             time.sleep(0.01)
     finally:
         connection.close()
@@ -140,7 +140,7 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
 
 def _server_engine(address: URL) -> Engine:
     try:
-        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True)
+        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True, pool_use_lifo=True)
     except NoSuchModuleError as error:
         raise UsageError(f"{address.drivername} is not a driver that SQLAlchemy knows", hint=_ADDRESS) from error
     except ModuleNotFoundError as error:
@@ -155,8 +155,8 @@ def _code(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _sqlite_sentence(error: DBAPIError, name: str) -> CtxrError | None:
-    code = _code(error.orig)
+def _sqlite_sentence(error: BaseException | None, name: str) -> CtxrError | None:
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         return CtxrError(
             f"the disk is full: {name} could not be written", hint="free some space; what was acknowledged is kept"

@@ -1,11 +1,25 @@
 """Units and image sets on their way into the journal: each once, and never with another content."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSON
+from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.rules import Rules
@@ -30,7 +44,7 @@ def add_sets(connection: Connection, image_sets: Iterable[ImageSet]) -> int:
     for chunk in _chunks(image_sets):
         fresh = _unknown(connection, tables.image_set, "image set", chunk)
         if fresh:
-            connection.execute(insert(tables.image_set), [_payload(image_set) for image_set in fresh])
+            _insert(connection, tables.image_set, [_payload(image_set) for image_set in fresh])
         new += len(fresh)
     return new
 
@@ -44,13 +58,11 @@ def add_units(connection: Connection, units: Iterable[Unit], rules: Rules) -> in
         if not fresh:
             continue
         _check_sets(connection, fresh)
-        connection.execute(
-            insert(tables.unit), [_row(unit, number + place, rules) for place, unit in enumerate(fresh, 1)]
-        )
+        _insert(connection, tables.unit, [_row(unit, number + place, rules) for place, unit in enumerate(fresh, 1)])
         number += len(fresh)
         authors = [{"unit": unit.id, "worker": name} for unit in fresh for name in sorted(set(unit.authors))]
         if authors:
-            connection.execute(insert(tables.author), authors)
+            _insert(connection, tables.author, authors)
     return number - before
 
 
@@ -78,6 +90,37 @@ def _row(unit: Unit, number: int, rules: Rules) -> dict[str, object]:
         "wanted": wanted(unit, 0, 0),
         "shuffle": int.from_bytes(digest(rules.seed, "serve", unit.id)[:8]) >> 1,
     }
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    if connection.dialect.name == "sqlite" or len(rows) == 1:
+        connection.execute(insert(table), rows)
+        return
+    # the driver sends one statement for each row, or is slow with thousands of parameters: all rows travel as one
+    recordset = func.json_populate_recordset(
+        cast(null(), _RowOf(table.name)), cast(bindparam("rows", type_=Text), JSON)
+    )
+    names = [column.name for column in table.columns]
+    defaults = {column.name: 0 for column in table.columns if column.default is not None}
+    columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
+    payload = msgspec.json.encode([defaults | dict(row) for row in rows]).decode()
+    connection.execute(
+        insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),
+        {"rows": payload},
+    )
+
+
+class _RowOf(UserDefinedType[object]):
+    """A table's row as a type of PostgreSQL."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: object) -> str:
+        """The name of the type."""
+        return self.name
 
 
 def _payload(record: Unit | ImageSet) -> dict[str, object]:

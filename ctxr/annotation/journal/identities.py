@@ -1,11 +1,27 @@
-"""Who is behind a pseudonym: a small file of its own in the private folder, never in the journal."""
+"""Who is behind a pseudonym, and who came with which submission: a file in the private folder, never in the journal."""
 
 import os
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Column, MetaData, Table, Text, UniqueConstraint, insert, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    RowMapping,
+    Table,
+    Text,
+    UniqueConstraint,
+    insert,
+    select,
+    update,
+)
 
+from ctxr.annotation.journal.clock import micros, moment
 from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.data.atomic import disk_errors
 
@@ -20,6 +36,44 @@ _identity = Table(
     UniqueConstraint("platform", "identity"),
     sqlite_strict=True,
 )
+
+_visit = Table(
+    "visit",
+    _metadata,
+    Column("submission", Text, primary_key=True),
+    Column("participant", Text, nullable=False),
+    Column("study", Text, nullable=False),
+    Column("worker", Text, nullable=False, index=True),
+    Column("door", Text, nullable=False),
+    Column("answers", Integer, nullable=False),
+    Column("began", Integer, nullable=False),
+    Column("ending", Text, nullable=False),
+    sqlite_strict=True,
+)
+
+LEFT = "left"
+"""Ending of a visit whose person came again with another submission."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody who came through Prolific with a submission, for which they are paid.
+
+    Attributes:
+        submission: Prolific's SESSION_ID. participant: PROLIFIC_PID. study: STUDY_ID.
+        worker: their pseudonym. door: name of the study in our own address.
+        answers: what they had given before. began: when they came.
+        ending: how it ended; empty while nobody knows.
+    """
+
+    submission: str
+    participant: str
+    study: str
+    worker: str
+    door: str
+    answers: int
+    began: datetime
+    ending: str = ""
 
 
 class Identities:
@@ -57,6 +111,56 @@ class Identities:
             found = connection.execute(wanted).first()
         return None if found is None else (str(found[0]), str(found[1]))
 
+    def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
+        """The visit as it was recorded first, on the disk from now on.
+
+        Args:
+            lasts: time after which a submission that was never ended is live no more.
+            instead_of: a submission of the same person that this one replaces.
+
+        Raises Refused: `not_yours` for somebody else's submission, `second` where the worker has another one that is live.
+        """
+        since, columns = micros(visit.began - lasts), _visit.c
+        with self._database.writing() as connection:
+            known = _find(connection, visit.submission)
+            if known is not None:
+                if known["participant"] != visit.participant:
+                    raise Refused("not_yours", "This submission is somebody else’s.")
+                return _told(known)
+            unended = (columns.worker == visit.worker, columns.ending == "")
+            live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
+            if connection.execute(live).first() is not None:
+                raise Refused("second", "You have begun another submission. Please finish that one first.")
+            connection.execute(update(_visit).where(*unended).values(ending=LEFT))
+            connection.execute(insert(_visit).values(asdict(visit) | {"began": micros(visit.began)}))
+        return visit
+
+    def end(self, submission: str, ending: str) -> None:
+        """Say how a visit ended; how it ended first stays."""
+        with self._database.writing() as connection:
+            connection.execute(
+                update(_visit).where(_visit.c.submission == submission, _visit.c.ending == "").values(ending=ending)
+            )
+
+    def visit(self, submission: str) -> Visit | None:
+        """The visit of a submission; None for one that never came."""
+        with self._database.reading() as connection:
+            found = _find(connection, submission)
+        return None if found is None else _told(found)
+
+    def visits(self) -> list[Visit]:
+        """Everybody who came, once for each submission, in the order of its id."""
+        with self._database.reading() as connection:
+            return [_told(row) for row in connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()]
+
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
+
+
+def _find(connection: Connection, submission: str) -> RowMapping | None:
+    return connection.execute(select(_visit).where(_visit.c.submission == submission)).mappings().one_or_none()
+
+
+def _told(row: RowMapping) -> Visit:
+    return Visit(**{**row, "began": moment(row["began"])})

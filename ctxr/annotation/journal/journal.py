@@ -10,7 +10,7 @@ from sqlalchemy import update
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import (
     choosing,
-    codes,
+    endings,
     filling,
     leasing,
     opening,
@@ -23,6 +23,7 @@ from ctxr.annotation.journal import (
 )
 from ctxr.annotation.journal.clock import micros
 from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.endings import Ending
 from ctxr.annotation.journal.results import (
     Change,
     Decision,
@@ -48,7 +49,6 @@ def open_journal(
     image_sets: Iterable[ImageSet] = (),
     protocol: Protocol | None = None,
     seed: int = 0,
-    bundle: int = 20,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
 ) -> "Journal":
@@ -57,13 +57,13 @@ def open_journal(
     Args:
         image_sets: the sets of the units; needed where units are to be described or talked about.
         protocol: the published one where None. seed: of the order in which units are served and pictures shown.
-        bundle: answers after which a worker gets a completion code. lease_for: time to answer.
+        lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
 
     Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
     another content, and for a journal of a newer schema; UsageError for an address that is none.
     """
-    rules = Rules((protocol or Protocol()).check(), seed, bundle, lease_for)
+    rules = Rules((protocol or Protocol()).check(), seed, lease_for)
     database = Database(url, busy_seconds)
     try:
         opening.prepare(database)
@@ -97,12 +97,15 @@ class Journal:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._database.writing() as connection:
             given = choosing.choose(connection, worker, micros(now), tasks, self._rules)
-            return given if isinstance(given, NoWork) else reading.lease(connection, given)
+            found = given if isinstance(given, NoWork) else reading.lease(connection, given)
+        if found is None:
+            raise LookupError(given)
+        return found
 
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
         with self._database.reading() as connection:
-            return None if leasing.by_token(connection, token) is None else reading.lease(connection, token)
+            return reading.lease(connection, token)
 
     def give_back(self, token: str, now: datetime, reason: str) -> None:
         """Free the place of a live lease; anything else is left as it is."""
@@ -142,10 +145,20 @@ class Journal:
             draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
             connection.execute(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
 
-    def completion_code(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> str | None:
-        """The worker's code, random and always the same: once the bundle is on the disk, or there is no more work for them."""
-        with self._database.writing() as connection:
-            return codes.completion(connection, worker, micros(now), tasks, self._rules)
+    def ending(
+        self,
+        worker: str,
+        began: datetime,
+        now: datetime,
+        bundle: int,
+        before: int = 0,
+        tasks: Collection[str] | None = None,
+    ) -> Ending | None:
+        """How the paid work that the worker `began` has ended: once a bundle is on the disk beside the answers they gave
+        `before`, or there is no more work of `tasks` for them; None until then.
+        """
+        with self._database.reading() as connection:
+            return endings.ending(connection, worker, bundle, micros(now), tasks, before, micros(began), self._rules)
 
     def room(self, token: str) -> Room:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
@@ -153,7 +166,8 @@ class Journal:
             return rooms.view(connection, rooms.seat_of(connection, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
-        """What happened in the talk after event number `after`, oldest first."""
+        """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
+        after = min(max(after, 0), rooms.LAST_EVENT)
         with self._database.reading() as connection:
             return rooms.log_of(connection, rooms.seat_of(connection, token)["room"], after)
 
@@ -235,12 +249,12 @@ class Journal:
             return standing.changes(connection, worker)
 
     def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
-        """Give the worker no more work; what they hold goes back, what they did stays."""
+        """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._database.writing() as connection:
-            standing.change(connection, standing.known(connection, worker), "blocked", reason, by, micros(now))
-            held = leasing.held_by(connection, worker)
+            row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
             if held is not None:
                 returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
+            standing.change(connection, row, "blocked", reason, by, micros(now))
             return standing.told(standing.known(connection, worker))
 
     def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:

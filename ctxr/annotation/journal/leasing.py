@@ -1,7 +1,8 @@
 """Who gets what: the one place where a unit is handed to a worker, by an index and never by loading the units.
 
 A unit is for a worker who is on its side of the benchmark, holds or held no place in it, made nothing of it, and, where the
-task wants fresh eyes, has not met its image set. The least served unit comes first, then seeded chance.
+task wants fresh eyes, has not met its image set. What a blocked worker made is for nobody. The least served unit comes first,
+then seeded chance.
 """
 
 import secrets
@@ -10,14 +11,12 @@ from datetime import timedelta
 
 import msgspec
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     RowMapping,
-    Text,
     and_,
+    bindparam,
     exists,
     insert,
-    literal,
     not_,
     or_,
     select,
@@ -31,43 +30,89 @@ from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.journal.rules import Rules
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.shuffling import shown_order
+from ctxr.annotation.tasks import NAMES
 
 HOLDS = ("live", "answered")
 """States of a lease that has a place in its unit."""
 
 _MICROSECOND = timedelta(microseconds=1)
 
-unit, lease = tables.unit.c, tables.lease.c
+unit, lease, exposure = tables.unit.c, tables.lease.c, tables.exposure.c
 
 SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
 
+WELL_MADE = or_(
+    unit.task == "audit",  # its authors are those who judged before
+    not_(
+        exists().where(
+            tables.author.c.unit == unit.id,
+            tables.author.c.worker == tables.worker.c.id,
+            tables.worker.c.state == "blocked",
+        )
+    ),
+)
+"""The condition under which a unit is served at all: nobody who is blocked made what it is about."""
 
-def suits(worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = "") -> ColumnElement[bool]:
-    """The condition under which a unit is for this worker; the lease of token `but` is no hindrance."""
-    held = exists().where(
-        lease.unit == unit.id, lease.worker == worker["id"], lease.state.in_(HOLDS), lease.token != but
-    )
-    wrote = exists().where(tables.author.c.unit == unit.id, tables.author.c.worker == worker["id"])
-    met = exists().where(
-        tables.exposure.c.worker == worker["id"],
-        tables.exposure.c.image_set == unit.image_set,
-        tables.exposure.c.unit != unit.id,
-    )
-    conditions = [unit.purpose == purpose, not_(held), not_(wrote), or_(unit.fresh == 0, not_(met))]
-    if worker["pool"] != "both":
-        conditions.append(unit.side.in_([worker["pool"], "any"]))
-    if tasks is not None:
-        conditions.append(unit.task.in_(sorted(tasks)))
-    return and_(*conditions)
+# statements are built once: building one takes longer than running it
+SUITS = and_(
+    unit.purpose == bindparam("purpose"),
+    unit.side.in_(bindparam("sides", expanding=True)),
+    unit.task.in_(bindparam("tasks", expanding=True)),
+    not_(
+        exists().where(
+            lease.unit == unit.id,
+            lease.worker == bindparam("asker"),
+            lease.state.in_(HOLDS),
+            lease.token != bindparam("but"),
+        )
+    ),
+    not_(exists().where(tables.author.c.unit == unit.id, tables.author.c.worker == bindparam("asker"))),
+    WELL_MADE,
+    or_(
+        unit.fresh == 0,
+        not_(
+            exists().where(
+                exposure.worker == bindparam("asker"),
+                exposure.image_set == unit.image_set,
+                exposure.unit != unit.id,
+            )
+        ),
+    ),
+)
+"""The condition under which a unit is for a worker; its parameters come from `asking`."""
+
+_CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffle).limit(1)
+_TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
+_COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
+_SLOTS = select(lease.slot).where(_TAKEN)
+_TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("places"))
+_STATE = update(tables.lease).where(lease.token == bindparam("name"))
+_SEEN = select(exposure.unit).where(
+    exposure.worker == bindparam("asker"),
+    exposure.image_set == bindparam("image_set"),
+    exposure.unit == bindparam("name"),
+)
+_EXPOSE, _LOG, _LEASE = insert(tables.exposure), insert(tables.event), insert(tables.lease)
+_HELD = select(tables.lease).where(lease.worker == bindparam("asker"), lease.state == "live")
+_BY_TOKEN = select(tables.lease).where(lease.token == bindparam("token"))
+_UNIT = select(tables.unit).where(unit.id == bindparam("name"))
+
+
+def asking(
+    worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = ""
+) -> dict[str, str | list[str]]:
+    """The parameters of `SUITS`: who asks, for what; the lease of token `but` is no hindrance."""
+    sides = ["train", "eval", "any"] if worker["pool"] == "both" else [worker["pool"], "any"]
+    wanted = list(NAMES) if tasks is None else sorted(tasks)
+    return {"asker": worker["id"], "purpose": purpose, "sides": sides, "tasks": wanted, "but": but}
 
 
 def candidate(
     connection: Connection, worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None
 ) -> RowMapping | None:
     """The unit that this worker should do next; None where there is none."""
-    wanted = select(tables.unit).where(FREE, suits(worker, purpose, tasks)).order_by(SERVED, unit.shuffle).limit(1)
-    return connection.execute(wanted).mappings().one_or_none()
+    return connection.execute(_CANDIDATE, asking(worker, purpose, tasks)).mappings().one_or_none()
 
 
 def give(connection: Connection, found: RowMapping, worker: str, now: int, rules: Rules) -> str:
@@ -94,18 +139,19 @@ def seat(
     """The token of a new lease row."""
     token = secrets.token_urlsafe(24)
     connection.execute(
-        insert(tables.lease).values(
-            token=token,
-            unit=found["id"],
-            worker=worker,
-            slot=slot,
-            seat=place,
-            shown=shown(found, slot, rules),
-            began=now,
-            expires=expires,
-            state="live",
-            room=room,
-        )
+        _LEASE,
+        {
+            "token": token,
+            "unit": found["id"],
+            "worker": worker,
+            "slot": slot,
+            "seat": place,
+            "shown": shown(found, slot, rules),
+            "began": now,
+            "expires": expires,
+            "state": "live",
+            "room": room,
+        },
     )
     return token
 
@@ -118,59 +164,68 @@ def shown(found: RowMapping, slot: int, rules: Rules) -> str:
 
 def free_slot(connection: Connection, name: str) -> int:
     """The smallest number of a vote that nobody gave or holds."""
-    taken = and_(lease.unit == name, lease.state.in_(HOLDS))
-    count, last = connection.execute(select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(taken)).one()
+    count, last = connection.execute(_COUNT_SLOTS, {"name": name}).one()
     if last is None or count == last + 1:
         return int(count)
-    slots = set(connection.scalars(select(lease.slot).where(taken)))
+    slots = set(connection.scalars(_SLOTS, {"name": name}))
     return min(set(range(len(slots) + 1)) - slots)
 
 
 def take_place(connection: Connection, name: str, places: int = 1) -> None:
     """Count a place of a unit as held; with -1, as free again."""
-    connection.execute(update(tables.unit).where(unit.id == name).values(live=unit.live + places))
+    connection.execute(_TAKE, {"name": name, "places": places})
 
 
 def end(connection: Connection, row: RowMapping, state: str, reason: str, now: int) -> None:
     """End a lease without an answer. Its place in the unit is the caller's business."""
-    connection.execute(update(tables.lease).where(lease.token == row["token"]).values(state=state))
+    connection.execute(_STATE, {"name": row["token"], "state": state})
     log(connection, state, now, unit=row["unit"], worker=row["worker"], text=reason)
 
 
 def expose(connection: Connection, worker: str, found: RowMapping) -> None:
     """Remember that a worker has seen the image set of a unit."""
-    columns = tables.exposure.c
-    seen = exists().where(
-        columns.worker == worker, columns.image_set == found["image_set"], columns.unit == found["id"]
-    )
-    row = select(
-        literal(worker), literal(found["image_set"]), literal(found["id"]), literal(found["target"], Text())
-    ).where(not_(seen))
-    connection.execute(insert(tables.exposure).from_select(["worker", "image_set", "unit", "target"], row))
+    seen = {"asker": worker, "image_set": found["image_set"], "name": found["id"]}
+    if connection.execute(_SEEN, seen).first() is None:
+        row = {"worker": worker, "image_set": found["image_set"], "unit": found["id"], "target": found["target"]}
+        connection.execute(_EXPOSE, row)
 
 
-def log(connection: Connection, kind: str, now: int, text: str = "", **named: str | int | None) -> int:
-    """Append an event; its number."""
-    row = insert(tables.event).values(kind=kind, at=now, text=text, **named)
-    return int(connection.execute(row).inserted_primary_key[0])  # type: ignore[index]
+def log(
+    connection: Connection,
+    kind: str,
+    now: int,
+    text: str = "",
+    *,
+    unit: str,
+    worker: str,
+    room: str | None = None,
+    seat: int | None = None,
+) -> None:
+    """Append an event."""
+    row = {"kind": kind, "at": now, "text": text, "unit": unit, "worker": worker, "room": room, "seat": seat}
+    connection.execute(_LOG, row)
 
 
 def held_by(connection: Connection, worker: str) -> RowMapping | None:
     """The live lease of a worker."""
-    wanted = select(tables.lease).where(lease.worker == worker, lease.state == "live")
-    return connection.execute(wanted).mappings().one_or_none()
+    return connection.execute(_HELD, {"asker": worker}).mappings().one_or_none()
 
 
 def by_token(connection: Connection, token: str) -> RowMapping | None:
     """The lease of a token, in whatever state; None for a token that is none."""
-    if not token.isascii() or not token.isprintable():
-        return None  # what a database would choke on never was a token
-    return connection.execute(select(tables.lease).where(lease.token == token)).mappings().one_or_none()
+    if not may_be_token(token):
+        return None
+    return connection.execute(_BY_TOKEN, {"token": token}).mappings().one_or_none()
+
+
+def may_be_token(token: str) -> bool:
+    """Whether a database can be asked for it at all: halves of characters and zeros never were in a token."""
+    return token.isascii() and token.isprintable()
 
 
 def unit_row(connection: Connection, name: str) -> RowMapping:
     """The row of a unit that is known to be there."""
-    return connection.execute(select(tables.unit).where(unit.id == name)).mappings().one()
+    return connection.execute(_UNIT, {"name": name}).mappings().one()
 
 
 def unit_of(found: RowMapping) -> Unit:

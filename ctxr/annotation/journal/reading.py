@@ -1,18 +1,26 @@
 """What is in the journal, as the records of everybody else."""
 
 import msgspec
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Decision, Lease, Progress, Waited
 from ctxr.annotation.records import Answer, Unit
 
+_LEASE = (
+    select(tables.lease, leasing.unit.payload)
+    .join_from(tables.lease, tables.unit, leasing.unit.id == leasing.lease.unit)
+    .where(leasing.lease.token == bindparam("token"))
+)
 
-def lease(connection: Connection, token: str) -> Lease:
-    """The lease of a token that is one."""
-    row = connection.execute(select(tables.lease).where(leasing.lease.token == token)).mappings().one()
-    return leasing.told(row, leasing.unit_of(leasing.unit_row(connection, row["unit"])))
+
+def lease(connection: Connection, token: str) -> Lease | None:
+    """The lease of a token with its unit; None for a token that never was."""
+    if not leasing.may_be_token(token):
+        return None
+    row = connection.execute(_LEASE, {"token": token}).mappings().one_or_none()
+    return None if row is None else leasing.told(row, leasing.unit_of(row))
 
 
 def units(connection: Connection) -> list[Unit]:
@@ -61,14 +69,21 @@ def waited(connection: Connection) -> list[Waited]:
 def progress(connection: Connection) -> dict[str, Progress]:
     """By task, over units of work."""
     unit = tables.unit.c
-    still = func.sum(case((unit.decided.is_(None), 1), else_=0))
+    still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
+    given = (
+        select(unit.task, func.count() / func.max(unit.seats))
+        .join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
+        .where(unit.purpose == "work")
+        .group_by(unit.task)
+    )
+    answered: dict[str, int] = {task: int(count) for task, count in connection.execute(given)}
     rows = connection.execute(
-        select(unit.task, func.count(), func.sum(unit.answers), still, func.sum(unit.live))
+        select(unit.task, func.count(), still, func.sum(unit.live))
         .where(unit.purpose == "work")
         .group_by(unit.task)
         .order_by(unit.task)
     )
     return {
-        task: Progress(units=count, answered=int(answered), open=int(undecided), leases=int(live))
-        for task, count, answered, undecided, live in rows
+        task: Progress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
+        for task, count, undecided, live in rows
     }

@@ -57,7 +57,7 @@ class Refused(CtxrError):
 
     Attributes:
         reason: `unknown`, `not_yours`, `expired`, `already_answered`, `invalid`, `talk`, `too_early`, `alone`, `empty`,
-            `too_long`, `already_shared`, `closed`, `blocked`.
+            `too_long`, `odd_characters`, `already_shared`, `closed`, `nothing_to_undo`.
         problems: what is wrong with the values of an `invalid` answer.
     """
 

@@ -23,7 +23,18 @@ from ctxr.annotation.tasks.dialogue import SENDER
 
 _MICROSECOND = timedelta(microseconds=1)
 
+LAST_EVENT = 2**63 - 1
+"""The largest number of an event that a database can be asked for."""
+
 lease, room = tables.lease.c, tables.room.c
+
+_WAITING = (
+    select(tables.room)
+    .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
+    .where(room.state == "waiting", leasing.SUITS)
+    .order_by(room.opened, room.id)
+    .limit(1)
+)
 
 
 def open_room(connection: Connection, found: RowMapping, worker: str, now: int, rules: Rules) -> str:
@@ -163,7 +174,7 @@ def _bring_together_again(connection: Connection, row: RowMapping, now: int, rul
 
 
 def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
-    """Store the talk as an answer of each seat."""
+    """Store the talk as an answer of each seat, through whichever platform its worker came."""
     first, second = sorted(_seats(connection, name), key=lambda row: int(row["seat"]))
     turns = dialogues.replay(log_of(connection, name)).turns
     given = {
@@ -171,7 +182,9 @@ def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
         dialogue.PAIR: (str(first["worker"]), str(second["worker"])),
     }
     found = leasing.unit_row(connection, first["unit"])
-    answers = [(row, answer_of(row, given, now, "local")) for row in (first, second)]
+    platforms = [standing.known(connection, row["worker"])["platform"] for row in (first, second)]
+    seats = zip((first, second), platforms, strict=True)
+    answers = [(row, answer_of(row, given, now, platform)) for row, platform in seats]
     record(connection, found, leasing.unit_of(found), answers, now, rules)
     _set_room(connection, name, "finished")
 
@@ -179,14 +192,8 @@ def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
 def _waiting(
     connection: Connection, worker: RowMapping, tasks: Collection[str] | None, but: str = ""
 ) -> RowMapping | None:
-    wanted = (
-        select(tables.room)
-        .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
-        .where(room.state == "waiting", leasing.suits(worker, "work", tasks, but))
-        .order_by(room.opened, room.id)
-        .limit(1)
-    )
-    return connection.execute(wanted).mappings().one_or_none()
+    found = connection.execute(_WAITING, leasing.asking(worker, "work", tasks, but))
+    return found.mappings().one_or_none()
 
 
 def _seats(connection: Connection, name: str) -> list[RowMapping]:

@@ -14,14 +14,12 @@ class Rules:
     """Every number of a journal.
 
     Attributes:
-        bundle: answers after which a worker gets a completion code.
         lease_for: how long a worker may take. patience: how long somebody in a talk may give no sign of life.
         longest_wait: how long somebody waits for a partner.
     """
 
     protocol: Protocol
     seed: int
-    bundle: int = 20
     lease_for: timedelta = timedelta(minutes=30)
     patience: timedelta = timedelta(minutes=5)
     longest_wait: timedelta = timedelta(minutes=10)

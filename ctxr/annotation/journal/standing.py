@@ -1,10 +1,11 @@
 """Workers: the pool they are dealt, whether they get work, and every change of that with its reason."""
 
+from collections.abc import Mapping
 from typing import get_args
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
-from ctxr.annotation.journal import tables
+from ctxr.annotation.journal import counting, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Change, Pool, Refused, Standing
 from ctxr.annotation.journal.rules import SURE, Rules
@@ -13,6 +14,8 @@ from ctxr.annotation.protocol import Protocol
 
 RULE = "rule"
 """Who stops a worker when nobody does."""
+
+_WORKER = select(tables.worker).where(tables.worker.c.id == bindparam("name"))
 
 
 def enrol(connection: Connection, worker: str, platform: str, now: int, rules: Rules) -> Standing:
@@ -34,7 +37,7 @@ def enrol(connection: Connection, worker: str, platform: str, now: int, rules: R
 
 def find(connection: Connection, worker: str) -> RowMapping | None:
     """The worker's row; None for one who never enrolled."""
-    return connection.execute(select(tables.worker).where(tables.worker.c.id == worker)).mappings().one_or_none()
+    return connection.execute(_WORKER, {"name": worker}).mappings().one_or_none()
 
 
 def known(connection: Connection, worker: str) -> RowMapping:
@@ -67,25 +70,32 @@ def everybody(connection: Connection) -> list[Standing]:
     return [told(row) for row in rows.mappings()]
 
 
-def pool_shares(protocol: Protocol, sides: set[str]) -> dict[Pool, float]:
-    """The share of the workers that each pool should have: equal sides, of those that have work, beside who may do both.
+LEAST_POOL = 0.25
+"""A side with any work gets at least this share of the workers who are not on both: each vote needs another person."""
+
+
+def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float]:
+    """The share of the workers that each pool should have: sides by their units of `work`, beside who may do both.
 
     Where no unit is on a side yet, both are expected to come.
     """
     if protocol.disjoint == "none":
         return {"both": 1.0}
-    here: list[Pool] = [pool for pool in get_args(Pool) if pool in (sides & {"train", "eval"} or {"train", "eval"})]
+    units: dict[Pool, int] = {pool: work[pool] for pool in get_args(Pool) if pool != "both" and work.get(pool)}
+    units = units or {"train": 1, "eval": 1}
     shared = protocol.shared_workers if protocol.disjoint == "partly" else 0.0
-    return {**{pool: (1 - shared) / len(here) for pool in here}, "both": shared}
+    parts = {pool: max(count / sum(units.values()), LEAST_POOL) for pool, count in units.items()}
+    return {**{pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()}, "both": shared}
 
 
 def _deal(connection: Connection, protocol: Protocol) -> Pool:
     unit = tables.unit.c
-    sides = set(connection.scalars(select(unit.side).where(unit.purpose == "work").distinct()))
+    units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
+    work: dict[str, int] = dict(connection.execute(units).all())
     counted = select(tables.worker.c.pool, func.count()).group_by(tables.worker.c.pool)
     there: dict[str, int] = dict(connection.execute(counted).all())
     everybody = sum(there.values()) + 1
-    shares = pool_shares(protocol, sides)
+    shares = pool_shares(protocol, work)
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * everybody - there.get(pool, 0)))
 
 
@@ -168,3 +178,5 @@ def _write(connection: Connection, row: RowMapping, after: str, reason: str, by:
             reason=reason,
         )
     )
+    if "blocked" in (before, after):
+        counting.recount(connection, row["id"], now)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, or_, select, update
 
-from ctxr.annotation.journal import filling, leasing, standing, tables
+from ctxr.annotation.journal import counting, filling, leasing, standing, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Receipt, Refused
 from ctxr.annotation.journal.rules import Rules
@@ -13,10 +13,19 @@ from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Met, Values
-from ctxr.annotation.voting import verdict, wanted
 from ctxr.data.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
+
+_FIND_ANSWER = select(tables.answer.c.payload).where(
+    tables.answer.c.unit == bindparam("name"), tables.answer.c.worker == bindparam("asker")
+)
+_LAST_ANSWER = select(func.coalesce(func.max(tables.answer.c.number), -1))
+_ANSWER = insert(tables.answer)
+_END_LEASE = update(tables.lease).where(leasing.lease.token == bindparam("name"))
+_COUNT_ANSWER = (
+    update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
+)
 
 
 def submit(
@@ -25,13 +34,8 @@ def submit(
     """The receipt of a stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
     row = own_lease(connection, token, worker)
     given: Given = {name: tuple(value) for name, value in values.items()}
-    stored = find_answer(connection, row["unit"], worker)
-    if stored is not None:
-        if dict(stored.values) == given:
-            return Receipt(stored, again=True)
-        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
     if row["state"] != "live":
-        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
+        return again(connection, row, given)
     found = leasing.unit_row(connection, row["unit"])
     unit = leasing.unit_of(found)
     if found["seats"] > 1:
@@ -40,6 +44,16 @@ def submit(
     answer = answer_of(row, given, now, backend)
     record(connection, found, unit, [(row, answer)], now, rules)
     return Receipt(answer, again=False)
+
+
+def again(connection: Connection, row: RowMapping, given: Given) -> Receipt:
+    """The receipt of the same answer stored before. Raises Refused for another answer, and for a lease that has ended."""
+    stored = find_answer(connection, row["unit"], row["worker"])
+    if stored is None:
+        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
+    if dict(stored.values) != given:
+        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
+    return Receipt(stored, again=True)
 
 
 def own_lease(connection: Connection, token: str, worker: str) -> RowMapping:
@@ -61,7 +75,7 @@ def answer_of(row: RowMapping, given: Given, now: int, backend: str) -> Answer:
         order=msgspec.json.decode(row["shown"], type=tuple[str, ...]),
         slot=row["slot"],
         at=stamp(now),
-        seconds=round((now - row["began"]) / 1e6, 3),
+        seconds=round(max(0, now - row["began"]) / 1e6, 3),
         backend=backend,
     )
 
@@ -103,8 +117,7 @@ def met(connection: Connection, unit: Unit, worker: str) -> Met:
 
 def find_answer(connection: Connection, unit: str, worker: str) -> Answer | None:
     """What a worker answered to a unit; None where they did not."""
-    answer = tables.answer.c
-    payload = connection.scalar(select(answer.payload).where(and_(answer.unit == unit, answer.worker == worker)))
+    payload = connection.scalar(_FIND_ANSWER, {"name": unit, "asker": worker})
     return None if payload is None else decoded(payload)
 
 
@@ -122,77 +135,20 @@ def record(
     rules: Rules,
 ) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
-    number = int(connection.scalar(select(func.coalesce(func.max(tables.answer.c.number), -1))) or 0)
+    number = int(connection.scalar(_LAST_ANSWER) or 0)
     for place, (row, answer) in enumerate(given, 1):
         payload = msgspec.json.encode(answer).decode()
-        connection.execute(
-            insert(tables.answer).values(
-                unit=unit.id, worker=answer.worker, number=number + place, task=unit.task, payload=payload
-            )
-        )
-        connection.execute(
-            update(tables.lease).where(leasing.lease.token == row["token"]).values(state="answered", draft=None)
-        )
-        connection.execute(
-            update(tables.worker).where(tables.worker.c.id == answer.worker).values(answers=tables.worker.c.answers + 1)
-        )
+        stored = {"unit": unit.id, "worker": answer.worker, "number": number + place, "task": unit.task}
+        connection.execute(_ANSWER, stored | {"payload": payload})
+        connection.execute(_END_LEASE, {"name": row["token"], "state": "answered", "draft": None})
+        connection.execute(_COUNT_ANSWER, {"name": answer.worker})
         leasing.log(connection, "answered", now, unit=unit.id, worker=answer.worker)
     right = task_of(unit).score(unit, given[0][1]).right
-    _count(connection, found, unit, right, now)
+    counting.count(connection, found, unit, right, now)
     if unit.purpose == "work":
         _follow(connection, unit, given[0][1], rules)
     elif right is not None:
         standing.learn(connection, standing.known(connection, given[0][1].worker), right, now, rules)
-
-
-def _count(connection: Connection, found: RowMapping, unit: Unit, right: bool | None, now: int) -> None:
-    """Bring the unit's counters up to date, and stop it where it has votes enough."""
-    rights = found["right_votes"] + (right is True)
-    wrongs = found["wrong_votes"] + (right is False)
-    unknowns = found["unknown_votes"] + (right is None)
-    votes, live = found["answers"] + 1, found["live"] - 1
-    word = found["decided"] or stop(unit, rights, wrongs, unknowns)
-    connection.execute(
-        update(tables.unit)
-        .where(leasing.unit.id == unit.id)
-        .values(
-            live=live,
-            answers=votes,
-            right_votes=rights,
-            wrong_votes=wrongs,
-            unknown_votes=unknowns,
-            wanted=wanted(unit, rights, wrongs, unknowns),
-            decided=word,
-        )
-    )
-    if word is None or found["decided"] is not None:
-        return
-    number = int(connection.scalar(select(func.coalesce(func.max(tables.decision.c.number), -1))) or 0) + 1
-    connection.execute(
-        insert(tables.decision).values(
-            unit=unit.id,
-            number=number,
-            verdict=word,
-            right_votes=rights,
-            wrong_votes=wrongs,
-            unknown_votes=unknowns,
-            spared=unit.most - votes - live,
-            at=now,
-        )
-    )
-
-
-def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
-    """The word by which a unit stops: `accepted`, `dropped`, or `complete` where nobody knows; None while it goes on."""
-    votes = right + wrong + unknown
-    if votes < unit.most and (unit.full or not unit.truth):
-        return None
-    if not unit.truth:
-        return "complete"
-    word = verdict(right, wrong, unit.needed, unit.most)
-    if word == "open":
-        return "dropped" if votes >= unit.most else None
-    return word
 
 
 def _follow(connection: Connection, unit: Unit, answer: Answer, rules: Rules) -> None:

@@ -80,13 +80,23 @@ unit = _table(
     _text("decided", nullable=True),
     Column("shuffle", _LONG, nullable=False),
     CheckConstraint("live + answers <= most", name="crowd_redundancy"),
+    # the last two columns let a search pass over what is for others without looking at the rows
     _partial(
-        "unit_free", "purpose", text("(live + answers)"), "shuffle", where="decided IS NULL AND live + answers < wanted"
+        "unit_free",
+        "purpose",
+        text("(live + answers)"),
+        "shuffle",
+        "side",
+        "task",
+        where="decided IS NULL AND live + answers < wanted",
     ),
-    _partial("unit_undecided", "purpose", "task", where="decided IS NULL"),
+    _partial("unit_in_hands", "purpose", where="decided IS NULL AND live > 0"),
     Index("crowd_unit_set", "image_set"),
 )
-"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance."""
+"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance.
+`most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
+none of the counters.
+"""
 
 author = _table(
     "author",
@@ -106,7 +116,6 @@ worker = _table(
     _count("known_right"),
     _count("known_wrong"),
     _count("answers"),
-    _text("code", nullable=True, unique=True),
     Column("enrolled", _LONG, nullable=False),
 )
 

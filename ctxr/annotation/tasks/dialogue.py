@@ -9,7 +9,7 @@ import msgspec
 from ctxr.annotation.forms import Form, Gallery, Line, Passage, Picture, Talk
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
 from ctxr.annotation.tasks.naming import made_id
-from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Met, Values, misfits, odd
 from ctxr.annotation.wording import Problem
 from ctxr.data.records import Judgment, Query, Text
 
@@ -67,6 +67,8 @@ def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
     shares = [place for place, turn in enumerate(turns) if turn.share]
     if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
         return [Problem("odd_turn", "A message is empty or by nobody.")]
+    if any(odd(turn.text) for turn in turns):
+        return [ODD_CHARACTERS]
     if len(shares) != 1:
         return [Problem("not_shared", "Please share the photo once before you finish.")]
     if shares[0] < TURNS_BEFORE_SHARE or turns[shares[0]].user != SENDER:

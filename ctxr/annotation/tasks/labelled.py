@@ -1,7 +1,18 @@
 """What tag, verify and entail share: labels are the candidates, and a worker looks at each of them."""
 
+from ctxr.annotation.forms import Form
 from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.values import Values, misfits
+from ctxr.annotation.wording import Problem
 from ctxr.data.records import Judgment, Query
+
+
+def alone(form: Form, values: Values, field: str, label: str, problem: Problem) -> list[Problem]:
+    """What is wrong with the values, where `label` goes with no other: `problem` if it does."""
+    wrong = misfits(form, values)
+    if not wrong and label in values[field] and len(values[field]) > 1:
+        return [problem]
+    return wrong
 
 
 def judged(unit: Unit, answer: Answer, field: str) -> Outcome:

@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import category
 
 from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
 from ctxr.annotation.wording import Problem
+
+ODD_CHARACTERS = Problem("odd_characters", "The text holds characters that cannot be shown. Please type it anew.")
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
+"""Unicode's categories of what is no sign: controls, formats (such as a change of direction), halves, private and unassigned."""
+
+_HARMLESS = "\n\r\t\u200c\u200d"
+"""Line ends, the tab, and the joiners that scripts and emoji are written with."""
 
 Values = Mapping[str, Sequence[str]]
 """Values by the name of their field, as a browser posts them."""
@@ -55,9 +64,16 @@ def _written(field: Write, given: list[str]) -> list[Problem]:
         return [] if field.optional else [Problem("empty", f"Please write something: {field.legend}")]
     if len(text) > field.most_characters:
         return [Problem("too_long", f"Please stay within {field.most_characters} characters; that is {len(text)}.")]
-    if any(ord(sign) < 32 and sign not in "\n\r\t" for sign in text):
-        return [Problem("odd_characters", "The text holds characters that cannot be shown. Please type it anew.")]
-    return []
+    return [ODD_CHARACTERS] if odd(text) else []
+
+
+def odd(text: str) -> bool:
+    """Whether a text holds characters that nobody sees, or that change what others see.
+
+    >>> odd("a cat"), odd("a \\u202etac")
+    (False, True)
+    """
+    return any(sign not in _HARMLESS and category(sign) in _UNSEEN for sign in text)
 
 
 def _offered(form: Form, field: Pick | Choice) -> set[str]:

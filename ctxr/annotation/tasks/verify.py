@@ -2,8 +2,8 @@
 
 from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.labelled import judged
-from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.tasks.labelled import alone, judged
+from ctxr.annotation.tasks.values import Met, Values
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -45,10 +45,8 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
 
 def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
     """Whether it is kept, or has faults, and not both."""
-    wrong = misfits(render(unit, unit.images), values)
-    if not wrong and KEEP in values[FIELD] and len(values[FIELD]) > 1:
-        wrong = [Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")]
-    return wrong
+    mixed = Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")
+    return alone(render(unit, unit.images), values, FIELD, KEEP, mixed)
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

@@ -6,7 +6,7 @@ from a browser is checked here.
 
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.signing import Signer
-from ctxr.annotation.web.site import Doors, Site
+from ctxr.annotation.web.site import Doors, Site, Study
 from ctxr.annotation.web.talk import Bell
 
-__all__ = ["Bell", "Doors", "Signer", "Site", "make_app"]
+__all__ = ["Bell", "Doors", "Signer", "Site", "Study", "make_app"]

@@ -1,11 +1,12 @@
 """The server's routes, and what people are told when something goes wrong."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -14,9 +15,11 @@ from ctxr.annotation.journal import Refused
 from ctxr.annotation.web.doors import Doors
 from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
 from ctxr.annotation.web.pages import Pages, Told, static
+from ctxr.annotation.web.prolific import Prolific
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.talk import Bell, Talk
 from ctxr.annotation.web.work import Work
+from ctxr.errors import CtxrError
 
 _GET, _POST = ["GET"], ["POST"]
 
@@ -25,13 +28,13 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     """The application that serves `site`; `bell` wakes who waits for news of a talk."""
     pages = Pages(site)
     doors, work = Doors(pages), Work(pages)
+    prolific = Prolific(pages)
     talk = Talk(pages, work, bell or Bell())
     routes = [
         Route("/", doors.home, methods=_GET),
         Route("/enter", doors.enter, methods=_POST),
         Route("/i/{token}", doors.invited, methods=_GET),
-        Route("/p/{study}", doors.prolific, methods=_GET),
-        Route("/mturk", doors.mturk, methods=_GET),
+        Route("/p/{study}", prolific.come, methods=_GET),
         Route("/next", work.next, methods=_GET),
         Route("/check", work.check, methods=_POST),
         Route("/w/{link}", work.show, methods=_GET),
@@ -69,12 +72,12 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         assert isinstance(error, Told)  # noqa: S101 - for the type checker
         if _wants_json(request):
             return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
-        return pages.message(error.title, error.lines, error.status, home, kept=error.kept)
+        return pages.message(error.title, error.lines, error.status, home, kept=error.kept or _kept(request))
 
     def refused(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return JSONResponse({"problems": [str(error)]}, 409)
-        return pages.message("This did not work", [str(error)], 409, home)
+        return pages.message("This did not work", [str(error)], 409, home, kept=_kept(request))
 
     def too_large(request: Request, error: Exception) -> Response:
         line = "That is more than this page can take. Please send less."
@@ -82,6 +85,17 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
 
     def too_many(request: Request, error: Exception) -> Response:
         return _too_many(pages, getattr(error, "seconds", 1.0))
+
+    def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # nobody reads it
+
+    def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, CtxrError)  # noqa: S101 - for the type checker
+        sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")
+        line = "We cannot store anything at the moment; it is not your fault. Please try again in a few minutes."
+        if _wants_json(request):
+            return JSONResponse({"problems": [line]}, 503)
+        return pages.message("Something went wrong here", [line], 503, home, kept=_kept(request))
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -92,9 +106,18 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
             ["It is not your fault. What you sent before is stored; please go back and try again."],
             status,
             home,
+            kept=_kept(request),
         )
 
-    return {Told: told, Refused: refused, TooLarge: too_large, TooMany: too_many, HTTPException: other, 500: other}
+    return {
+        Told: told, Refused: refused, TooLarge: too_large, TooMany: too_many, ClientDisconnect: gone, CtxrError: failed,
+        HTTPException: other, 500: other,
+    }  # fmt: skip
+
+
+def _kept(request: Request) -> Sequence[str]:
+    """What was written by hand in the form that is being answered; see `held.received`."""
+    return getattr(request.state, "kept", ())
 
 
 def _wants_json(request: Request) -> bool:

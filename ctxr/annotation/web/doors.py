@@ -1,28 +1,11 @@
-"""Ways in: a name, an invitation, a Prolific study, a frame of Mechanical Turk."""
-
-import re
-from urllib.parse import urlencode
+"""Ways in: a name, an invitation."""
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ctxr.annotation.journal import NoWork
-from ctxr.annotation.web.guard import TooMany, policy, read_form
+from ctxr.annotation.web.guard import TooMany, read_form
 from ctxr.annotation.web.pages import Pages, Told
-from ctxr.annotation.web.signing import Link
-
-PROLIFIC_DONE = "https://app.prolific.com/submissions/complete"
-
-MTURK_HOSTS = ("https://www.mturk.com", "https://workersandbox.mturk.com")
-"""Where Mechanical Turk takes a finished assignment, real and sandbox; anything else is a forged address."""
-
-MTURK_FRAMES = "https://worker.mturk.com https://workersandbox.mturk.com https://www.mturk.com"
-
-MTURK_PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
-
-_PROLIFIC_ID = re.compile(r"[0-9a-zA-Z]{10,64}")
-_MTURK_ID = re.compile(r"[A-Z0-9]{5,40}")
 
 LONGEST_NAME = 60
 
@@ -84,50 +67,6 @@ class Doors:
         self.pages.remember(response, session)
         return response
 
-    async def prolific(self, request: Request) -> Response:
-        """A participant of a Prolific study."""
-        study = request.path_params["study"]
-        if study not in self.site.doors.studies:
-            raise Told(404, "This study is not here", "Please return the submission on Prolific.")
-        told = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
-        if not all(_PROLIFIC_ID.fullmatch(one) for one in told):
-            raise Told(
-                400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
-            )
-        await run_in_threadpool(self.site.doors.visited, *told)
-        session = await run_in_threadpool(self.pages.admit, "prolific", told[1], study)
-        response = self.pages.go("/next")
-        self.pages.remember(response, session)
-        return response
-
-    async def mturk(self, request: Request) -> Response:
-        """An assignment of Mechanical Turk, in its frame; a preview where nobody has accepted it yet."""
-        if not self.site.doors.mturk:
-            raise Told(404, "This page is not here")
-        asked = request.query_params
-        assignment, host = asked.get("assignmentId", ""), asked.get("turkSubmitTo", "").rstrip("/")
-        if assignment in ("", MTURK_PREVIEW):
-            return self.pages.message(
-                "A look at the task",
-                [
-                    "You will see some pictures and be asked to describe one, to find one, or to judge a short text.",
-                    "Please accept the HIT to begin.",
-                ],
-                csp=policy(MTURK_FRAMES),
-            )
-        if host not in MTURK_HOSTS:
-            raise Told(400, "This HIT would be sent to a stranger", "Please return it: its address was changed.")
-        if not _MTURK_ID.fullmatch(assignment) or not _MTURK_ID.fullmatch(asked.get("workerId", "")):
-            raise Told(400, "Mechanical Turk did not say who you are", "Please return the HIT and accept it again.")
-        session = await run_in_threadpool(self.pages.admit, "mturk", asked["workerId"])
-        found = await run_in_threadpool(self.site.journal.lease, session.worker, self.site.now(), self.site.tasks)
-        if isinstance(found, NoWork):
-            return self.pages.message(
-                "Nothing to do just now", [found.sentence, "Please return the HIT."], csp=policy(MTURK_FRAMES)
-            )
-        link = Link(found.token, session.worker, "frame", assignment, host)
-        return self.pages.go(f"/w/{self.site.signer.link(link)}")
-
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
         response = self.pages.page(
@@ -147,8 +86,3 @@ class Doors:
             "Nothing sent yet." if not done else f"You have sent {done} {'answer' if done == 1 else 'answers'} so far."
         )
         return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
-
-
-def prolific_return(code: str) -> str:
-    """The address that tells Prolific that a submission is complete."""
-    return f"{PROLIFIC_DONE}?{urlencode({'cc': code})}"

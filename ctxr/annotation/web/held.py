@@ -10,10 +10,9 @@ from starlette.requests import Request
 from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal import Lease
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.web.doors import MTURK_FRAMES
-from ctxr.annotation.web.guard import policy
+from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.pages import Pages, Told
-from ctxr.annotation.web.signing import Link
+from ctxr.annotation.web.signing import Link, Session
 from ctxr.annotation.web.views import View, view_of
 
 
@@ -22,15 +21,14 @@ class Held:
     """A lease and the right to use it.
 
     Attributes:
-        nonce: what its forms are bound to. here: path of its page. csp: its content policy.
+        session: whose browser it is. here: path of its page.
     """
 
     pages: Pages
     link: Link
     lease: Lease
-    nonce: str
+    session: Session
     here: str
-    csp: str
 
     def again(self) -> "Held":
         """The same as it is now."""
@@ -57,7 +55,7 @@ class Held:
 
     def form_token(self, step: str = "") -> str:
         """What a form that posts to `here + step` must bring back."""
-        return self.pages.site.signer.form_token(self.nonce, self.here + step)
+        return self.pages.site.signer.form_token(self.session.nonce, self.here + step)
 
     def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
         """What was written by hand, to be shown back where it cannot be taken."""
@@ -81,20 +79,23 @@ async def held(pages: Pages, request: Request, text: str = "", cost: float = 1.0
     link = pages.site.signer.read_link(text)
     if link is None:
         raise Told(403, "This link is not whole", "Please go back and open the page again.")
-    framed = link.purpose == "frame"
     session = pages.session(request)
-    if not framed and session.worker != link.worker:
+    if session.worker != link.worker:
         reason = "It belongs to somebody else." if session.worker else "Your session is over."
         raise Told(403, "This page is not open to you", reason, "Please come in by your own link.")
     pages.slow_down(link.worker, cost)
     lease = await run_in_threadpool(partial(pages.site.journal.find, link.lease))
     if lease is None or lease.worker != link.worker:
         raise Told(404, "This page is not here any more", "Please go on with the next one.")
-    return Held(
-        pages,
-        link,
-        lease,
-        text if framed else session.nonce,
-        f"{pages.at}/w/{text}",
-        policy(MTURK_FRAMES if framed else "'none'"),
-    )
+    return Held(pages, link, lease, session, f"{pages.at}/w/{text}")
+
+
+async def received(one: Held, request: Request, step: str = "") -> dict[str, list[str]]:
+    """The fields of a form that was posted to `here + step`; what was written by hand is shown back should anything fail now.
+
+    Raises Told for a form that was not made here, TooLarge for a long one.
+    """
+    posted = await read_form(request)
+    request.state.kept = one.texts(posted)
+    one.pages.check_form(request, posted, one.session.nonce, one.here + step)
+    return posted

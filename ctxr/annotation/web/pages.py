@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.web.guard import TooMany, is_from_elsewhere, policy
+from ctxr.annotation.web.guard import TooMany, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.views import kind_of
@@ -61,6 +61,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     environment.globals["kind_of"] = kind_of
     return environment
@@ -73,11 +74,11 @@ class Pages:
         self.site = site
         self.at = site.doors.at
 
-    def page(self, template: str, status: int = 200, csp: str = "", **context: Any) -> HTMLResponse:
-        """A template with `context`; `csp` replaces the strict policy where a platform's frame is needed."""
+    def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """A template with `context`."""
         steady = {"at": self.at, "static": f"{self.at}/static/{static_version()}", "round": None, "stop": ""}
         text = _environment().get_template(template).render({**steady, **context})
-        return HTMLResponse(text, status, {"content-security-policy": csp or policy()})
+        return HTMLResponse(text, status)
 
     def message(
         self,
@@ -89,13 +90,11 @@ class Pages:
         kept: Sequence[str] = (),
         again: int = 0,
         form: Mapping[str, Any] | None = None,
-        csp: str = "",
     ) -> HTMLResponse:
         """A page that only says something. `again`: seconds until it looks again by itself."""
         return self.page(
             "message.html",
             status,
-            csp,
             title=title,
             lines=lines,
             links=links,
@@ -126,11 +125,11 @@ class Pages:
             samesite="lax",
         )
 
-    def admit(self, platform: str, identity: str, study: str = "") -> Session:
+    def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
         worker = self.site.identities.worker(platform, identity)
         self.site.journal.enrol(worker, platform, self.site.now())
-        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, study=study)
+        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, submission=submission)
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
         """Raises Told where the form was not made here for this person and address."""

@@ -6,12 +6,9 @@ Nothing here is secret to who holds it; it is bound to one purpose, so that a li
 import hashlib
 import hmac
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
-
-Purpose = Literal["work", "frame"]
-"""Where a unit's page is shown: on its own, to who has the worker's session; or in a platform's frame, without cookies."""
 
 SESSION_DAYS = 30
 _DAY = 24 * 60 * 60
@@ -19,23 +16,22 @@ _DAY = 24 * 60 * 60
 
 @dataclass(frozen=True)
 class Link:
-    """One unit for one worker. `assignment` and `submit_to` are Mechanical Turk's, empty elsewhere."""
+    """One unit for one worker."""
 
     lease: str
     worker: str
-    purpose: Purpose = "work"
-    assignment: str = ""
-    submit_to: str = ""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to."""
+    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to; `submission` is
+    what somebody from Prolific is paid for.
+    """
 
     nonce: str
     worker: str = ""
     platform: str = "local"
-    study: str = ""
+    submission: str = ""
 
 
 class Signer:
@@ -46,16 +42,16 @@ class Signer:
 
     def link(self, link: Link) -> str:
         """The part of an address that stands for one unit and one worker."""
-        return self._sealed("link", [link.lease, link.worker, link.purpose, link.assignment, link.submit_to])
+        return self._sealed("link", [link.lease, link.worker])
 
     def read_link(self, text: str) -> Link | None:
         """The link; None if it was not made here."""
         parts = self._opened("link", text)
-        return Link(*parts) if _are_texts(parts, 5) else None
+        return Link(*parts) if _are_texts(parts, 2) else None
 
     def session(self, session: Session) -> str:
         """The value of the session's cookie."""
-        return str(self._timed("session").dumps([session.nonce, session.worker, session.platform, session.study]))
+        return str(self._timed("session").dumps([session.nonce, session.worker, session.platform, session.submission]))
 
     def read_session(self, text: str) -> Session | None:
         """The session; None if it was not made here, or more than `SESSION_DAYS` ago."""

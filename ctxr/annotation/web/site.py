@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ctxr.annotation.journal import Identities, Journal
@@ -19,22 +19,34 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True)
+class Study:
+    """A Prolific study, as its people find it.
+
+    Attributes:
+        codes: its completion codes by type, asked for when one is shown: a study may be launched while the server runs.
+        bundle: answers that a submission is paid for. tasks: what its people are given; None for all that the site serves.
+        lasts: how long a submission may take.
+    """
+
+    codes: Callable[[], Mapping[str, str]]
+    bundle: int
+    tasks: tuple[str, ...] | None = None
+    lasts: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
 class Doors:
     """Ways in.
 
     Attributes:
         base_url: as the workers' browsers see it, without a slash at the end.
         anybody: whoever has the address may enrol with a name.
-        studies: Prolific studies by the name in their address; their fixed completion code, or "" for one made for each worker.
-        mturk: Mechanical Turk may show units in its frame.
-        visited: told submission, participant and study of who came from Prolific, before anything is shown to them.
+        studies: Prolific studies by the name in their address.
     """
 
     base_url: str
     anybody: bool = False
-    studies: Mapping[str, str] = field(default_factory=dict)
-    mturk: bool = False
-    visited: Callable[[str, str, str], None] = lambda submission, participant, study: None
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     @property
     def https(self) -> bool:

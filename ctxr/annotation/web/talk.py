@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.forms import Talk as TalkField
 from ctxr.annotation.journal import Refused, Room
-from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.held import Held, held
+from ctxr.annotation.web.held import Held, held, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work
 
@@ -33,7 +34,8 @@ class Bell:
     def ring(self, unit: str) -> None:
         """Something happened."""
         for loop, event in tuple(self._waiting.get(unit, ())):
-            loop.call_soon_threadsafe(event.set)
+            with suppress(RuntimeError):  # a loop that has ended since
+                loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
         """Wake everybody and let nobody wait any more: the server stops."""
@@ -79,7 +81,6 @@ class Talk:
         return self.pages.page(
             "talk.html",
             422 if problems else 200,
-            one.csp,
             view=one.view({}),
             room=room,
             here=f"{one.here}/talk",
@@ -87,6 +88,7 @@ class Talk:
             csrf={step: one.form_token(f"/talk/{step}") for step in ("say", "share", "finish", "leave")},
             problems=problems,
             typed=typed,
+            most_characters=MOST_CHARACTERS,
             **self.work.around(one),
         )
 
@@ -185,8 +187,7 @@ class Talk:
 
     async def _act(self, request: Request, step: str, act: Callable[[Held, str], object]) -> Response:
         one = await held(self.pages, request)
-        posted = await read_form(request)
-        self.pages.check_form(request, posted, one.nonce, f"{one.here}/talk/{step}")
+        posted = await received(one, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
         try:
@@ -194,6 +195,8 @@ class Talk:
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
+            if (await run_in_threadpool(one.again)).lease.state != "live":
+                raise  # there is no room any more to be shown
             return await run_in_threadpool(self._page, one, (refused.message,), text)
         self.bell.ring(one.lease.unit.id)
         return (

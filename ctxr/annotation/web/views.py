@@ -46,6 +46,11 @@ class View:
         """Whether there are several pictures to step through."""
         return len(self.pictures) > 1
 
+    @property
+    def mixed(self) -> bool:
+        """Whether pictures differ in shape, so that a grid of them needs boxes of one."""
+        return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
+
 
 def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], given: Values) -> View:
     """The view of a form whose pictures are called `key(image id)`; `sizes` are (width, height) by image id."""

@@ -10,15 +10,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from ctxr.annotation.forms import Write
 from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.web.doors import MTURK_FRAMES, prolific_return
-from ctxr.annotation.web.guard import policy, read_form
-from ctxr.annotation.web.held import Held, held
+from ctxr.annotation.web.guard import read_form
+from ctxr.annotation.web.held import Held, held, received
 from ctxr.annotation.web.pages import Pages, Told
+from ctxr.annotation.web.prolific import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import Link, Session
 from ctxr.annotation.web.views import Values, values_of
-
-WAIT_SECONDS = 15
-"""After so long a page that waits for work looks again."""
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 
@@ -34,7 +31,7 @@ class Work:
     """The endpoints of work."""
 
     def __init__(self, pages: Pages) -> None:
-        self.pages, self.site = pages, pages.site
+        self.pages, self.site, self.prolific = pages, pages.site, Prolific(pages)
 
     async def next(self, request: Request) -> Response:
         """To the unit that this worker holds, or to a new one."""
@@ -45,41 +42,36 @@ class Work:
         return await run_in_threadpool(self._next, session, "more" in request.query_params)
 
     def _next(self, session: Session, more: bool) -> Response:
+        visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
-        if session.platform == "prolific":
-            code = self.site.journal.completion_code(session.worker, self.site.now(), self.site.tasks)
-            if code is not None:
-                return self._complete(self.site.doors.studies.get(session.study) or code)
-        elif done and done % self.site.bundle == 0 and not more:
+        if visit is None and done and done % self.site.bundle == 0 and not more:
             return self.pages.message(
                 "Thank you, that was a round",
                 [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
                 links=[("Start another round", f"{self.pages.at}/next?more=1")],
             )
-        found = self.site.journal.lease(session.worker, self.site.now(), self.site.tasks)
-        if isinstance(found, NoWork):
-            waits = found.reason == "wait"
-            return self.pages.message(
-                _TITLES[found.reason],
-                [found.sentence],
-                links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
-                again=WAIT_SECONDS if waits else 0,
-            )
-        return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
-
-    def _complete(self, code: str) -> Response:
+        if visit is not None and (ended := self.prolific.ended(visit)):
+            return ended
+        tasks = self.site.tasks if visit is None else self.prolific.tasks(visit)
+        found = self.site.journal.lease(session.worker, self.site.now(), tasks)
+        if not isinstance(found, NoWork):
+            return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
+        # looking for work may have ended the qualification round
+        if visit is not None and (ended := self.prolific.ended(visit)):
+            return ended
+        waits = found.reason == "wait"
         return self.pages.message(
-            "Thank you, that was all",
-            ["Your answers are stored. Please go back to Prolific, so that you are paid."],
-            code=code,
-            links=[("Complete on Prolific", prolific_return(code))],
+            _TITLES[found.reason],
+            [found.sentence],
+            links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
+            again=WAIT_SECONDS if waits else 0,
         )
 
     async def show(self, request: Request) -> Response:
         """The page of a unit."""
         one = await held(self.pages, request)
         if one.lease.state == "answered":
-            return self._after(one)
+            return self.pages.go("/next")
         draft = await run_in_threadpool(self.site.journal.draft, one.lease.token)
         if one.lease.state != "live":
             raise _expired(one, draft)
@@ -94,7 +86,6 @@ class Work:
         return self.pages.page(
             "work.html",
             422 if problems else 200,
-            one.csp,
             view=view,
             first=first,
             here=one.here,
@@ -107,11 +98,9 @@ class Work:
 
     def around(self, one: Held) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
-        if one.link.purpose == "frame":
-            return {}
-        done = self.site.journal.done_by(one.lease.worker) % self.site.bundle
         return {
-            "round": (done, self.site.bundle),
+            "round": self.prolific.round(one.session)
+            or (self.site.journal.done_by(one.lease.worker) % self.site.bundle, self.site.bundle),
             "stop": "" if one.is_talk else f"{one.here}/stop",
             "stop_csrf": one.form_token("/stop"),
         }
@@ -119,11 +108,10 @@ class Work:
     async def answer(self, request: Request) -> Response:
         """Take an answer: it is on the disk before the worker is sent on. The same one twice is one."""
         one = await held(self.pages, request)
-        posted = await read_form(request)
-        self._check(request, posted, one)
+        posted = await received(one, request)
         values = _values(one, posted)
         submit = partial(
-            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), self._backend(one)
+            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.session.platform
         )
         try:
             await run_in_threadpool(submit)
@@ -133,38 +121,14 @@ class Work:
                 return await run_in_threadpool(self._form, one, values, sentences)
             if refused.reason == "expired":
                 raise _expired(one, posted) from refused
-            raise Told(409, "This one is already sent", refused.message, kept=one.texts(posted)) from refused
-        return self._after(one)
-
-    def _check(self, request: Request, posted: Values, one: Held, step: str = "") -> None:
-        try:
-            self.pages.check_form(request, posted, one.nonce, one.here + step)
-        except Told as told:
-            told.kept = tuple(one.texts(posted))
-            raise
-
-    def _backend(self, one: Held) -> str:
-        return "mturk" if one.link.purpose == "frame" else self.site.journal.standing(one.link.worker).platform
-
-    def _after(self, one: Held) -> Response:
-        """Where a stored answer leads: to the next unit; in a platform's frame to what hands the assignment in."""
-        if one.link.purpose != "frame":
-            return self.pages.go("/next")
-        return self.pages.message(
-            "Thank you, it is stored",
-            ["Hand the HIT in, so that you are paid."],
-            form={
-                "action": f"{one.link.submit_to}/mturk/externalSubmit",
-                "fields": [("assignmentId", one.link.assignment), ("receipt", one.lease.token[:12])],
-                "button": "Hand in",
-            },
-            csp=policy(MTURK_FRAMES, one.link.submit_to),
-        )
+            title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
+            raise Told(409, title, refused.message) from refused
+        return self.pages.go("/next")
 
     async def stop(self, request: Request) -> Response:
         """Put the unit back for others."""
         one = await held(self.pages, request)
-        self._check(request, await read_form(request), one, "/stop")
+        await received(one, request, "/stop")
         await run_in_threadpool(self.site.journal.give_back, one.lease.token, self.site.now(), "break")
         return self.pages.message(
             "See you later",
@@ -176,7 +140,7 @@ class Work:
         """What is wrong with the wording so far; keeps the draft."""
         posted = await read_form(request)
         one = await held(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
-        self._check(request, posted, one)
+        self.pages.check_form(request, posted, one.session.nonce, one.here)
         values = _values(one, posted)
         return JSONResponse({"problems": await run_in_threadpool(self._problems, one, values)})
 

@@ -1,11 +1,10 @@
 """Who worked on which side, and whether every rule of assignment held: read off the answers, whatever the server promised."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.naming import query_of
 from ctxr.pipelines.tasks_artifact import Answered
@@ -14,13 +13,14 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 """As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
 
 
-def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
+def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
     """What can be certified of an assignment.
 
-    `queries` says of each validation and test description whether its writer also worked on train, and how many of its
-    retrievers did. `violations` names each answer that should not be there: an author who judged their own, a worker who
-    judged a set whose images they had met, more votes than allowed, somebody on both sides of a study declared wholly
-    disjoint, a random order that is not the seeded one is told by `orders`.
+    `queries` says of each validation and test description whether its writer also described for train, and how many of its
+    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
+    worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
+    replace), somebody on both sides of a study declared wholly disjoint. Shown orders are held against the seeded ones when
+    answers are imported.
     """
     on: dict[str, set[str]] = defaultdict(set)
     for answer in answered.answers:
@@ -28,7 +28,7 @@ def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
         if unit.purpose == "work" and unit.split is not None:
             on["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(on["train"] & on["eval"])
-    violations = [*_own(answered), *_met_before(answered), *_too_many(answered)]
+    violations = [*_own(answered), *_met_before(answered), *_too_many(answered, blocked)]
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
     return {
@@ -41,23 +41,18 @@ def certificate(answered: Answered, disjoint: str) -> dict[str, Any]:
     }
 
 
-def odd_orders(answered: Answered, seed: int) -> list[str]:
-    """Answers whose shown order is not the seeded one of their slot."""
-    odd = []
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
-        if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed):
-            odd.append(f"{answer.worker} saw {unit.id} in another order than the seeded one")
-    return odd
-
-
 def _queries(answered: Answered, train: set[str]) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
+    described = {
+        answer.worker
+        for answer in answered.answers
+        if answered.units[answer.unit].task == "describe" and answered.units[answer.unit].split == "train"
+    }
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "describe" and unit.split in ("valid", "test"):
             row = rows.setdefault(query_of(unit.id, answer.worker), {"split": unit.split, "describer": UNSEEN})
-            row["describer"] = SEEN if answer.worker in train else UNSEEN
+            row["describer"] = SEEN if answer.worker in described else UNSEEN
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "retrieve" and unit.query in rows:
@@ -88,10 +83,10 @@ def _met_before(answered: Answered) -> list[str]:
     return found
 
 
-def _too_many(answered: Answered) -> list[str]:
+def _too_many(answered: Answered, blocked: Collection[str]) -> list[str]:
     given: dict[str, int] = defaultdict(int)
     for answer in answered.answers:
-        given[answer.unit] += 1
+        given[answer.unit] += answer.worker not in blocked
     return [
         f"{name} has {count} answers, {_most(answered.units[name])} at most were asked for"
         for name, count in sorted(given.items())

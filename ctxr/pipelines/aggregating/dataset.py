@@ -7,8 +7,8 @@ from typing import TypeVar
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.data.artifacts import MANIFEST
-from ctxr.data.atomic import link_or_copy
-from ctxr.data.records import Facts, Judgment, Query, Record, Source, Split, SplitName, Text
+from ctxr.data.atomic import disk_errors, link_or_copy
+from ctxr.data.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError
 from ctxr.pipelines.aggregating.acceptance import Decision
@@ -100,6 +100,9 @@ def write_dataset(
     sets = [one for one in answered.sets.values() if one.id in used]
     images = [answered.images[name] for name in sorted({name for one in sets for name in one.images})]
     groups = {one.group for one in sets}
+    # in this order, so that a killed run leaves no picture that no table knows
+    _remove_stale(out, {image.path for image in images})
+    write_table(out / "images.jsonl", images)
     with talk.progress("pictures", len(images)) as task:
         for image in images:
             if image.path:
@@ -148,6 +151,22 @@ def _rows(root: Path, name: str, record: type[R], wanted: Collection[str] | None
     if not (root / MANIFEST).is_file() or not (root / name).is_file():
         return []
     return [row for row in read_table(root / name, record) if wanted is None or row.key()[0] in wanted]
+
+
+def _remove_stale(out: Path, wanted: Collection[str]) -> None:
+    """Remove the pictures of an earlier run that are not `wanted` any more."""
+    if not (out / "images.jsonl").is_file():
+        return
+    with disk_errors(out):
+        for image in read_table(out / "images.jsonl", Image):
+            picture = out / image.path
+            if image.path in wanted or not picture.resolve().is_relative_to(out.resolve()):
+                continue
+            picture.unlink(missing_ok=True)
+            for folder in picture.parents:
+                if folder == out or not folder.is_dir() or any(folder.iterdir()):
+                    break
+                folder.rmdir()
 
 
 def _link(original: Path, copy: Path, image: str) -> None:

@@ -5,12 +5,13 @@ they name the target agree by selection. Both are printed, and so are all votes 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from ctxr.data.splits import SPLITS
 from ctxr.metrics.agreement import Agreement, Level
 from ctxr.metrics.picks import HumanAccuracy, human_accuracy
 from ctxr.metrics.proportions import wilson_interval
@@ -60,7 +61,11 @@ def kinds_of(picks: Sequence[Pick]) -> list[str]:
 
 
 def agreements(
-    picks: Sequence[Pick], decisions: Mapping[str, Decision], rng: np.random.Generator, resamples: int
+    picks: Sequence[Pick],
+    decisions: Mapping[str, Decision],
+    blocked: Collection[str],
+    rng: np.random.Generator,
+    resamples: int,
 ) -> list[AgreementRow]:
     """Alpha by kind of set and basis: nominal on image ids and on positions, interval on positions of videos alone."""
     rows = []
@@ -71,7 +76,7 @@ def agreements(
         ]
         if kind == "video":  # positions of a set without an order are names, not numbers
             levels.append(("interval", "positions", votes_on_positions))
-        for basis, chosen in _bases(of_kind(picks, kind), decisions).items():
+        for basis, chosen in _bases(of_kind(picks, kind), decisions, blocked).items():
             for level, on, votes in levels:
                 if chosen:
                     both = by_units_and_workers(votes(chosen), level, rng, resamples)
@@ -83,25 +88,32 @@ def agreements(
 def accuracies(
     picks: Sequence[Pick],
     decisions: Mapping[str, Decision],
-    blocked: Iterable[str],
+    blocked: Collection[str],
     rng: np.random.Generator,
     resamples: int,
 ) -> list[AccuracyRow]:
     """How often people find the target: of all votes, of first votes, without blocked workers, and of accepted ones."""
-    out = set(blocked)
     rows = []
-    for kind in kinds_of(picks):
-        some = of_kind(picks, kind)
+    for kind, some in _parts(picks).items():
         bases = {
             ALL: some,
             FIRST: [one for one in some if one.first],
-            TRUSTED: [one for one in some if one.worker not in out] if out else [],
-            ACCEPTED: [one for one in some if decisions[one.unit.id].reason is None],
+            TRUSTED: [one for one in some if one.worker not in blocked] if blocked else [],
+            ACCEPTED: _accepted(some, decisions, blocked),
         }
         rows += [
             AccuracyRow(kind, basis, accuracy_of(chosen, rng, resamples)) for basis, chosen in bases.items() if chosen
         ]
     return rows
+
+
+def _parts(picks: Sequence[Pick]) -> dict[str, list[Pick]]:
+    """All picks, those on each kind of set, and those on each side of the benchmark, where there are several."""
+    parts = {kind: of_kind(picks, kind) for kind in kinds_of(picks)}
+    sides = [side for side in SPLITS if any(one.unit.split == side for one in picks)]
+    if len(sides) > 1:
+        parts |= {side: [one for one in picks if one.unit.split == side] for side in sides}
+    return parts
 
 
 def accuracy_of(picks: Sequence[Pick], rng: np.random.Generator, resamples: int) -> HumanAccuracy:
@@ -143,7 +155,7 @@ def accuracy_table(rows: Sequence[AccuracyRow]) -> Table:
     )
     note = (
         "workers: interval with whole workers drawn again, the one to quote; Wilson's takes votes for independent. "
-        "Accepted descriptions were accepted because people were right: that row flatters. The paper prints 90.8"
+        "Accepted descriptions were accepted because people were right: that row flatters. The paper prints 90.8 on test"
     )
     return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), shown, note)
 
@@ -182,10 +194,15 @@ def _alpha(row: AgreementRow | None) -> str | None:
     return f"{row.both.value:.2f}{span}"
 
 
-def _bases(picks: Sequence[Pick], decisions: Mapping[str, Decision]) -> dict[str, list[Pick]]:
+def _accepted(picks: Sequence[Pick], decisions: Mapping[str, Decision], out: Collection[str]) -> list[Pick]:
+    """Votes that count, on what was kept."""
+    return [one for one in picks if decisions[one.unit.id].reason is None and one.worker not in out]
+
+
+def _bases(picks: Sequence[Pick], decisions: Mapping[str, Decision], out: Collection[str]) -> dict[str, list[Pick]]:
     return {
         ALL: list(picks),
         FULL: [one for one in picks if one.unit.full],
-        # as the released script does: wrong votes are gone, and units with fewer than two right ones
-        ACCEPTED: [one for one in picks if decisions[one.unit.id].reason is None and decisions[one.unit.id].right >= 2],
+        # as the released script does: units with fewer than two right votes are gone, wrong votes on the others stay
+        ACCEPTED: [one for one in _accepted(picks, decisions, out) if decisions[one.unit.id].right >= 2],
     }

@@ -1,23 +1,27 @@
-"""What an export is made from: an artifact of image sets, as a dataset in memory."""
+"""What an export is made from: an artifact of image sets or a dataset, in memory."""
 
 import re
 from pathlib import Path, PurePosixPath
 
 from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.readers.artifact import dataset_of
+from ctxr.data.readers.artifact import KINDS, dataset_of
 from ctxr.errors import DataError
-from ctxr.pipelines.sets_report import KIND
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:
-    """An artifact of image sets, and what it holds.
+    """An artifact of image sets, or a dataset made of them, and what it holds.
 
     Raises UnfinishedError without a finished artifact, DataError when a table of it was changed or damaged.
     """
-    artifact = open_artifact(path, KIND, "ctxr build-sets videos/")
+    artifact = open_artifact(path, None, "ctxr build-sets videos/")
+    if artifact.manifest.kind not in KINDS:
+        raise DataError(
+            f"{path} holds {artifact.manifest.kind}, not {' or '.join(KINDS)}",
+            hint="name the right folder, or the --workdir that it is in",
+        )
     if edited := artifact.changed_files():
         raise DataError(
             f"{path / edited[0]} was changed since it was written",

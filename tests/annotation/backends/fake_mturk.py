@@ -22,7 +22,7 @@ _NAMESPACE = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/
 
 def refusal(code: str, message: str, call: str = "CreateHIT") -> ClientError:
     said = {"Error": {"Code": "RequestError", "Message": message}, "TurkErrorCode": code, "Message": message}
-    return ClientError(said, call)  # type: ignore[arg-type]
+    return ClientError(said, call)
 
 
 class FakeMTurk:
@@ -101,22 +101,21 @@ class FakeMTurk:
     def list_hits(self, **given: Any) -> dict[str, Any]:
         return self._page("HITs", list(self.hits.values()), given)
 
-    def list_assignments_for_hit(self, *, HITId: str, **given: Any) -> dict[str, Any]:
-        return self._page("Assignments", self.assignments[HITId], given)
+    def list_assignments_for_hit(self, **given: Any) -> dict[str, Any]:
+        return self._page("Assignments", self.assignments[given["HITId"]], given)
 
-    def create_additional_assignments_for_hit(
-        self, *, HITId: str, NumberOfAdditionalAssignments: int, UniqueRequestToken: str
-    ) -> dict[str, Any]:
+    def create_additional_assignments_for_hit(self, **given: Any) -> dict[str, Any]:
+        name, more, token = given["HITId"], given["NumberOfAdditionalAssignments"], given["UniqueRequestToken"]
         self.calls.append("extend")
-        hit = self.hits[HITId]
-        if len(UniqueRequestToken) > 64 or NumberOfAdditionalAssignments < 1:
+        hit = self.hits[name]
+        if len(token) > 64 or more < 1:
             raise refusal("AWS.ParameterOutOfRange", "extension", "CreateAdditionalAssignmentsForHIT")
-        if UniqueRequestToken in self.tokens:
+        if token in self.tokens:
             raise refusal("AWS.MechanicalTurk.RequestAlreadyExists", "extended before", "x")
-        if hit["MaxAssignments"] < 10 <= hit["MaxAssignments"] + NumberOfAdditionalAssignments:
+        if hit["MaxAssignments"] < 10 <= hit["MaxAssignments"] + more:
             raise refusal("AWS.MechanicalTurk.InvalidMaximumAssignmentsIncrease", "fewer than ten stay fewer", "x")
-        self.tokens[UniqueRequestToken] = HITId
-        hit["MaxAssignments"] += NumberOfAdditionalAssignments
+        self.tokens[token] = name
+        hit["MaxAssignments"] += more
         return {}
 
     def create_qualification_type(self, **given: Any) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ctxr.annotation.backends import prolific
 from ctxr.annotation.backends.mturk_csv import COLUMNS
 from ctxr.annotation.forms import Choice, Pick, Write
-from ctxr.annotation.journal import Lease, open_journal
-from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.journal import Identities, Lease, Visit, open_journal
+from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.shuffling import digest
 from ctxr.annotation.tasks import task_of
@@ -99,11 +98,13 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
         disjoint="none",
         image_base="" if backend in ("local", "prolific") else BASE,
         server="https://crowd.example.org" if backend == "prolific" else "",
-        raters=2 if task in ("tag", "verify") else 0,
+        raters=2 if task == "tag" else 0,
         out=workdir / "tasks" / (task if backend == "local" else f"{task}-{backend}"),
     )
     if task == "retrieve":
         return replace(base, input=workdir / "dataset")
+    if task == "audit":
+        return replace(base, fraction=0.6)
     if task == "entail":
         return replace(base, candidates=write_candidates(workdir))
     return base
@@ -124,7 +125,7 @@ def write_candidates(workdir: Path) -> Path:
     return path
 
 
-def work_locally(workdir: Path, task: str) -> list[Done]:
+def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]:
     """Everybody works on the journal until nothing is left."""
     run(options(workdir, task))
     tasks = read_tasks(workdir / "tasks" / task)
@@ -144,7 +145,7 @@ def work_locally(workdir: Path, task: str) -> list[Done]:
             rested = 0
             began, now = now, now + timedelta(seconds=17)
             values = said(lease.unit, identity)
-            journal.submit(lease.token, person(identity), values, now, "local")
+            journal.submit(lease.token, person(identity), values, now, backend)
             done.append(Done(lease.unit, identity, values, began, now))
     journal.close()
     return done
@@ -193,7 +194,9 @@ def results_csv(folder: Path, done: list[Done]) -> str:
         ).read_text()
         for row in csv.DictReader(io.StringIO(file.read_text(), newline="")):
             batch[row["unit"]] = (row, layout)
-    rows, inputs, fields = [], {}, {}
+    rows: list[dict[str, str]] = []
+    inputs: dict[str, None] = {}
+    fields: dict[str, None] = {}
     for number, one in enumerate(done):
         row, layout = batch[one.unit.id]
         for name, value in row.items():
@@ -231,7 +234,7 @@ def labelled(folder: Path, done: list[Done]) -> str:
     left: dict[str, list[Done]] = {}
     for one in done:
         left.setdefault(one.unit.id, []).append(one)
-    exported = []
+    exported: list[dict[str, object]] = []
     for number, file in enumerate(sorted((folder / "label-studio").glob("rater-*/tasks.json"))):
         for task in json.loads(file.read_text()):
             queue = left.get(task["data"]["ctxr_unit"], [])
@@ -267,10 +270,11 @@ def _regions(one: Done, order: list[str]) -> list[dict[str, object]]:
 def submissions(folder: Path, done: list[Done]) -> str:
     """What Prolific says of everybody who came, and what the server wrote down when they did."""
     private = folder.parent.parent / "crowd" / "private"
+    people = Identities(private, read_key(private))
     rows = []
     for identity in sorted({one.identity for one in done}):
-        prolific.record_visit(private, prolific.Visit(f"sub-{identity}", identity, "study-1"))
-        rows.append(
-            {"id": f"sub-{identity}", "participant_id": identity, "status": "AWAITING REVIEW", "study_id": "study-1"}
-        )
+        name = f"sub-{identity}"
+        people.come(Visit(name, identity, "study-1", person(identity), folder.name, 0, START), timedelta(hours=1))
+        rows.append({"id": name, "participant_id": identity, "status": "AWAITING REVIEW", "study_id": "study-1"})
+    people.close()
     return json.dumps({"results": rows})

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine
 
 from ctxr.annotation.journal.journal import Journal, open_journal
 from scripts.postgres_server import Server, programs, server
@@ -22,13 +23,26 @@ def postgres() -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def shared_database(postgres: Server) -> Iterator[tuple[str, Engine]]:
+    """One database of the server, and a connection that empties it; a new one for each test takes longer to delete."""
+    address = postgres.new_database()
+    engine = create_engine(address.replace("postgresql://", "postgresql+pg8000://"), isolation_level="AUTOCOMMIT")
+    yield address, engine
+    engine.dispose()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database, of either kind."""
     if request.param == "sqlite":
         return str(tmp_path / "crowd" / "answers.sqlite")
-    running: Server = request.getfixturevalue("postgres")
-    return running.new_database()
+    name, engine = request.getfixturevalue("shared_database")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET lock_timeout = '10s'")
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    return str(name)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from scipy.stats import beta
-
 from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -36,6 +34,7 @@ class Person:
     state: str = "active"
     allowed: bool = False
     known: list[bool] = field(default_factory=list)
+    before: list[tuple[str, bool]] = field(default_factory=list)
 
 
 @dataclass
@@ -54,16 +53,29 @@ class Model:
     seen: set[tuple[str, str, str]] = field(default_factory=set)
 
     def enrol(self, worker: str) -> None:
-        sides = {side(unit) for unit in self.units} - {"any"} or {"train", "eval"}
+        work = [side(unit) for unit in self.units if unit.purpose == "work" and side(unit) != "any"] or [
+            "train",
+            "eval",
+        ]
+        parts = {pool: max(work.count(pool) / len(work), 0.25) for pool in ("train", "eval") if pool in work}
         shared = {"wholly": 0.0, "partly": self.protocol.shared_workers, "none": 1.0}[self.protocol.disjoint]
-        share = {pool: (1 - shared) / len(sides) for pool in ("train", "eval") if pool in sides} | {"both": shared}
+        share = {pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()} | {"both": shared}
         there = [person.pool for person in self.people.values()]
         missing = {pool: want * (len(there) + 1) - there.count(pool) for pool, want in share.items() if want > 0}
         pool = max(missing, key=lambda pool: missing[pool])
         self.people.setdefault(worker, Person(pool, self.protocol.qualification == 0))
 
+    def given(self, unit: Unit) -> int:
+        return sum(one.id == unit.id for one, _, _ in self.answers)
+
+    def blocked(self, worker: str) -> bool:
+        return worker in self.people and self.people[worker].state == "blocked"
+
     def votes(self, unit: Unit) -> list[bool | None]:
-        return [right for one, _, right in self.answers if one.id == unit.id]
+        return [right for one, given, right in self.answers if one.id == unit.id and not self.blocked(given.worker)]
+
+    def open(self, unit: Unit) -> bool:
+        return unit.id not in self.stopped and not any(self.blocked(author) for author in unit.authors)
 
     def live(self, unit: Unit) -> list[Held]:
         return [held for held in self.leases if held.unit.id == unit.id and held.state == "live"]
@@ -98,9 +110,7 @@ class Model:
         free = [
             unit
             for unit in self.units
-            if unit.id not in self.stopped
-            and self.served(unit) < self.wanted(unit)
-            and self.suits(unit, worker, purpose)
+            if self.open(unit) and self.served(unit) < self.wanted(unit) and self.suits(unit, worker, purpose)
         ]
         return min(free, key=lambda unit: (self.served(unit), shuffle(self.seed, unit)), default=None)
 
@@ -115,7 +125,7 @@ class Model:
         if person.state == "active" and not person.qualified and not person.allowed:
             unit = self.best(worker, "qualification")
             if unit is None:
-                self.examine(person)
+                self.examine(worker)
         if person.state != "active":
             return person.state
         if unit is None:
@@ -123,7 +133,7 @@ class Model:
             if unit is not None and unit.task == "retrieve":
                 unit = self.check(worker) or unit
         if unit is None:
-            others = [one for one in self.units if one.id not in self.stopped and self.live(one)]
+            others = [one for one in self.units if self.open(one) and self.live(one)]
             return "wait" if any(self.suits(one, worker, "work") for one in others) else "nothing_left"
         taken = {held.slot for held in self.leases if held.unit.id == unit.id and held.state in ("live", "answered")}
         return unit.id, min(set(range(len(taken) + 1)) - taken)
@@ -153,35 +163,63 @@ class Model:
         held.state = "answered"
         right = task_of(held.unit).score(held.unit, answer).right
         self.answers.append((held.unit, answer, right))
-        votes = self.votes(held.unit)
-        word = verdict(votes.count(True), votes.count(False), held.unit.needed, held.unit.most)
-        full = len(votes) == held.unit.most
-        if not held.unit.truth and full:
-            self.stopped.setdefault(held.unit.id, "complete")
-        elif held.unit.truth and word != "open" and (full or not held.unit.full):
-            self.stopped.setdefault(held.unit.id, word)
+        self.decide(held.unit)
         if held.unit.purpose == "work":
             if held.unit.task == "describe":
                 self.units += follow(held.unit, answer, self.sets[held.unit.image_set], self.protocol)
         elif right is not None:
-            self.learn(self.people[answer.worker], right)
+            self.learn(answer.worker, right)
 
-    def learn(self, person: Person, right: bool) -> None:
+    def decide(self, unit: Unit) -> None:
+        votes = self.votes(unit)
+        word = verdict(votes.count(True), votes.count(False), unit.needed, unit.most)
+        full = len(votes) >= unit.most
+        if not unit.truth and full:
+            self.stopped.setdefault(unit.id, "complete")
+        elif unit.truth and word != "open" and (full or not unit.full):
+            self.stopped.setdefault(unit.id, word)
+
+    def change(self, worker: str, state: str, allowed: bool = False) -> None:
+        """Of a standing; where votes begin or cease to count, their units are decided anew."""
+        person = self.people[worker]
+        person.before.append((person.state, person.allowed))
+        self.set(worker, state, allowed)
+
+    def undo(self, worker: str) -> None:
+        self.set(worker, *self.people[worker].before.pop())
+
+    def set(self, worker: str, state: str, allowed: bool) -> None:
+        person = self.people[worker]
+        counts = "blocked" in (person.state, state)
+        person.state, person.allowed = state, allowed
+        for unit in {one.id: one for one, given, _ in self.answers if given.worker == worker and counts}.values():
+            self.stopped.pop(unit.id, None)
+            self.decide(unit)
+
+    def learn(self, worker: str, right: bool) -> None:
+        person = self.people[worker]
         person.known.append(right)
         if person.allowed or person.state != "active":
             return
         if not person.qualified:
             if len(person.known) >= self.protocol.qualification:
-                self.examine(person)
+                self.examine(worker)
             return
         rights = sum(person.known)
-        if beta(rights + 1, len(person.known) - rights + 1).cdf(self.protocol.block_below) >= 0.95:
-            person.state = "blocked"
+        if chance_below(rights, len(person.known) - rights, self.protocol.block_below) >= 0.95:
+            self.change(worker, "blocked")
 
-    def examine(self, person: Person) -> None:
+    def examine(self, worker: str) -> None:
+        person = self.people[worker]
         person.qualified = True
         if sum(person.known) < self.protocol.qualification_pass * len(person.known):
-            person.state = "screened_out"
+            self.change(worker, "screened_out")
+
+
+def chance_below(right: int, wrong: int, limit: float, steps: int = 4000) -> float:
+    """The area under x^right (1 - x)^wrong left of the limit, of the whole: midpoints, added up."""
+    heights = [((place + 0.5) / steps) ** right * (1 - (place + 0.5) / steps) ** wrong for place in range(steps)]
+    return sum(heights[: round(limit * steps)]) / sum(heights)
 
 
 def side(unit: Unit) -> str:

@@ -154,6 +154,11 @@ def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = S
     return journal.submit(lease.token, lease.worker, values(lease.unit, rng, right), now)
 
 
+def newcomer(journal: Journal, worker: str) -> str:
+    """One more worker, now known to the journal."""
+    return journal.enrol(worker, "local", START).worker
+
+
 def enrolled(journal: Journal, *workers: str) -> tuple[str, ...]:
     """The workers, now known to the journal."""
     for worker in workers:

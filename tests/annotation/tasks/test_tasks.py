@@ -139,7 +139,11 @@ def test_a_tag_that_nobody_ticked_was_looked_for() -> None:
         (RETRIEVE, {"pick": (TEN[0],), "target": (TEN[3],)}, "not_asked"),
         (DESCRIBE, {"description": ("cat",)}, "too_short"),
         (DESCRIBE, {"description": ("x" * 1001,)}, "too_long"),
-        (DESCRIBE, {"description": ("a cat \x00 sits here",)}, "odd_characters"),
+        *(
+            (DESCRIBE, {"description": (f"a cat {sign} sits here",)}, "odd_characters")
+            for sign in ("\x00", "\x1b[31m", "\x7f", "\x85", "\u202e", "\ue000", "\U0010ffff")
+        ),
+        (DIALOGUE, as_values((*TALK, Turn(0, "", share=True), Turn(1, "a \u202ekcalb cat"))), "odd_characters"),
         (DIALOGUE, as_values((*TALK[:4], Turn(0, "", share=True))), "shared_early"),
         (DIALOGUE, as_values((*TALK, Turn(1, "", share=True))), "shared_early"),
         (DIALOGUE, as_values(TALK), "not_shared"),
@@ -148,6 +152,10 @@ def test_a_tag_that_nobody_ticked_was_looked_for() -> None:
 )  # fmt: skip
 def test_what_is_wrong_has_a_name(one: Unit, values: dict[str, tuple[str, ...]], code: str) -> None:
     assert codes(one, values) == [code]
+
+
+def test_line_ends_and_the_joiners_of_scripts_and_emoji_are_no_odd_characters() -> None:
+    assert codes(DESCRIBE, {"description": ("two\r\n\ttabs, \U0001f469\u200d\U0001f692 and \u0646\u200c\u0645",)}) == []
 
 
 def test_own_and_others_texts_are_recognised() -> None:

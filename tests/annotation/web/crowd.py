@@ -126,13 +126,11 @@ def crowd(
     folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any
 ) -> Crowd:
     """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Doors, Protocol."""
-    doors = {
-        name: settings.pop(name) for name in ("anybody", "studies", "mturk", "base_url", "visited") if name in settings
-    }
+    doors = {name: settings.pop(name) for name in ("anybody", "studies", "base_url") if name in settings}
     chosen = tuple(UNITS.values()) if units is None else units
+    protocol = Protocol(**({"disjoint": "none"} | settings.pop("protocol", {})))
     given = clock if isinstance(clock, Clock) else Clock()
-    bundle = settings.get("bundle", 20)
-    journal = open_journal(folder / "answers.sqlite", chosen, [SET], Protocol(disjoint="none"), bundle=bundle)
+    journal = open_journal(folder / "answers.sqlite", chosen, [SET], protocol)
     site = Site(
         journal,
         Identities(folder / "private", KEY),

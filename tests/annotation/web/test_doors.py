@@ -1,20 +1,10 @@
-"""Ways in: names, invitations, Prolific, Mechanical Turk; and what each shows once the answers are stored."""
-
-import sqlite3
-from pathlib import Path
+"""Ways in: names and invitations."""
 
 import pytest
 
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS
 from tests.annotation.web.reading import read
-from tests.annotation.web.test_forms import GOOD
-
-PERSON = "5f0c1e2d3a4b5c6d7e8f9012"
-STUDY, VISIT = "66aa0e2d3a4b5c6d7e8f9012", "77bb0e2d3a4b5c6d7e8f9012"
-ENTRY = f"/p/pilot?PROLIFIC_PID={PERSON}&STUDY_ID={STUDY}&SESSION_ID={VISIT}"
-TURK = "/mturk?hitId=3HIT&workerId=A1EXAMPLE&turkSubmitTo="
-SANDBOX = "https://workersandbox.mturk.com"
 
 
 def test_anybody_may_come_in_with_a_name_where_the_door_is_open(make_crowd: MakeCrowd) -> None:
@@ -61,101 +51,3 @@ def test_newcomers_of_one_address_are_counted(make_crowd: MakeCrowd) -> None:
         form = read(visitor.get("/")).form("/enter")
         said.append(form.send(visitor, name=f"name {number}").status_code)
     assert (said[0], said[-1]) == (200, 429)
-
-
-def test_a_prolific_participant_gets_the_code_after_the_commit_and_never_before(
-    make_crowd: MakeCrowd, tmp_path: Path
-) -> None:
-    crowd = make_crowd(UNITS["describe"], UNITS["verify"], studies={"pilot": ""}, bundle=2)
-    visitor = crowd.visitor()
-    pages = [visitor.get(ENTRY)]
-    for _ in range(2):
-        form = read(pages[-1]).form()
-        values = {name: given[0] for name, given in form.offered.items()}
-        pages.append(form.send(visitor, **(values or {"description": GOOD})))
-    worker = crowd.site.pseudonym("prolific", PERSON)
-    code = crowd.site.journal.completion_code(worker, crowd.site.now())
-    assert code
-    assert [code in page.text for page in pages] == [False, False, True]
-    assert read(pages[-1]).links == [f"https://app.prolific.com/submissions/complete?cc={code}"]
-    assert code in visitor.get(ENTRY).text
-    assert {answer.backend for answer in crowd.site.journal.answers()} == {"prolific"}
-    assert PERSON.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("*/answers.sqlite*"))
-    (private,) = tmp_path.glob("*/private/identities.sqlite")
-    assert sqlite3.connect(private).execute("SELECT * FROM identity").fetchall() == [(worker, "prolific", PERSON)]
-
-
-def test_a_study_with_a_code_of_its_own_shows_that(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"], studies={"pilot": "C1FIXED"}, bundle=1)
-    visitor = crowd.visitor()
-    first = visitor.get(ENTRY)
-    assert "C1FIXED" not in first.text
-    assert "C1FIXED" in read(first).form().send(visitor, description=GOOD).text
-
-
-def test_a_visit_is_told_before_anything_is_shown(make_crowd: MakeCrowd) -> None:
-    seen: list[tuple[str, str, str]] = []
-    crowd = make_crowd(UNITS["describe"], studies={"pilot": ""}, visited=lambda *told: seen.append(told))
-    crowd.visitor().get(ENTRY, follow_redirects=False)
-    assert seen == [(VISIT, PERSON, STUDY)]
-    assert crowd.site.journal.progress()["describe"].leases == 0
-
-
-@pytest.mark.parametrize(
-    "query", ["", f"?PROLIFIC_PID=a/b&SESSION_ID={VISIT}&STUDY_ID={STUDY}", f"?PROLIFIC_PID={PERSON}&STUDY_ID={STUDY}"]
-)
-def test_an_entry_without_a_participant_is_refused(make_crowd: MakeCrowd, query: str) -> None:
-    crowd = make_crowd(studies={"pilot": ""})
-    assert crowd.visitor().get(f"/p/pilot{query}").status_code == 400
-    assert crowd.visitor().get(f"/p/other{query}").status_code == 404
-    assert crowd.site.journal.standings() == []
-
-
-def test_a_preview_on_mechanical_turk_shows_no_unit(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"], mturk=True, base_url="https://crowd.example")
-    shown = crowd.visitor().get(f"{TURK}{SANDBOX}&assignmentId=ASSIGNMENT_ID_NOT_AVAILABLE")
-    assert read(shown).headline == "A look at the task"
-    assert "frame-ancestors https://worker.mturk.com" in shown.headers["content-security-policy"]
-    assert "x-frame-options" not in shown.headers
-    assert crowd.site.journal.progress()["describe"].leases == 0
-
-
-def test_an_assignment_is_done_in_its_frame_without_cookies_and_handed_in(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"], mturk=True, base_url="https://crowd.example")
-    frame = crowd.visitor()
-    page = frame.get(f"{TURK}{SANDBOX}&assignmentId=3ASSIGN")
-    frame.cookies.clear()
-    assert frame.get(read(page).images[0]).status_code == 200
-    done = read(page).form().send(frame, description=GOOD)
-    handed = read(done).form()
-    assert handed.action == f"{SANDBOX}/mturk/externalSubmit"
-    assert handed.fields["assignmentId"] == ["3ASSIGN"]
-    assert f"form-action 'self' {SANDBOX}" in done.headers["content-security-policy"]
-    (answer,) = crowd.site.journal.answers()
-    assert (answer.backend, answer.worker) == ("mturk", crowd.site.pseudonym("mturk", "A1EXAMPLE"))
-
-
-def test_what_was_typed_wrongly_in_the_frame_is_asked_again_there(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"], mturk=True, base_url="https://crowd.example")
-    frame = crowd.visitor()
-    page = frame.get(f"{TURK}{SANDBOX}&assignmentId=3ASSIGN")
-    wrong = read(page).form().send(frame, description="dog")
-    assert wrong.status_code == 422
-    assert "frame-ancestors https://worker.mturk.com" in wrong.headers["content-security-policy"]
-    assert "externalSubmit" not in wrong.text
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "https://evil.example",
-        "",
-        "http://www.mturk.com",
-        "https://www.mturk.com.evil.example",
-        "https://www.mturk.com@evil",
-    ],
-)
-def test_an_assignment_is_handed_in_to_mechanical_turk_and_to_nobody_else(make_crowd: MakeCrowd, host: str) -> None:
-    crowd = make_crowd(UNITS["describe"], mturk=True, base_url="https://crowd.example")
-    assert crowd.visitor().get(f"{TURK}{host}&assignmentId=3ASSIGN").status_code == 400
-    assert crowd.site.journal.standings() == []

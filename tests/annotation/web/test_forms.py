@@ -1,11 +1,16 @@
 """The pages as a browser without a script sees them: every task from the link to the stored answer."""
 
+import logging
+import socket
+
 import pytest
 
 from ctxr.annotation.records import Unit
+from ctxr.errors import CtxrError
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd
 from tests.annotation.web.reading import Reading, read
+from tests.annotation.web.serving import serving
 
 GOOD = "A red dog sleeps to the left of the house."
 
@@ -185,3 +190,41 @@ def test_a_unit_without_pictures_is_a_page_too(make_crowd: MakeCrowd) -> None:
     visitor = crowd.invited("ada")
     page = visitor.get("/next")
     assert (page.status_code, read(page).images) == (200, [])
+
+
+def test_what_cannot_be_stored_is_shown_back_and_the_operator_told(
+    make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    form = read(visitor.get("/next")).form()
+
+    def full(*_: object) -> None:
+        raise CtxrError("the disk is full: answers.sqlite could not be written", hint="free some space")
+
+    monkeypatch.setattr(crowd.site.journal, "submit", full)
+    monkeypatch.setattr(crowd.site.journal, "save_draft", full)
+    told = form.send(visitor, description=GOOD)
+    assert (told.status_code, GOOD in told.text, "disk" in told.text) == (503, True, False)
+    assert capsys.readouterr().err == "the disk is full: answers.sqlite could not be written: free some space\n"
+    link = form.action.rsplit("/", 1)[1]
+    checked = visitor.post("/check", data=form.fields | {"link": [link], "description": [GOOD]})
+    assert (checked.status_code, len(checked.json()["problems"])) == (503, 1)
+
+
+def test_a_connection_that_drops_in_the_middle_of_a_form_says_nothing(
+    make_crowd: MakeCrowd, caplog: pytest.LogCaptureFixture
+) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    form = read(visitor.get("/next")).form()
+    cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+    with serving(crowd) as server:
+        for length in (10, 10_000):
+            with socket.create_connection(("127.0.0.1", server.port)) as half:
+                head = f"POST {form.action} HTTP/1.1\r\nHost: testserver\r\nCookie: {cookies}\r\nContent-Length: {length}\r\n"
+                half.sendall(f"{head}\r\ncsrf".encode())
+        with socket.create_connection(("127.0.0.1", server.port)) as whole:
+            whole.sendall(b"GET / HTTP/1.1\r\nHost: testserver\r\nConnection: close\r\n\r\n")
+            assert whole.makefile("rb").read().startswith(b"HTTP/1.1 200")
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []

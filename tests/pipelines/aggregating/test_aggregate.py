@@ -6,10 +6,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ctxr.annotation.making import audit_units, describe_units, tag_units
 from ctxr.annotation.protocol import Protocol
+from ctxr.cli.app import app
 from ctxr.data.artifacts import open_artifact
+from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
 from ctxr.data.readers.artifact import read_artifact
 from ctxr.data.tables import read_table
@@ -17,11 +20,13 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.aggregate import Aggregate, run
 from ctxr.pipelines.aggregating.acceptance import consensus, decide
 from ctxr.pipelines.aggregating.ballots import picks_of
-from ctxr.pipelines.aggregating.certificate import certificate, odd_orders
+from ctxr.pipelines.aggregating.certificate import certificate
 from ctxr.pipelines.aggregating.coefficients import coefficients
 from ctxr.pipelines.aggregating.dropped import Dropped
 from ctxr.pipelines.aggregating.habits import habits
 from ctxr.pipelines.aggregating.people import Worker
+from ctxr.pipelines.export import Export
+from ctxr.pipelines.export import run as export
 from ctxr.pipelines.tasks_artifact import Answered
 from tests.pipelines.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
@@ -159,13 +164,12 @@ def test_a_modelled_consensus_believes_the_careful_where_they_tie_with_the_spamm
 
 def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None:
     found = certificate(answered, "partly")
-    train = {one.worker for one in answered.answers if answered.units[one.unit].split == "train"}
+    work = [(one.worker, answered.units[one.unit]) for one in answered.answers]
+    train = {worker for worker, unit in work if (unit.split, unit.task) == ("train", "describe")}
     for name, row in found["queries"].items():
         (author,) = {text.author for text in answered.texts if text.id == name}
         assert row["describer"] == ("train_worker" if author in train else "unseen_worker")
     assert found["workers"]["both"] == len(found["shared_workers"])
-    assert odd_orders(answered, 0) == []
-    assert len(odd_orders(answered, 1)) > 0
 
 
 def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
@@ -174,6 +178,7 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     said = certificate(own, "wholly")["violations"]
     assert any("judged their own work" in line for line in said)
     assert any("at most were asked for" in line for line in said)
+    assert not any("at most" in line for line in certificate(own, "wholly", retrieval.authors)["violations"])
     assert any("worked on train and on validation or test" in line for line in said)
     described = next(one for one in answered.answers if one.unit == next(
         unit.id for unit in answered.units.values() if unit.task == "describe"))  # fmt: skip
@@ -185,6 +190,23 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})]) if not any(
         one.unit == other.id and one.worker == described.worker for one in answered.answers) else answered  # fmt: skip
     assert any("after meeting its images" in line for line in certificate(met, "partly")["violations"])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(
+    as_json: bool, answered: Answered, tmp_path: Path
+) -> None:
+    retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
+    own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
+    given = ["--input", str(write(tmp_path, own)), "--out", str(tmp_path / "dataset"), "--resamples", str(FEW)]
+    result = CliRunner().invoke(app, ["aggregate", *given, *(["--json"] if as_json else [])])
+    assert result.exit_code == 5
+    assert "violations of the rules of assignment: " in result.stderr
+    assert len(read_dataset(tmp_path / "dataset").queries) > 20
+    if as_json:
+        assert any("judged their own work" in line for line in json.loads(result.stdout)["violations"])
+    else:
+        assert "judged their own work" in result.stdout
 
 
 def test_tags_become_label_queries_with_agreement_for_each_tag(answered: Answered, tmp_path: Path) -> None:
@@ -276,3 +298,46 @@ def test_choices_that_are_none_are_refused(wrong: dict[str, object], said: str, 
 def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="judgments"):
         run(Aggregate(workdir=tmp_path))
+
+
+def test_the_dataset_is_what_is_exported_by_default(answered: Answered, tmp_path: Path) -> None:
+    images = {
+        name: msgspec.structs.replace(image, sha256=sha256_file(answered.root / image.path))
+        for name, image in answered.images.items()
+    }
+    whole = Answered(**{**vars(answered), "images": images})
+    run(aggregated(answered=whole, work=tmp_path, out=tmp_path / "dataset"))
+    exported = export(Export(to="imagecode", workdir=tmp_path))
+    assert exported.read == tmp_path / "dataset"
+    dataset = read_dataset(tmp_path / "dataset")
+    told = json.loads((exported.export / "train_data.json").read_text())
+    train = [query for query, one, _ in dataset.targets() if dataset.split_of(one) == "train"]
+    assert sorted(text for texts in told.values() for text in texts.values()) == sorted(
+        dataset.texts[query.texts[0]].text for query in train
+    )
+
+
+def test_pictures_that_are_kept_no_more_go(answered: Answered, tmp_path: Path) -> None:
+    config = aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset")
+    run(config)
+    before = set((tmp_path / "dataset" / "images").rglob("*.jpg"))
+    few = {name: unit for name, unit in answered.units.items() if unit.group == "clip0"}
+    fewer = merged(answered, few.values(), [one for one in answered.answers if one.unit in few])
+    run(aggregated(answered=fewer, work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    there = {path for path in (tmp_path / "dataset" / "images").rglob("*") if path.is_file()}
+    assert there == {tmp_path / "dataset" / image.path for image in dataset.images.values()}
+    assert 0 < len(there) < len(before)
+    assert not [
+        path for path in (tmp_path / "dataset" / "images").rglob("*") if path.is_dir() and not any(path.iterdir())
+    ]
+
+
+def test_accuracy_is_told_for_each_side_of_the_benchmark(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    figures = json.loads((tmp_path / "dataset" / "figures.json").read_text())
+    picks = picks_of(answered)
+    for side in {one.unit.split for one in picks}:
+        votes = [one.right for one in picks if one.unit.split == side]
+        (row,) = [row for row in figures["accuracy"] if (row["kind"], row["basis"]) == (side, "all votes")]
+        assert (row["votes"], row["right"]) == (len(votes), sum(votes))

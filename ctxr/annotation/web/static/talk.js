@@ -1,5 +1,6 @@
 // The live part of a talk: asks for what is new, and sends without leaving the page. A restart of the server is waited out.
 import * as near from "./near.js";
+import { tell } from "./problems.js";
 
 const room = document.getElementById("room");
 const turns = document.getElementById("turns");
@@ -7,16 +8,8 @@ const say = document.getElementById("say");
 const text = document.getElementById("text");
 const photo = document.getElementById("photo");
 const zoom = document.getElementById("photo-link");
-const problems = document.getElementById("problems");
 let after = Number(room.dataset.after);
 let shown = [...turns.children].map((line) => line.dataset.turn);
-
-const tell = (sentences) => {
-  const list = document.createElement("ul");
-  list.className = "problems";
-  for (const sentence of sentences) list.appendChild(document.createElement("li")).textContent = sentence;
-  problems.replaceChildren(...(sentences.length ? [list] : []));
-};
 
 const key = (turn) => `${turn.user}${turn.share ? "!" : ":"}${turn.text}`;
 
@@ -63,6 +56,7 @@ const apply = (news) => {
     image.src = zoom.href = news.photo;
     photo.hidden = false;
     room.classList.add("sees");
+    turns.scrollTop = turns.scrollHeight;
   }
 };
 
@@ -73,7 +67,7 @@ const listen = async () => {
     try {
       const answer = await fetch(`${room.dataset.here}/events?after=${after}`);
       if (answer.ok) apply(await answer.json());
-      else if (answer.status === 429) await pause(5);
+      else if (answer.status === 429 || answer.status === 503) await pause(5);
       else return location.reload();
     } catch {
       document.getElementById("presence").textContent = "The connection is gone. Trying again …";

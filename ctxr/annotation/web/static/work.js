@@ -1,5 +1,6 @@
 // Keys, zoom and checks while typing. Every form works without it.
 import * as near from "./near.js";
+import { tell } from "./problems.js";
 
 const form = document.getElementById("answer");
 const radios = (name) => [...document.querySelectorAll(`input[type=radio][name="${name}"]`)];
@@ -72,17 +73,8 @@ addEventListener("keydown", (event) => {
 });
 
 // Drafts are kept and texts checked a moment after the last key.
-const place = document.getElementById("problems");
 let waiting = 0;
 let asked = 0;
-
-const fill = (sentences) => {
-  const list = document.createElement("ul");
-  list.className = "problems";
-  for (const sentence of sentences) list.appendChild(document.createElement("li")).textContent = sentence;
-  if ([...place.querySelectorAll("li")].map((one) => one.textContent).join() === sentences.join()) return;
-  place.replaceChildren(...(sentences.length ? [list] : []));
-};
 
 const check = async () => {
   const body = new URLSearchParams(new FormData(form));
@@ -90,7 +82,7 @@ const check = async () => {
   const mine = ++asked;
   try {
     const answer = await fetch(form.dataset.check, { method: "POST", body });
-    if (answer.ok && mine === asked) fill((await answer.json()).problems);
+    if (answer.ok && mine === asked) tell((await answer.json()).problems);
   } catch {
     // offline for a moment: the next key asks again
   }

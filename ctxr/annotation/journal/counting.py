@@ -1,0 +1,117 @@
+"""Votes of a unit: counted one by one as they come, and anew when a worker is blocked or a block is taken back.
+
+Votes of blocked workers do not count, so that somebody else may give them. Where a block is taken back after that, a unit has
+more votes than it asks for, and all of them count.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+
+from ctxr.annotation.journal import leasing, tables
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.voting import verdict, wanted
+
+_ANSWER = tables.answer.c
+_LAST_DECISION = select(func.coalesce(func.max(tables.decision.c.number), -1))
+_COUNT = update(tables.unit).where(leasing.unit.id == bindparam("name"))
+_OF_WORKER = select(_ANSWER.unit).where(_ANSWER.worker == bindparam("name")).order_by(_ANSWER.unit)
+_OF_UNIT = (
+    select(_ANSWER.payload, tables.worker.c.state)
+    .join_from(tables.answer, tables.worker, tables.worker.c.id == _ANSWER.worker)
+    .where(_ANSWER.unit == bindparam("name"))
+    .order_by(_ANSWER.number)
+)
+
+
+def count(connection: Connection, found: RowMapping, unit: Unit, right: bool | None, now: int) -> None:
+    """Count one more vote, whose place was held, and stop the unit where it has enough."""
+    rights = found["right_votes"] + (right is True)
+    wrongs = found["wrong_votes"] + (right is False)
+    unknowns = found["unknown_votes"] + (right is None)
+    word = found["decided"] or stop(unit, rights, wrongs, unknowns)
+    _write(connection, found, unit, (rights, wrongs, unknowns), found["live"] - 1, word, now)
+
+
+def recount(connection: Connection, worker: str, now: int) -> None:
+    """Count the votes of every unit that a worker voted on, after they were blocked or a block was taken back."""
+    for name in connection.scalars(_OF_WORKER, {"name": worker}).all():
+        found = leasing.unit_row(connection, name)
+        unit = leasing.unit_of(found)
+        votes = _votes(connection, unit)
+        counts = votes.count(True), votes.count(False), votes.count(None)
+        _write(connection, found, unit, counts, found["live"], stop(unit, *counts), now)
+
+
+def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
+    """The word by which a unit stops: `accepted`, `dropped`, or `complete` where nobody knows; None while it goes on."""
+    votes = right + wrong + unknown
+    if votes < unit.most and (unit.full or not unit.truth):
+        return None
+    if not unit.truth:
+        return "complete"
+    word = verdict(right, wrong, unit.needed, unit.most)
+    if word == "open":
+        return "dropped" if votes >= unit.most else None
+    return word
+
+
+def _votes(connection: Connection, unit: Unit) -> list[bool | None]:
+    """Whether each vote that counts is right; a talk of two is one vote, and counts if neither is blocked."""
+    given: dict[int, list[tuple[Answer, str]]] = {}
+    for payload, state in connection.execute(_OF_UNIT, {"name": unit.id}):
+        answer = msgspec.json.decode(payload, type=Answer)
+        given.setdefault(answer.slot, []).append((answer, state))
+    score = task_of(unit).score
+    return [score(unit, one[0][0]).right for one in given.values() if _trusted(state for _, state in one)]
+
+
+def _trusted(states: Iterable[str]) -> bool:
+    return "blocked" not in states
+
+
+def _write(
+    connection: Connection,
+    found: RowMapping,
+    unit: Unit,
+    counts: tuple[int, int, int],
+    live: int,
+    word: str | None,
+    now: int,
+) -> None:
+    right, wrong, unknown = counts
+    votes = sum(counts)
+    connection.execute(
+        _COUNT,
+        {
+            "name": unit.id,
+            "live": live,
+            "answers": votes,
+            "right_votes": right,
+            "wrong_votes": wrong,
+            "unknown_votes": unknown,
+            "wanted": wanted(unit, right, wrong, unknown),
+            "most": max(unit.most, live + votes),
+            "decided": word,
+        },
+    )
+    if word == found["decided"]:
+        return
+    decision = tables.decision
+    connection.execute(delete(decision).where(decision.c.unit == unit.id))
+    if word is None:
+        return
+    connection.execute(
+        insert(decision).values(
+            unit=unit.id,
+            number=int(connection.scalar(_LAST_DECISION) or 0) + 1,
+            verdict=word,
+            right_votes=right,
+            wrong_votes=wrong,
+            unknown_votes=unknown,
+            spared=max(0, unit.most - votes - live),
+            at=now,
+        )
+    )

@@ -1,0 +1,173 @@
+"""What is wrong with a database is said in one sentence, and nothing that was acknowledged is lost by it."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from ctxr.annotation.journal import open_journal
+from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.tables import metadata
+from ctxr.annotation.records import Answer
+from ctxr.errors import CtxrError, DataError, UsageError
+from scripts.postgres_server import PASSWORD, Server
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.study import START, answer, described, enrolled, image_sets, leased
+
+
+def told(error: pytest.ExceptionInfo[CtxrError]) -> None:
+    """One sentence, a hint, and no password."""
+    assert "\n" not in error.value.message
+    assert error.value.hint
+    assert PASSWORD not in error.value.message + error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("mysql://localhost/crowd", "mysql is neither SQLite nor PostgreSQL"),
+        ("postgresql+nonsense://localhost/crowd", "postgresql.nonsense is not a driver that SQLAlchemy knows"),
+        ("postgresql+asyncpg://localhost/crowd", "the driver asyncpg of postgresql.asyncpg is not installed"),
+        ("postgresql://user:only-for-tests@host:port/crowd", "'host:port/crowd' is not the address of a database"),
+        ("sqlite://", "a journal in memory would be lost with the program"),
+    ],
+)
+def test_an_address_that_is_none_is_told(address: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        open_journal(address)
+    told(error)
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    with pytest.raises(
+        CtxrError, match=r"PostgreSQL at postgresql\+pg8000://ctxr:\*\*\*@127.0.0.1:1/crowd cannot"
+    ) as error:
+        open_journal(f"postgresql://ctxr:{PASSWORD}@127.0.0.1:1/crowd")
+    told(error)
+
+
+def test_a_wrong_password_or_database_is_told(postgres: Server) -> None:
+    with pytest.raises(CtxrError, match="refuses the user or the password") as error:
+        open_journal(postgres.url(password="wrong"))  # noqa: S106
+    told(error)
+    with pytest.raises(CtxrError, match="has no database of that name") as error:
+        open_journal(postgres.url("nowhere"))
+    told(error)
+
+
+def test_any_driver_may_be_named(postgres: Server) -> None:
+    address = postgres.new_database().replace("postgresql://", "postgresql+pg8000://")
+    open_journal(address).close()
+    open_journal(address).close()
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "answers.sqlite"
+    path.write_text("my thesis, the only copy" * 100)
+    with pytest.raises(DataError, match=r"answers\.sqlite is not a SQLite database") as error:
+        open_journal(path)
+    told(error)
+    assert path.read_text() == "my thesis, the only copy" * 100
+
+
+def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> None:
+    opener()
+    database = Database(address)
+    with database.writing() as connection:
+        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="2"))
+    database.close()
+    with pytest.raises(DataError, match="has schema 2, this ctxr knows 1") as error:
+        opener()
+    told(error)
+
+
+def test_a_folder_in_the_place_of_the_file_or_of_its_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CtxrError, match="cannot be opened") as error:
+        open_journal(tmp_path)
+    told(error)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CtxrError, match="a file stands in its way") as error:
+        open_journal(tmp_path / "file" / "answers.sqlite")
+    told(error)
+
+
+def test_a_file_that_another_program_holds_is_told_and_works_again_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "answers.sqlite"
+    journal = open_journal(path, busy_seconds=0.1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(CtxrError, match=r"answers\.sqlite is locked by another program") as error:
+        journal.enrol("w1", "local", START)
+    told(error)
+    other.execute("ROLLBACK")
+    other.close()
+    assert journal.enrol("w1", "local", START).worker == "w1"
+    journal.close()
+
+
+def test_a_full_disk_is_told_and_what_was_acknowledged_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "answers.sqlite"
+    sets = image_sets(60)
+    journal = open_journal(path, [described(one) for one in sets], sets)
+    enrolled(journal, "w1")
+    with journal._database.writing() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}")
+    kept: list[Answer] = []
+
+    def fill() -> None:
+        while True:
+            kept.append(answer(journal, leased(journal, "w1", tasks=["describe"])).answer)
+
+    with pytest.raises(CtxrError, match=r"the disk is full: .*answers\.sqlite could not be written") as error:
+        fill()
+    told(error)
+    assert kept
+    assert journal.answers() == kept
+    journal.close()
+    again = open_journal(path)
+    assert again.answers() == kept
+    enrolled(again, "w2")
+    answer(again, leased(again, "w2"))
+    again.close()
+
+
+def test_every_answer_is_on_the_disk_before_it_is_acknowledged(tmp_path: Path) -> None:
+    database = Database(tmp_path / "answers.sqlite")
+    with database.writing() as connection:
+        told = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")}
+        keys = connection.exec_driver_sql("PRAGMA foreign_keys").scalar()
+    database.close()
+    assert (told, keys) == ({"journal_mode": "wal", "synchronous": 2}, 1)
+
+
+def test_the_tables_of_sqlite_are_strict(tmp_path: Path) -> None:
+    open_journal(tmp_path / "answers.sqlite").close()
+    connection = sqlite3.connect(tmp_path / "answers.sqlite")
+    strict = dict(connection.execute("SELECT name, strict FROM pragma_table_list WHERE name LIKE 'crowd%'").fetchall())
+    connection.close()
+    assert set(strict.values()) == {1}
+    assert set(strict) == set(metadata.tables)
+
+
+def test_threads_share_one_journal(opener: Opener) -> None:
+    sets = image_sets(8)
+    journal = opener([described(one) for one in sets], sets)
+    failures: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            enrolled(journal, name)
+            answer(journal, leased(journal, name, tasks=["describe"]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len({one.unit for one in journal.answers()}) == 8

@@ -1,0 +1,224 @@
+"""Who gets work: pools, the qualification round, known answers, and people who decide otherwise."""
+
+from collections import Counter
+
+import pytest
+
+from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.journal.standing import pool_shares
+from ctxr.annotation.journal.trust import chance_below
+from ctxr.annotation.protocol import Protocol
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.model import chance_below as added_up
+from tests.annotation.journal.study import (
+    START,
+    after,
+    answer,
+    described,
+    enrolled,
+    image_sets,
+    known,
+    leased,
+    retrieved,
+    tagged,
+)
+
+
+def reason(got: object) -> str:
+    assert isinstance(got, NoWork), got
+    assert got.sentence.endswith(".")
+    return got.reason
+
+
+@pytest.mark.parametrize(
+    ("protocol", "counts"),
+    [
+        (Protocol(disjoint="wholly"), {"train": 10, "eval": 10}),
+        (Protocol(disjoint="partly", shared_workers=0.2), {"train": 8, "eval": 8, "both": 4}),
+        (Protocol(disjoint="none"), {"both": 20}),
+    ],
+)
+def test_pools_are_dealt_in_balance(opener: Opener, protocol: Protocol, counts: dict[str, int]) -> None:
+    sets = image_sets(2)
+    journal = opener([described(sets[0], split="train"), described(sets[1], split="valid")], sets, protocol)
+    pools = {worker: journal.enrol(worker, "local", START).pool for worker in (f"w{number}" for number in range(20))}
+    assert Counter(pools.values()) == counts
+    assert {worker: journal.enrol(worker, "elsewhere", after(9)).pool for worker in pools} == pools
+    assert {standing.platform for standing in journal.standings()} == {"local"}
+
+
+def test_a_side_without_work_is_dealt_to_nobody() -> None:
+    assert pool_shares(Protocol(disjoint="wholly"), {"train": 3, "any": 9}) == {"train": 1.0, "both": 0.0}
+    assert pool_shares(Protocol(disjoint="wholly"), {"any": 9}) == {"train": 0.5, "eval": 0.5, "both": 0.0}
+
+
+def test_workers_go_where_the_work_is_and_a_small_side_is_not_left_alone() -> None:
+    assert pool_shares(Protocol(disjoint="wholly"), {"train": 60, "eval": 40}) == {
+        "train": 0.6,
+        "eval": 0.4,
+        "both": 0.0,
+    }
+    shares = pool_shares(Protocol(disjoint="partly", shared_workers=0.2), {"train": 990, "eval": 10})
+    assert shares["eval"] == pytest.approx(0.8 * 0.25 / 1.24)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_a_pool_is_enforced_when_leasing(opener: Opener) -> None:
+    sets = image_sets(2)
+    units = [tagged(sets[0], 5, split="train"), tagged(sets[1], 5, split="test")]
+    journal = opener(units, sets, Protocol(disjoint="wholly"))
+    for worker in enrolled(journal, "w1", "w2", "w3", "w4"):
+        split = answer(journal, leased(journal, worker)).answer.unit
+        assert split == {"train": "tag-s0", "eval": "tag-s1"}[journal.standing(worker).pool]
+        assert reason(journal.lease(worker, START)) == "nothing_left"
+
+
+def test_a_stranger_gets_no_work(opener: Opener) -> None:
+    journal = opener()
+    with pytest.raises(Refused, match="We do not know you yet"):
+        journal.lease("w1", START)
+    with pytest.raises(Refused, match="We do not know you yet"):
+        journal.standing("w1")
+
+
+def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> None:
+    sets = image_sets(4)
+    units = [known(one, "qualification") for one in image_sets(3, "q")] + [tagged(one, 9) for one in sets]
+    journal = opener(units, sets, Protocol(qualification=2, qualification_pass=0.75))
+    enrolled(journal, "good", "bad")
+    for worker in ("good", "bad"):
+        for number in range(2):
+            assert not journal.standing(worker).qualified
+            lease = leased(journal, worker, tasks=["tag"])
+            assert lease.unit.purpose == "qualification"
+            answer(journal, lease, right=worker == "good" or number == 0)
+    assert leased(journal, "good").unit.purpose == "work"
+    assert reason(journal.lease("bad", START)) == "screened_out"
+    standing = journal.standing("bad")
+    assert (standing.state, standing.reason) == ("screened_out", "1 of 2 qualification questions right")
+    assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
+    journal.allow("bad", "misread one", "lead", after(1))
+    assert leased(journal, "bad").unit.purpose == "work"
+    assert journal.undo("bad", "no, they did not", "lead", after(2)).state == "screened_out"
+
+
+def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener: Opener) -> None:
+    sets = image_sets(20)
+    units = [retrieved(one, split="train") for one in sets] + [known(one, "gold") for one in image_sets(9, "gold")]
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none", block_below=0.5))
+    enrolled(journal, "w1", "w2")
+    for worker, right in (("w1", False), ("w2", True)):
+        while journal.standing(worker).state == "active" and journal.done_by(worker) < 12:
+            answer(journal, leased(journal, worker), right)
+    assert reason(journal.lease("w1", START)) == "blocked"
+    standing = journal.standing("w1")
+    assert (standing.right, standing.wrong) == (0, 4)
+    assert standing.reason == "0 of 4 known answers right: below 0.5 with a probability of 0.969"
+    assert journal.standing("w2").state == "active"
+    assert journal.undo("w1", "the gold was wrong", "lead", after(1)).state == "active"
+    assert leased(journal, "w1").worker == "w1"
+
+
+def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
+    units = [retrieved(one, split="train") for one in image_sets(30)] + [
+        known(one, "gold") for one in image_sets(9, "g")
+    ]
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
+    enrolled(journal, "w1")
+    assert journal.allow("w1", "a colleague", "lead", START).allowed
+    for _ in range(16):
+        answer(journal, leased(journal, "w1"), right=False)
+    assert (journal.standing("w1").wrong, journal.standing("w1").state) == (8, "active")
+
+
+def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
+    journal = opener()
+    enrolled(journal, "w1")
+    journal.allow("w1", "good in the pilot", "lead", after(1))
+    journal.block("w1", "copied texts", "lead", after(2))
+    assert journal.standing("w1").reason == "copied texts"
+    assert journal.undo("w1", "they were their own", "lead", after(3)).allowed
+    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.standing("w1").state) == (
+        False,
+        "active",
+    )
+    with pytest.raises(Refused, match="was never changed"):
+        journal.undo("w1", "once more", "lead", after(5))
+    told = [(one.before, one.after, one.reason, one.by, one.undone) for one in journal.changes("w1")]
+    assert told == [
+        ("active", "allowed", "good in the pilot", "lead", True),
+        ("allowed", "blocked", "copied texts", "lead", True),
+        ("blocked", "allowed", "they were their own", "lead", True),
+        ("allowed", "active", "to be sure", "lead", True),
+    ]
+
+
+def test_what_a_blocked_worker_holds_goes_to_somebody_else(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([tagged(one, 1)], sets)
+    enrolled(journal, "w1", "w2")
+    lease = leased(journal, "w1")
+    journal.block("w1", "a robot", "lead", START)
+    assert leased(journal, "w2").unit == lease.unit
+    with pytest.raises(Refused, match="went to somebody else"):
+        answer(journal, lease)
+    assert reason(journal.lease("w1", START)) == "blocked"
+
+
+def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
+    enrolled(journal, "w1", "w2", "w3", "w4")
+    for worker in ("w1", "w2"):
+        answer(journal, leased(journal, worker))
+    assert [one.verdict for one in journal.decisions()] == ["accepted"]
+    assert reason(journal.lease("w3", START)) == "nothing_left"
+    journal.block("w1", "a robot", "lead", START)
+    assert (journal.decisions(), journal.progress()["retrieve"].open) == ([], 1)
+    assert journal.progress()["retrieve"].answered == 2
+    assert reason(journal.lease("w2", START)) == "nothing_left"
+    answer(journal, leased(journal, "w3"), right=False)
+    assert journal.decisions() == []
+    answer(journal, leased(journal, "w4"))
+    (decision,) = journal.decisions()
+    assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 2, 1)
+    journal.undo("w1", "no robot", "lead", START)  # now four votes count where three were asked for
+    assert journal.decisions() == [decision]
+    assert [one.slot for one in journal.answers()] == [0, 1, 2, 3]
+
+
+def test_a_rule_that_stops_a_worker_reopens_what_they_decided(opener: Opener) -> None:
+    units = [retrieved(one, split="train") for one in image_sets(20)]
+    units += [known(one, "gold") for one in image_sets(9, "gold")]
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
+    enrolled(journal, "w1")
+    while journal.standing("w1").state == "active":
+        assert len(journal.decisions()) == sum(not one.unit.startswith("gold") for one in journal.answers())
+        answer(journal, leased(journal, "w1"), right=False)
+    assert journal.decisions() == []
+    journal.undo("w1", "the gold was wrong", "lead", START)
+    assert {one.verdict for one in journal.decisions()} == {"dropped"}
+
+
+def test_what_a_blocked_worker_wrote_is_not_served_and_is_described_again(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one, split="train")], sets, Protocol(disjoint="none"))
+    enrolled(journal, "w1", "w2", "w3", "w4")
+    answer(journal, leased(journal, "w1"))
+    journal.block("w1", "a robot", "lead", START)
+    assert journal.progress()["retrieve"].open == 0
+    lease = leased(journal, "w2")
+    assert lease.unit.task == "describe"
+    answer(journal, lease)
+    assert leased(journal, "w3").unit.authors == ("w2",)
+    journal.undo("w1", "no robot", "lead", START)
+    assert leased(journal, "w4").unit.authors == ("w1",)
+
+
+def test_the_chance_of_a_low_accuracy_is_an_area_under_the_beta_density() -> None:
+    for right in range(0, 40, 6):
+        for wrong in range(0, 40, 6):
+            for limit in (0.1, 0.5, 0.9):
+                assert chance_below(right, wrong, limit) == pytest.approx(added_up(right, wrong, limit), abs=1e-5)
+    assert [chance_below(3, 3, limit) for limit in (0.0, 1.0)] == [0.0, 1.0]
+    assert chance_below(5000, 5000, 0.5) == pytest.approx(0.5, abs=1e-6)

@@ -1,0 +1,216 @@
+"""An answer on its way in: stored once, checked, counted, followed up."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.making import follow
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.tasks.values import Met
+from ctxr.errors import DataError, UsageError
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.study import (
+    PUBLISHED,
+    START,
+    after,
+    answer,
+    described,
+    enrolled,
+    image_sets,
+    known,
+    leased,
+    retrieved,
+    tagged,
+)
+
+TEXT = {"description": ("a small brown dog sleeps under the table",)}
+
+
+def test_the_same_submission_twice_is_stored_once_and_another_is_refused(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets)
+    enrolled(journal, "w1")
+    lease = leased(journal, "w1")
+    first = journal.submit(lease.token, "w1", TEXT, after(2.5))
+    again = journal.submit(lease.token, "w1", TEXT, after(9))
+    assert (first.again, again.again, again.answer) == (False, True, first.answer)
+    assert (first.answer.at, first.answer.seconds) == ("2026-11-21T09:02:30.000Z", 150.0)
+    assert first.answer.backend == "local"
+    with pytest.raises(Refused, match="your first answer is kept") as refused:
+        journal.submit(lease.token, "w1", {"description": ("quite another text about the same dog",)}, after(9))
+    assert refused.value.reason == "already_answered"
+    assert journal.answers() == [first.answer]
+    assert journal.done_by("w1") == 1
+    assert journal.done_by("a stranger") == 0
+
+
+def test_forged_and_borrowed_tokens_are_refused_and_store_nothing(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets)
+    enrolled(journal, "w1", "w2")
+    lease = leased(journal, "w1")
+    for token, worker, reason in (
+        ("forged", "w1", "unknown"),
+        ("' OR 1=1 --", "w1", "unknown"),
+        ("\0", "w1", "unknown"),
+        (lease.token, "w2", "not_yours"),
+    ):
+        with pytest.raises(Refused, match="Please") as refused:
+            journal.submit(token, worker, TEXT, START)
+        assert refused.value.reason == reason
+    assert journal.answers() == []
+
+
+def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets)
+    enrolled(journal, "w1")
+    lease = leased(journal, "w1")
+    with pytest.raises(Refused, match="Please say a little more") as refused:
+        journal.submit(lease.token, "w1", {"description": ("the next image",)}, START)
+    assert [problem.code for problem in refused.value.problems] == ["too_short", "mentions_other_images"]
+    with pytest.raises(Refused, match="cannot be stored"):
+        journal.submit(lease.token, "w1", {"description": ("half a \ud800 sign is no sign",)}, START)
+    assert journal.find(lease.token) == lease
+    odd = {"description": ("Robert'); DROP TABLE crowd_answer; -- <script>alert(1)</script> Zoë 🐕",)}
+    assert journal.submit(lease.token, "w1", odd, START).answer.values == odd
+    assert journal.answers()[0].values == odd
+
+
+def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([described(sets[0], 0), described(sets[0], 1), described(sets[1], 0)], sets)
+    enrolled(journal, "w1", "w2")
+    journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
+    lease = leased(journal, "w1", tasks=["describe"])
+    assert journal.met(lease) == Met(own=TEXT["description"])
+    with pytest.raises(Refused, match="nearly the same text before") as refused:
+        journal.submit(lease.token, "w1", TEXT, START)
+    assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
+
+
+def test_an_answer_after_its_time_is_taken_while_nobody_asked_for_the_place(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([tagged(one, 1) for one in sets], sets, lease_for=timedelta(minutes=10))
+    enrolled(journal, "w1", "w2", "w3")
+    first, second = leased(journal, "w1"), leased(journal, "w2")
+    assert answer(journal, first, now=after(30)).answer.seconds == 1800.0
+    assert leased(journal, "w3", after(31)).unit == second.unit
+    with pytest.raises(Refused, match="too long") as refused:
+        answer(journal, second, now=after(32))
+    assert refused.value.reason == "expired"
+
+
+def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    unit = described(one, split="test")
+    journal = opener([unit], sets)
+    enrolled(journal, "w1")
+    given = answer(journal, leased(journal, "w1")).answer
+    assert journal.units() == [unit, *follow(unit, given, one, PUBLISHED)]
+    again = opener([unit], sets)
+    assert again.units() == journal.units()
+
+
+def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> None:
+    sets = image_sets(2)
+    first = opener([described(sets[0])], sets)
+    second = opener([described(sets[0]), described(sets[1])], sets)
+    assert first.units() == second.units() == [described(sets[0]), described(sets[1])]
+    with pytest.raises(DataError, match="unit 'tag-s0' is in the journal with another content"):
+        opener([tagged(sets[0], 1), tagged(sets[0], 2)], sets)
+    assert len(first.units()) == 2
+    with pytest.raises(DataError, match="image set 's0' is in the journal with another content"):
+        opener((), [msgspec.structs.replace(sets[0], mean_distance=0.5)])
+    with pytest.raises(DataError, match="unit 'describe-t0-0' is about image set 't0', which was not given"):
+        opener([described(image_sets(1, "t")[0])])
+
+
+def test_a_protocol_that_asks_more_questions_than_there_are_is_refused(opener: Opener) -> None:
+    with pytest.raises(UsageError, match="qualification asks 3 questions, and there is 1"):
+        opener([known(image_sets(1)[0], "qualification")], (), Protocol(qualification=3))
+
+
+def test_a_vote_that_comes_after_the_decision_is_kept_and_changes_nothing(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
+    enrolled(journal, "w1", "w2", "w3")
+    first, second = leased(journal, "w1"), leased(journal, "w2")
+    answer(journal, first, right=False)
+    third = leased(journal, "w3")
+    answer(journal, second, right=False)
+    (decision,) = journal.decisions()
+    assert (decision.verdict, decision.wrong, decision.spared) == ("dropped", 2, 0)
+    answer(journal, third)
+    assert len(journal.answers()) == 3
+    assert journal.decisions() == [decision]
+    assert isinstance(journal.lease("w1", START), NoWork)
+
+
+def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets)
+    enrolled(journal, "w1")
+    lease = leased(journal, "w1")
+    assert journal.draft(lease.token) == {}
+    journal.save_draft(lease.token, "w1", {"description": ("a dog, and",)}, START)
+    assert opener().draft(lease.token) == {"description": ("a dog, and",)}
+    with pytest.raises(Refused, match="somebody else's hands"):
+        journal.save_draft(lease.token, "w2", {"description": ("mine",)}, START)
+    journal.submit(lease.token, "w1", TEXT, START)
+    assert journal.draft(lease.token) == {}
+    with pytest.raises(Refused, match="no longer open"):
+        journal.save_draft(lease.token, "w1", {"description": ("too late",)}, START)
+
+
+def test_paid_work_ends_with_the_bundle_or_the_last_work_and_not_before(opener: Opener) -> None:
+    sets = image_sets(3)
+    journal = opener([tagged(one, 2) for one in sets], sets)
+    enrolled(journal, "w1", "w2")
+
+    def ending(worker: str, bundle: int, before: int = 0) -> str | None:
+        return journal.ending(worker, START, START, bundle, before)
+
+    answer(journal, leased(journal, "w1"))
+    assert ending("w1", 2) is None
+    lease = leased(journal, "w1")
+    assert ending("w1", 2) is None
+    answer(journal, lease)
+    assert ending("w1", 2) == "complete"
+    assert ending("w1", 2, before=2) is None  # paid for already
+    assert ending("a stranger", 2) is None
+    for _ in range(3):
+        assert ending("w2", 100) is None
+        answer(journal, leased(journal, "w2"))
+    assert ending("w2", 100) == "complete"
+
+
+def test_who_comes_when_nothing_is_left_is_done_at_once_and_who_might_get_some_waits_a_little(opener: Opener) -> None:
+    sets = image_sets(1)
+    journal = opener([tagged(sets[0], 1)], sets)
+    enrolled(journal, "w1", "w2")
+    lease = leased(journal, "w1")
+    assert journal.ending("w2", START, after(9), 20) is None
+    assert journal.ending("w2", START, after(10), 20) == "complete"
+    answer(journal, lease)
+    assert journal.ending("w2", after(11), after(11), 20) == "complete"
+    journal.block("w2", "spam", "lead", after(12))
+    assert journal.ending("w2", after(13), after(13), 20) == "stopped"
+
+
+def test_who_asks_for_other_tasks_gives_back_what_they_hold(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([tagged(sets[0], 1), retrieved(sets[1])], sets)
+    enrolled(journal, "w1")
+    held = leased(journal, "w1", tasks=["tag"])
+    assert leased(journal, "w1", tasks=["tag", "describe"]) == held
+    assert leased(journal, "w1", tasks=["retrieve"]).unit.task == "retrieve"
+    assert journal.progress()["tag"].leases == 0
+
+
+def test_a_time_without_zone_is_a_mistake(opener: Opener) -> None:
+    journal = opener()
+    with pytest.raises(ValueError, match="does not say its time zone"):
+        journal.enrol("w1", "local", START.replace(tzinfo=None))

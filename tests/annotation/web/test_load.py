@@ -1,0 +1,33 @@
+"""Many workers at once, and a power cut in the middle: nothing acknowledged is missing, nothing is there twice."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.crowd_load import Load, load
+
+
+def holds(found: Load, least: int) -> None:
+    assert (found.missing, found.doubled, found.above) == (0, 0, 0), found.line()
+    assert found.acknowledged >= least, found.line()
+    # whoever was cut off between the commit and the answer may have one more in the journal, and nobody more than that
+    assert 0 <= found.stored - found.acknowledged <= found.workers * (found.kills + 1), found.line()
+
+
+def test_twenty_workers_lose_nothing_when_the_server_is_killed(tmp_path: Path) -> None:
+    holds(load(tmp_path, workers=20, seconds=3), least=20)
+
+
+@pytest.mark.prove
+def test_two_hundred_workers_lose_nothing_in_a_minute(tmp_path: Path) -> None:
+    holds(load(tmp_path), least=300)
+
+
+@pytest.mark.prove
+def test_two_hundred_workers_lose_nothing_in_a_minute_on_postgresql(tmp_path: Path) -> None:
+    from scripts.postgres_server import programs, server
+
+    if programs() is None:
+        pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql (make system)")
+    with server() as running:
+        holds(load(tmp_path, database=running.new_database()), least=300)

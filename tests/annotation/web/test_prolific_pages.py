@@ -1,0 +1,168 @@
+"""People from Prolific: in by a submission, out by the code that pays it, each once."""
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from ctxr.annotation.web import Study
+from tests.annotation.web.conftest import MakeCrowd
+from tests.annotation.web.crowd import UNITS, Crowd
+from tests.annotation.web.reading import Reading, read
+
+PERSON, OTHER = "5f0c1e2d3a4b5c6d7e8f9012", "5f0c1e2d3a4b5c6d7e8f9099"
+STUDY = "66aa0e2d3a4b5c6d7e8f9012"
+ENTAIL = [msgspec.structs.replace(UNITS["entail"], id=f"u-entail-{number}") for number in range(6)]
+RETURN = "https://app.prolific.com/submissions/complete?cc="
+
+
+def pays(code: str = "C1DONE", bundle: int = 2, **more: Any) -> Study:
+    return Study(lambda: {"COMPLETED": code, "FAILED_ATTENTION_CHECK": f"{code}BAD"}, bundle, **more)
+
+
+def entry(door: str = "pilot", person: str = PERSON, visit: str = "a") -> str:
+    return f"/p/{door}?PROLIFIC_PID={person}&STUDY_ID={STUDY}&SESSION_ID=77bb0e2d3a4b{visit}"
+
+
+def sent(visitor: TestClient, page: Any, count: int = 1) -> Any:
+    """The page after so many answers."""
+    for _ in range(count):
+        page = read(page).form().send(visitor, verdict="neutral")
+    return page
+
+
+def code_of(page: Any) -> str:
+    """The completion code that a page shows; empty for none."""
+    found = [link.removeprefix(RETURN) for link in read(page).links if link.startswith(RETURN)]
+    assert all(f"<code>{one}</code>" in page.text for one in found)
+    return "".join(found)
+
+
+def test_a_participant_gets_the_code_after_the_commit_and_never_before(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
+    visitor = crowd.visitor()
+    pages = [visitor.get(entry())]
+    for _ in range(2):
+        pages.append(sent(visitor, pages[-1]))
+    assert [code_of(page) for page in pages] == ["", "", "C1DONE"]
+    assert ["C1DONE" in page.text for page in pages] == [False, False, True]
+    assert code_of(crowd.visitor().get(entry())) == "C1DONE"
+    assert {answer.backend for answer in crowd.site.journal.answers()} == {"prolific"}
+    assert PERSON.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("*/answers.sqlite*"))
+    (private,) = tmp_path.glob("*/private/identities.sqlite")
+    worker = crowd.site.pseudonym("prolific", PERSON)
+    assert sqlite3.connect(private).execute("SELECT * FROM identity").fetchall() == [(worker, "prolific", PERSON)]
+
+
+def test_each_study_pays_for_answers_of_its_own(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"a": pays("CODEA"), "b": pays("CODEB")})
+    visitor = crowd.visitor()
+    assert code_of(sent(visitor, visitor.get(entry("a")), 2)) == "CODEA"
+    again = crowd.visitor()
+    page = again.get(entry("b", visit="b"))
+    assert code_of(page) == ""
+    assert Reading(page.text).form().offered["verdict"]
+    assert code_of(sent(again, page)) == ""
+    assert code_of(again.get(entry("a"))) == "CODEA"
+    assert code_of(sent(again, again.get(entry("b", visit="b")))) == "CODEB"
+
+
+def test_a_study_gives_its_own_tasks_and_asks_its_own_bundle(make_crowd: MakeCrowd) -> None:
+    studies = {"entail": pays(bundle=1, tasks=("entail",)), "verify": pays(bundle=1, tasks=("verify",))}
+    crowd = make_crowd(*ENTAIL, UNITS["verify"], UNITS["describe"], studies=studies)
+    for door in ("entail", "verify"):
+        for number in range(3 if door == "entail" else 1):
+            visitor = crowd.visitor()
+            visitor.get(entry(door, f"{PERSON}{door}{number}", f"{door}{number}"))
+    assert {task: one.leases for task, one in crowd.site.journal.progress().items()} == {
+        "describe": 0,
+        "entail": 3,
+        "verify": 1,
+    }
+    visitor = crowd.visitor()
+    page = visitor.get(entry("entail"))
+    assert "0 of 1" in " ".join(page.text.split())
+    assert code_of(sent(visitor, page)) == "C1DONE"
+
+
+def test_who_comes_when_nothing_is_left_is_paid_for_coming(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(ENTAIL[0], studies={"pilot": pays(bundle=1)})
+    early, late = crowd.visitor(), crowd.visitor()
+    page = early.get(entry())
+    assert read(late.get(entry(person=OTHER, visit="b"))).headline == "A short wait"
+    sent(early, page)
+    assert code_of(late.get("/next")) == "C1DONE"
+    assert crowd.site.journal.done_by(crowd.site.pseudonym("prolific", OTHER)) == 0
+
+
+def test_who_is_stopped_gets_the_code_for_that(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
+    visitor = crowd.visitor()
+    sent(visitor, visitor.get(entry()))
+    crowd.site.journal.block(crowd.site.pseudonym("prolific", PERSON), "spam", "lead", crowd.clock.now)
+    assert code_of(visitor.get("/next")) == "C1DONEBAD"
+
+
+def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: MakeCrowd) -> None:
+    codes: dict[str, str] = {}
+    crowd = make_crowd(*ENTAIL, studies={"pilot": Study(lambda: codes, 1)})
+    visitor = crowd.visitor()
+    page = sent(visitor, visitor.get(entry()))
+    assert "is not here yet" in page.text
+    assert "<code>" not in page.text
+    codes["COMPLETED"] = "C2LATE"
+    assert code_of(visitor.get("/next")) == "C2LATE"
+
+
+def test_a_visit_is_recorded_before_anything_is_shown(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
+    crowd.visitor().get(entry(), follow_redirects=False)
+    (visit,) = crowd.site.identities.visits()
+    assert (visit.participant, visit.study, visit.door) == (PERSON, STUDY, "pilot")
+    assert crowd.site.journal.progress()["entail"].leases == 0
+
+
+def leased(crowd: Crowd) -> int:
+    return crowd.site.journal.progress()["entail"].leases
+
+
+def test_a_participants_id_alone_does_not_open_their_unit(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays(lasts=timedelta(hours=1))})
+    owner, thief = crowd.visitor(), crowd.visitor()
+    page = owner.get(entry())
+    refused = thief.get(entry(visit="z"))
+    assert (refused.status_code, read(refused).headline) == (403, "This submission cannot be opened")
+    assert thief.get(entry(person=OTHER)).status_code == 403
+    assert "You need a personal link" in thief.get("/next").text
+    assert len(crowd.site.identities.visits()) == leased(crowd) == 1
+    assert crowd.visitor().get(entry()).url == page.url  # the same submission, in another browser of theirs
+    assert read(owner.get(entry(visit="b"))).form()  # who gave the first one back on Prolific has a new one
+    old = crowd.visitor()
+    assert old.get(entry()).status_code == 403
+    crowd.clock.pass_by(61)
+    assert thief.get(entry(visit="c")).status_code == 200
+
+
+def test_new_submissions_of_one_address_are_counted(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays()}, rate=1000)
+    said = [
+        crowd.visitor().get(entry(person=f"{PERSON}{number}", visit=f"{number}"), follow_redirects=False).status_code
+        for number in range(60)
+    ]
+    assert (said[0], said[-1]) == (303, 429)
+    assert len(crowd.site.identities.visits()) == len(crowd.site.journal.standings()) == said.count(303) < 45
+    assert crowd.visitor().get(entry(person=f"{PERSON}0", visit="0"), follow_redirects=False).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "query", ["", f"?PROLIFIC_PID=a/b&SESSION_ID={STUDY}&STUDY_ID={STUDY}", f"?PROLIFIC_PID={PERSON}&STUDY_ID={STUDY}"]
+)
+def test_an_entry_without_a_participant_is_refused(make_crowd: MakeCrowd, query: str) -> None:
+    crowd = make_crowd(studies={"pilot": pays()})
+    assert crowd.visitor().get(f"/p/pilot{query}").status_code == 400
+    assert crowd.visitor().get(f"/p/other{query}").status_code == 404
+    assert crowd.site.journal.standings() == []

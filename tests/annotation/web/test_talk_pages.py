@@ -1,0 +1,142 @@
+"""News of a talk: at once where there is some, held where there is none, and from one server to another."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from ctxr.annotation.dialogues import MOST_CHARACTERS
+from ctxr.annotation.web import talk
+from ctxr.annotation.web.buckets import Buckets
+from tests.annotation.web.conftest import MakeCrowd
+from tests.annotation.web.crowd import UNITS, Crowd, crowd
+from tests.annotation.web.reading import read
+
+
+def room_of(crowd: Crowd, name: str) -> tuple[TestClient, str]:
+    visitor = crowd.invited(name)
+    return visitor, read(visitor.get("/next")).forms[0].action.removesuffix("/say")
+
+
+def say(visitor: TestClient, room: str, text: str) -> Any:
+    return read(visitor.get(room)).form("/say").send(visitor, text=text)
+
+
+def test_news_come_at_once_and_are_waited_for_where_there_are_none(
+    make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "HELD_SECONDS", 0.3)
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    news = ada.get(f"{first}/events?after=0").json()
+    assert (news["partner"], news["turns"], news["may_share"]) == (True, [], False)
+    begin = time.monotonic()
+    same = ada.get(f"{first}/events?after={news['after']}").json()
+    assert time.monotonic() - begin >= 0.3
+    assert same == news
+
+
+def test_an_odd_cursor_is_no_error(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talk, "HELD_SECONDS", 0.0)
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    for after in ("x", "-1", "9" * 30, "9" * 5000):
+        assert ada.get(f"{first}/events?after={after}").json()["partner"] is False
+
+
+def test_what_is_said_at_one_server_is_heard_at_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talk, "LOOK_SECONDS", 0.05)
+    one, two = crowd(tmp_path, [UNITS["dialogue"]]), crowd(tmp_path, [UNITS["dialogue"]])
+    ada, first = room_of(one, "ada")
+    ben, second = room_of(two, "ben")
+    after = ada.get(f"{first}/events?after=0").json()["after"]
+    speaking = threading.Timer(0.2, say, (ben, second, "hello from afar"))
+    speaking.start()
+    news = ada.get(f"{first}/events?after={after}").json()
+    speaking.join()
+    assert [turn["text"] for turn in news["turns"]] == ["hello from afar"]
+    one.close()
+    two.close()
+
+
+def test_a_server_that_stops_lets_go_of_who_waits(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    after = ada.get(f"{first}/events?after=0").json()["after"]
+    stopping = threading.Timer(0.2, site.bell.close)
+    stopping.start()
+    begin = time.monotonic()
+    assert ada.get(f"{first}/events?after={after}").status_code == 200
+    stopping.join()
+    assert time.monotonic() - begin < 5
+
+
+def test_an_empty_message_and_one_to_nobody_are_refused_and_kept_in_the_box(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    alone = say(ada, first, "anybody?")
+    assert (alone.status_code, read(alone).form("/say").fields["text"]) == (422, ["anybody?"])
+    room_of(site, "ben")
+    assert read(say(ada, first, "  ")).problems == ["Please write something before you send it."]
+    form = read(ada.get(first)).form("/say")
+    told = ada.post(form.action, data=form.fields | {"text": [""]}, headers={"accept": "application/json"})
+    assert (told.status_code, told.json()["problems"]) == (409, ["Please write something before you send it."])
+
+
+def test_a_bell_forgets_who_has_gone() -> None:
+    bell = talk.Bell()
+    thread = threading.Thread(target=lambda: asyncio.run(bell.wait("unit", 0.01)))
+    thread.start()
+    thread.join()
+    assert bell._waiting == {}
+    bell.ring("unit")
+
+
+def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.annotation.web.buckets._MOST_NAMES", 10)
+    now = [0.0]
+    buckets = Buckets(2, 3, lambda: now[0])
+    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    now[0] += 0.5
+    assert [buckets.take("a"), buckets.take("a")] == [0, 0.5]
+    for number in range(100):
+        buckets.take(f"name {number}")
+    assert len(buckets._left) <= 11
+    assert Buckets(0, 0).take("a") == 0
+
+
+def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    assert f'name="text" rows="1" maxlength="{MOST_CHARACTERS}"' in ada.get(first).text
+    assert read(say(ada, first, "x" * MOST_CHARACTERS)).problems == []
+    assert "2000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
+
+
+def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    form = read(ada.get(first)).form("/say")
+    site.clock.pass_by(60)
+    for _ in range(2):  # the room closes with the first
+        late = form.send(ada, text="a long and careful thought")
+        assert (late.status_code, "a long and careful thought" in late.text) == (409, True)
+        assert "You were away for too long" in late.text
+
+
+def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCrowd) -> None:
+    site = make_crowd(UNITS["dialogue"])
+    ada, first = room_of(site, "ada")
+    room_of(site, "ben")
+    form = read(ada.get(first)).form("/say")
+    ada.get(f"/i/{site.site.signer.invitation('ada')}")  # her link again, in another tab
+    old = form.send(ada, text="a long and careful thought")
+    assert (old.status_code, read(old).headline) == (403, "This form has grown old")
+    assert "a long and careful thought" in old.text
