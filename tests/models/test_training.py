@@ -14,7 +14,6 @@ from ctxr.errors import CtxrError
 from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer, trainable
 from ctxr.models.loading import find_source
-from ctxr.models.precision import cpu_matmul_precision, float32_matmul
 from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.loop import BEST, STATE, Hearing, Trainer
 from ctxr.models.training.questions import Questions
@@ -76,8 +75,7 @@ def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(
     if dtype == torch.float64:
         questions = in_float64(questions)
     trainer = make_trainer(tmp_path, STILL, scorer, questions=questions)
-    with float32_matmul(cpu_matmul_precision()):
-        expected = per_description(scorer, questions)
+    expected = per_description(scorer, questions)
     trainer.progress.at_once = len(questions)
     trainer.update(torch.arange(len(questions)), 0.0, step=False)
     found = gradients(scorer)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.errors import CtxrError
-from ctxr.models.precision import cpu_matmul_precision, float32_matmul
 from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.questions import Questions, by_sets, with_distractors
@@ -96,10 +95,6 @@ class Trainer:
 
         Without `step` the gradients stay for the next one.
         """
-        with float32_matmul(cpu_matmul_precision() if self.device == "cpu" else "highest"):
-            return self._update(rows, rate, step)
-
-    def _update(self, rows: Tensor, rate: float, step: bool) -> float:
         self.scorer.train()
         total, left = 0.0, rows
         share = 1.0 if self.recipe.summed_gradients else 1.0 / len(rows)

@@ -84,7 +84,7 @@ def _fit(job: Job, source: "Source", seed: int, making: Path) -> "Progress":
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
     scorer: ClipScorer = new_scorer(recipe, source.dim, encoder, seed).to(job.device)
-    # on a CPU autocast rounds a weight once for each pass, and costs more than it wins: it has to be asked for
+    # on a CPU autocast wins or loses by the architecture: it has to be asked for
     bf16 = recipe.precision == "bf16" or (
         recipe.precision == "auto" and job.device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
     )
