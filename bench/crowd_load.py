@@ -149,7 +149,9 @@ class Worker:
 
     async def work(self) -> None:
         """Until the time is over or there is nothing left."""
-        await self.ask("GET", self.invitation)
+        _, _, page = await self.ask("GET", self.invitation)
+        csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
+        await self.ask("POST", self.invitation, urlencode({"csrf": csrf}))
         while time.monotonic() < self.until:
             if self.think:
                 await asyncio.sleep(self.think)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from ctxr.annotation.records import Turn
-from ctxr.annotation.tasks.dialogue import SENDER, TURNS_BEFORE_SHARE
+from ctxr.annotation.records import PUBLISHED, Limits, Turn
+from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
 from ctxr.errors import DataError
 
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True):
 class Talk:
     """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished.
 
-    `deserted`: somebody whose partner left an earlier room waits here for another.
+    `deserted`: somebody whose partner left an earlier room waits here for another. `limits`: of the unit.
     """
 
     present: tuple[bool, bool] = (False, False)
@@ -52,6 +52,7 @@ class Talk:
     turns: tuple[Turn, ...] = ()
     shared: bool = False
     deserted: bool = False
+    limits: Limits = PUBLISHED
 
     @property
     def finished(self) -> bool:
@@ -115,9 +116,9 @@ def happened(talk: Talk, event: Event) -> Talk:
     return replace(talk, present=_with(talk.present, event.seat, True), deserted=True)
 
 
-def replay(events: Iterable[Event]) -> Talk:
+def replay(events: Iterable[Event], limits: Limits = PUBLISHED) -> Talk:
     """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
-    talk = Talk()
+    talk = Talk(limits=limits)
     for event in events:
         talk = happened(talk, event)
     return talk
@@ -142,6 +143,7 @@ def _unshared(talk: Talk, seat: int) -> tuple[str, str] | None:
         return "not_yours", "Only the person who sees the photo can share it."
     if talk.shared:
         return "already_shared", "The photo has been shared."
-    if len(talk.turns) < TURNS_BEFORE_SHARE:
-        return "too_early", f"The photo can be shared after {TURNS_BEFORE_SHARE} messages."
+    least = talk.limits.turns_before_share
+    if len(talk.turns) < least:
+        return "too_early", f"The photo can be shared after {least} messages."
     return None

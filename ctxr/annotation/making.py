@@ -1,6 +1,6 @@
 """Units of work out of a dataset: which targets are described, what is retrieved, tagged, talked about, checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -20,10 +20,17 @@ def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
     return _about_targets("describe", dataset, protocol)
 
 
-def dialogue_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
-    """A talk about each of `protocol.targets` random photos of a set; no other photo is seen."""
+def dialogue_units(
+    dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]] | None = None
+) -> list[Unit]:
+    """A talk about each of `protocol.targets` random photos of a set; no other photo is seen.
+
+    `objects` names what is in a photo, by image id: a hint for who sees it (PhotoChat, section 3).
+    """
+    objects = objects or {}
     return [
-        replace(unit, images=(unit.target,), ordered=True) for unit in _about_targets("dialogue", dataset, protocol)
+        replace(unit, images=(unit.target,), ordered=True, labels=objects.get(unit.target or "", ()))
+        for unit in _about_targets("dialogue", dataset, protocol)
     ]
 
 
@@ -38,6 +45,7 @@ def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, prot
             ordered=image_set.kind == "video",
             split=dataset.split_of(image_set),
             target=target,
+            limits=protocol.limits(),
         )
         for image_set in dataset.sets
         for target in _targets(image_set, protocol)

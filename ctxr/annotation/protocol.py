@@ -7,6 +7,7 @@ finds its target, a validation or test description when two of three do.
 from dataclasses import dataclass
 from typing import Literal
 
+from ctxr.annotation.records import PUBLISHED, Limits
 from ctxr.data.records import SplitName
 from ctxr.errors import UsageError
 
@@ -33,6 +34,12 @@ class Protocol:
     """Share of validation and test descriptions that get all votes whatever they are, so that unbiased figures stay possible."""
     verify_votes: int = 1
     """Third parties who each say of a talk whether it is to be kept."""
+    least_words: int = PUBLISHED.least_words
+    """Words of a description at least."""
+    sameness: float = PUBLISHED.sameness
+    """Share of common word triples from which two descriptions are one text, sent twice or copied."""
+    turns_before_share: int = PUBLISHED.turns_before_share
+    """Messages of both together before the photo of a talk can be shared (PhotoChat: 5)."""
     disjoint: str = "partly"
     """Workers of train and of validation and test: wholly, partly or none (not) apart (ImageCoDe: partly)."""
     shared_workers: float = 0.2
@@ -50,11 +57,12 @@ class Protocol:
 
     def check(self) -> "Protocol":
         """Itself. Raises UsageError for numbers that cannot be meant."""
-        for name in ("targets", "train_needed", "eval_needed", "verify_votes", "qualification"):
-            least = 0 if name == "qualification" else 1
+        at_least_one = ("targets", "train_needed", "eval_needed", "verify_votes", "least_words")
+        for name in (*at_least_one, "turns_before_share", "qualification"):
+            least = int(name in at_least_one)
             if getattr(self, name) < least:
                 raise UsageError(f"{name} is {getattr(self, name)}, it must be at least {least}")
-        for name in ("full_share", "shared_workers", "qualification_pass", "block_below"):
+        for name in ("full_share", "sameness", "shared_workers", "qualification_pass", "block_below"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, it must be a share from 0 to 1")
         for name in ("gold_every", "attention_every"):
@@ -73,3 +81,7 @@ class Protocol:
     def votes(self, split: SplitName | None) -> tuple[int, int]:
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
+
+    def limits(self) -> Limits:
+        """What travels with each unit."""
+        return Limits(self.least_words, self.sameness, self.turns_before_share)

@@ -15,6 +15,24 @@ TaskName = Literal["describe", "retrieve", "dialogue", "verify", "tag", "entail"
 Purpose = Literal["work", "qualification", "gold", "attention"]
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """Numbers of the protocol by which an answer is taken; they travel with the unit, so every backend goes by the same.
+
+    Attributes:
+        least_words: of a description. sameness: share of common word triples from which two texts are the same text with a
+            word changed.
+        turns_before_share: of both together, before the photo of a talk can be shared (PhotoChat, section 3).
+    """
+
+    least_words: int = 4
+    sameness: float = 0.8
+    turns_before_share: int = 5
+
+
+PUBLISHED = Limits()
+"""Five turns are PhotoChat's; texts of the ImageCoDe release with fewer than four words ("green", "T") tell nothing apart."""
+
+
 class Unit(Record, frozen=True):
     """One piece of work.
 
@@ -36,7 +54,7 @@ class Unit(Record, frozen=True):
         needed: right answers that accept it. most: votes at most. full: always collect `most`, so that figures stay unbiased.
         purpose: `work`, or a check of the worker: `qualification`, `gold`, `attention`.
         of: the unit that an audit looks at again. like: that unit's task.
-        round: of the judgments made from it.
+        round: of the judgments made from it. limits: see `Limits`.
     """
 
     id: str
@@ -62,6 +80,7 @@ class Unit(Record, frozen=True):
     of: str | None = None
     like: TaskName | None = None
     round: int = 0
+    limits: Limits = PUBLISHED
 
 
 class Answer(Record, frozen=True):

@@ -9,14 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-LEAST_WORDS = 4
-"""Shorter texts of the release ("green", "T") tell nothing apart."""
+from ctxr.annotation.records import PUBLISHED, Limits
 
 FEW_KINDS = 12
 """Words from which a text must have a third of different ones."""
 
-SAME = 0.8
-"""Share of common word triples from which two texts are the same text with a word changed."""
 
 _KIND = r"(?:image|picture|photo|photograph|frame|pic|screenshot|snapshot|slide)"
 _COUNT = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+)"
@@ -52,7 +49,7 @@ class Problem:
 
 
 def problems(
-    text: str, own: Collection[str] = (), others: Collection[str] = (), least_words: int = LEAST_WORDS
+    text: str, own: Collection[str] = (), others: Collection[str] = (), limits: Limits = PUBLISHED
 ) -> list[Problem]:
     """Everything wrong with a description, empty where nothing is.
 
@@ -65,7 +62,7 @@ def problems(
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]
-    if len(words) < least_words:
+    if len(words) < limits.least_words:
         found.append(
             Problem(
                 "too_short",
@@ -86,11 +83,11 @@ def problems(
         )
     if _ADDRESS.search(text):
         found.append(Problem("address", "Please leave out web addresses and describe what you see."))
-    if any(alike(text, earlier) for earlier in own):
+    if any(alike(text, earlier, limits.sameness) for earlier in own):
         found.append(
             Problem("repeats_yourself", "You have sent nearly the same text before. Please describe this image afresh.")
         )
-    if any(alike(text, other) for other in others):
+    if any(alike(text, other, limits.sameness) for other in others):
         found.append(
             Problem(
                 "copied",
@@ -111,8 +108,8 @@ def other_images(text: str) -> str | None:
     return None if found is None or _OVERLAID.search(plain) else found.group()
 
 
-def alike(one: str, other: str) -> bool:
-    """Whether two texts are the same but for case, punctuation and a word or two.
+def alike(one: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
+    """Whether two texts are the same but for case, punctuation and a word or two: see `Limits.sameness`.
 
     >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
     (True, False)
@@ -123,7 +120,7 @@ def alike(one: str, other: str) -> bool:
     if min(len(first), len(second)) < 5:
         return False  # one word changed is another description
     common = len(a & b)
-    return common >= SAME * (len(a) + len(b) - common)
+    return common >= sameness * (len(a) + len(b) - common)
 
 
 @lru_cache(maxsize=20_000)

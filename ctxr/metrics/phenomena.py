@@ -28,14 +28,33 @@ def shares(
 ) -> list[Share]:
     """A row for each phenomenon that somebody looked for.
 
+    Args:
+        phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
+        kinds: kind of each image set, by id.
+    """
+    asked = {query.id: query for query in queries}
+    said = verdicts(phenomena, asked.values(), judgments)
+    parts = ("all", "video", "photos")
+    table = {one: Share(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
+    for (query, phenomenon), found in said.items():
+        for part in ("all", kinds[asked[query].image_set]):
+            table[phenomenon].looked[part] += 1
+            table[phenomenon].found[part] += found
+    return [share for share in table.values() if share.looked["all"]]
+
+
+def verdicts(
+    phenomena: Sequence[str], queries: Iterable[Query], judgments: Iterable[Judgment]
+) -> dict[tuple[str, str], bool]:
+    """Whether a phenomenon was found, by query and phenomenon; what nobody looked for is not there.
+
     A query counts if all its labels are phenomena. Several workers decide by majority; a tie is no. A later round replaces
     an earlier one of the same worker.
 
     Args:
-        phenomena: their names, in the order of the table.
+        phenomena: their names.
         queries: of any sort; others are passed over.
         judgments: of any sort; others are passed over.
-        kinds: kind of each image set, by id.
     """
     known = set(phenomena)
     asked = {query.id: query for query in queries if query.labels and known.issuperset(query.labels)}
@@ -48,10 +67,4 @@ def shares(
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)
-    parts = ("all", "video", "photos")
-    table = {one: Share(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
-    for (query, phenomenon), said in votes.items():
-        for part in ("all", kinds[asked[query].image_set]):
-            table[phenomenon].looked[part] += 1
-            table[phenomenon].found[part] += 2 * sum(said) > len(said)
-    return [share for share in table.values() if share.looked["all"]]
+    return {key: 2 * sum(said) > len(said) for key, said in votes.items()}

@@ -17,7 +17,7 @@ from ctxr.annotation.voting import wanted
 from ctxr.data.atomic import write_bytes
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.backend_files import addresses, private_folder
-from ctxr.pipelines.intake import score
+from ctxr.pipelines.intake import REJECTED_SINCE, score
 from ctxr.pipelines.launching import read_study
 from ctxr.pipelines.standing import is_there, opened
 from ctxr.pipelines.talk import Talk
@@ -225,7 +225,7 @@ def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
         if answer.unit in exported.units:
             marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
             elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
-    spent = Counter(refusal.unit for refusal in taken.refused)
+    spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
     work = [
         unit for unit in exported.units.values() if unit.purpose == "work" and (unit.id in marks or unit.id in spent)
     ]

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -26,9 +26,10 @@ from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.readers import read_dataset
+from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import Image, ImageSet, Text
 from ctxr.data.tables import encode_row
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.talk import Talk
@@ -36,6 +37,8 @@ from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
 
 if TYPE_CHECKING:
     from ctxr.pipelines.export_tasks import ExportTasks
+
+L = TypeVar("L", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,16 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     author: str = "candidate"
 
 
+_CANDIDATE = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+
+
+class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of `--objects`: what is in an image."""
+
+    image: str
+    labels: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class _Material:
     """Where units come from: sets, pictures, and who is named as a parent."""
@@ -76,7 +89,7 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
     """
     units, material = _work(config, talk)
     if not units:
-        raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+        raise _nothing(config)
     checks, known = _checks(config, units, material, talk)
     parts = [(one.root, one.images) for one in (material, known) if one is not None]
     sets = {**(known.sets if known else {}), **material.sets}
@@ -92,11 +105,34 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
     return Asked(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
 
 
+def _nothing(config: "ExportTasks") -> CtxrError:
+    if config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+        missing, hint = _FIRST[config.task]
+        return UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+    return DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+
+
+_FIRST = {
+    "retrieve": ("no description was written yet", "ctxr import-answers   (once people have described images)"),
+    "verify": ("no finished talk was imported yet", "ctxr import-answers   (once two people have finished a talk)"),
+    "audit": (
+        "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
+        "ctxr import-answers   (once people have answered; with few answers a larger --fraction)",
+    ),
+}
+"""What tasks made from answers wait for."""
+
+
 def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     protocol, task = config.protocol(), config.task
     if task in ("describe", "dialogue"):
         dataset, material = _dataset(config.input or _sets(config.workdir, talk))
-        return (describe_units if task == "describe" else dialogue_units)(dataset, protocol), material
+        if task == "describe":
+            return describe_units(dataset, protocol), material
+        if config.objects is None:
+            return dialogue_units(dataset, protocol), material
+        parent = Parent("objects", "table", sha256_file(config.objects))
+        return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), talk))
         if task == "tag":
@@ -128,8 +164,9 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         raise UsageError("entail needs the pairs that are judged", hint="--candidates FILE.jsonl")
     dataset, material = _dataset(config.input or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
+    rows = _lines(config.candidates, "--candidates", Candidate, _CANDIDATE)
     units, seen = [], set()
-    for number, row in enumerate(_candidates(config.candidates), 1):
+    for number, row in rows:
         if row.image not in home:
             raise DataError(
                 f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -145,18 +182,29 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
     return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
 
 
-def _candidates(path: Path) -> Iterable[Candidate]:
-    try:
-        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="--candidates names a JSONL file") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            yield msgspec.json.decode(line, type=Candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for number, row in _lines(path, "--objects", Objects, '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+        if row.image not in dataset.images:
             raise DataError(
-                f"{path}:{number}: {error}", hint='such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
-            ) from error
+                f"{path}:{number}: {dataset.name} has no image {row.image!r}",
+                hint="name the dataset that the objects are in (--input)",
+            )
+        if row.image in found:
+            raise DataError(f"{path}:{number}: the image {row.image!r} is there twice")
+        found[row.image] = row.labels
+    return found
+
+
+def _lines(path: Path, option: str, row: type[L], example: str) -> Iterable[tuple[int, L]]:
+    """Rows of a JSONL file with their lines, from 1."""
+    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, msgspec.json.decode(line, type=row)
+        except msgspec.DecodeError as error:
+            raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
 
 
 def _checks(

@@ -47,6 +47,8 @@ class ExportTasks(Protocol):
     """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
     """JSONL of {image, statement, text, captions} to be judged (entail)."""
+    objects: Path | None = None
+    """JSONL of {image, labels}: what is in each photo, a hint for who sees it (dialogue)."""
     fraction: float = 0.1
     """Share of the answered units that is looked at again (audit)."""
     gold: Path | None = None
@@ -198,7 +200,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
-        refuse_twins(config.workdir, out, asked, protocol)
+        refuse_twins(config.workdir, out, asked, protocol, config.backend)
         written = backend_files(config, asked)
         with locked(out), making(out) as folder:
             for name, content in written.items():

@@ -9,14 +9,14 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.annotation.backends.arrivals import Refusal
+    from ctxr.annotation.backends.arrivals import Arrivals, Refusal
     from ctxr.pipelines.intake import Taken
     from ctxr.pipelines.tasks_artifact import Answered, Tasks
 
 PLATFORMS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
 
 REFUSED = "refused.jsonl"
-"""Answers that were not taken, and why."""
+"""Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
         taken = _taken(before, arrivals, every)
         answered = _answered(taken, before, every)
         mine = tuple(f"{label}:" for label in arrivals.labels)
-        refused = [one for one in earlier if not one.where.startswith(mine)] + taken.refused
+        refused = [one for one in _standing(earlier, arrivals, taken) if not one.where.startswith(mine)] + taken.refused
         parents = [
             Parent(one.name, one.artifact.manifest.kind, one.artifact.sha256)
             for one in every
@@ -133,7 +133,13 @@ def _before(out: Path) -> "tuple[Answered | None, list[Refusal]]":
     return read_judgments(out), refused
 
 
-def _taken(before: "Answered | None", arrivals: Any, every: "list[Tasks]") -> "Taken":
+def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") -> "list[Refusal]":
+    """Refusals of other files, but for those of answers that were taken from this one."""
+    mended = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if taken.right.get(row.where)}
+    return [one for one in earlier if one.code == "answered_before" or (one.unit, one.worker) not in mended]
+
+
+def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
     from ctxr.errors import DataError
     from ctxr.pipelines.intake import Question, take
 

@@ -30,7 +30,7 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     made = [name for name in chain if (workdir / name).exists()]
     finished = [open_artifact(workdir / name) for name in made if (workdir / name / MANIFEST).is_file()]
     if not finished:
-        raise _nothing(workdir, made)
+        raise _nothing(workdir, made, chain[-1])
     path = finished[0].path
     unfinished = made[: made.index(path.name)]
     notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
@@ -70,12 +70,15 @@ def _stale(later: "Artifact", earlier: "Artifact") -> str:
     return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {again}"
 
 
-def _nothing(workdir: Path, made: Sequence[str]) -> UnfinishedError:
+def _nothing(workdir: Path, made: Sequence[str], first: str) -> UnfinishedError:
     if made:
         return UnfinishedError(
             f"{workdir / made[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint="run the command that makes it again: ctxr build-sets videos/",
+            hint=f"run the command that makes it again: {_MAKERS.get(made[-1], _MAKERS[first])}",
         )
-    return UnfinishedError(
-        f"{workdir} holds no finished image sets", hint="ctxr build-sets videos/   (or name an artifact)"
-    )
+    what = "image sets" if first == "sets" else first
+    return UnfinishedError(f"{workdir} holds no finished {what}", hint=f"{_MAKERS[first]}   (or name an artifact)")
+
+
+_MAKERS = {"dataset": "ctxr aggregate", "filtered": "ctxr filter", "sets": "ctxr build-sets videos/"}
+"""Commands that make the folders of the chain."""

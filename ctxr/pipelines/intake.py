@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
@@ -13,6 +15,9 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Met
 from ctxr.data.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.errors import CtxrError, DataError
+
+REJECTED_SINCE = "rejected_since"
+"""Code of a refusal whose answer was taken before, and counts."""
 
 _Moment = tuple[str, str, str]
 
@@ -71,7 +76,7 @@ def take(
         if len(left) == len(waiting):
             taken.questions |= {answer.unit: past[answer.unit] for answer in left}
         waiting = left
-    taken.refused += arrivals.refused
+    taken.refused += [_told(taken, refusal) for refusal in arrivals.refused]
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
     while rows:
         later = []
@@ -88,6 +93,14 @@ def take(
     for refusal in taken.refused:
         taken.right[refusal.where] = False
     return taken
+
+
+def _told(taken: Taken, refusal: Refusal) -> Refusal:
+    """What a backend refused; of an answer that was taken before, that it counts all the same."""
+    if refusal.code not in ("rejected", "submission") or (refusal.unit, refusal.worker) not in taken.answers:
+        return refusal
+    advice = f"It was answered before and counts; rejected since: ctxr workers --block {refusal.worker}, or keep it."
+    return replace(refusal, code=REJECTED_SINCE, sentence=f"{refusal.sentence} {advice}")
 
 
 def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:

@@ -120,15 +120,17 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     from ctxr.pipelines.standing import journal_of
     from ctxr.pipelines.studies import studies_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
+    from ctxr.pipelines.touched import options_of
 
-    everything = _ours(read_all_tasks(config.workdir), talk)
+    every = read_all_tasks(config.workdir)
+    everything = _ours(every, talk)
     _warn_of_unfinished(config.workdir, talk)
-    protocols = {tasks.protocol for tasks in everything}
-    if len(protocols) > 1:
-        raise UsageError(
-            f"the tasks in {config.workdir} were exported with different protocols",
-            hint="ctxr export-tasks again with the same options",
-        )
+    for tasks in everything[1:]:
+        if tasks.protocol != everything[0].protocol:
+            raise UsageError(
+                f"{everything[0].path} and {tasks.path} were exported with different protocols",
+                hint=f"ctxr export-tasks {tasks.name} {options_of(everything[0].protocol, tasks.protocol)}",
+            )
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
     named = {name: code for name, _, code in (part.partition("=") for part in _names(config.prolific))}
@@ -140,6 +142,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         everything[0].protocol,
         everything[0].seed,
         lease_for=timedelta(minutes=config.lease_minutes),
+        asked={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
         journal,

@@ -1,6 +1,7 @@
 """What tasks must not change when they are exported: units that somebody has seen, and units that other tasks have too."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +36,37 @@ def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Ma
         return
     new = {unit.id: unit for unit in units}
     hint = "--force replaces them all the same; --out names another folder for another question"
-    if differing := sorted(name for name in {*old.config, *settings} if old.config.get(name) != settings.get(name)):
+    if differing := differences(_flat(old.config), _flat(settings)):
+        name, before, now = differing[0]
         raise UsageError(
-            f"{len(mine)} tasks of {out} were answered or handed out, with another {differing[0]}", hint=hint
+            f"{len(mine)} tasks of {out} were answered or handed out, with {name} {before} and not {now}", hint=hint
         )
     changed = next((unit.id for unit in mine if new.get(unit.id) != unit), None)
     if changed is not None:
         raise UsageError(f"{out}: the unit {changed!r} was answered or handed out, and would change", hint=hint)
 
 
-def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol) -> None:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Names under which two mappings differ, in order, with both values; None where there is none."""
+    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return [(name, one.get(name), other.get(name)) for name in names]
+
+
+def options_of(other: Protocol, protocol: Protocol) -> str:
+    """What to type to get the `other` protocol, as far as it differs."""
+    return " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value, _ in differences(asdict(other), asdict(protocol))
+    )
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the numbers of its protocol beside the others."""
+    return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
+
+
+def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol, backend: str) -> None:
     """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
-    or another seed: no answer could be imported any more.
+    or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
     """
     if out.resolve().parent != (workdir / TASKS).resolve():
         return
@@ -57,6 +77,11 @@ def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol) -> 
         if file.parent.resolve() == out.resolve():
             continue
         other = read_tasks(file.parent)
+        if {other.backend, backend} <= {"local", "prolific"} and other.protocol != protocol:
+            raise UsageError(
+                f"{other.path} was exported with another protocol, and one server cannot follow two",
+                hint=f"{options_of(other.protocol, protocol)}   (or another --workdir)",
+            )
         theirs = _asked_for(other.units, other.sets, other.protocol, answers)
         twin = next((name for name in sorted(mine.keys() & theirs.keys()) if mine[name] != theirs[name]), None)
         if twin is not None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, Talk, may_share, refusal, replay
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.records import Answer, Limits, Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.values import Met
 from ctxr.errors import DataError
@@ -49,6 +49,17 @@ def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: 
     talk = replay(log(*talking(turns)))
     assert may_share(talk, 0) == (turns >= 5)
     assert not may_share(talk, 1)
+
+
+def test_how_many_turns_come_before_the_share_is_said_by_the_unit() -> None:
+    one = msgspec.structs.replace(UNIT, limits=Limits(turns_before_share=2))
+    talk = replay(log(*talking(1)), one.limits)
+    assert refusal(talk, 0, "share") == ("too_early", "The photo can be shared after 2 messages.")
+    talk = replay(log(*talking(2), ("share", 0, "")), one.limits)
+    values = {dialogue.FIELD: (msgspec.json.encode(talk.turns).decode(),), dialogue.PAIR: ("a", "b")}
+    assert dialogue.validate(one, values, Met()) == []
+    assert [problem.code for problem in dialogue.validate(UNIT, values, Met())] == ["shared_early"]
+    assert "after 2 messages" in dialogue.render(one, one.images).instruction[1]
 
 
 def test_both_may_go_on_after_the_share_and_finish() -> None:

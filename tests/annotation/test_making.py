@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from ctxr.annotation.making import (
     attention_unit,
@@ -13,6 +14,7 @@ from ctxr.annotation.making import (
     tag_units,
 )
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import PUBLISHED, Limits
 from ctxr.annotation.shuffling import share, shown_order
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Met
@@ -70,6 +72,21 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
     assert follow(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
     assert len(check.texts) == len(check.speakers) == len(SHARED)
+
+
+def test_units_carry_the_limits_of_the_protocol() -> None:
+    protocol = Protocol(least_words=2, sameness=0.5, turns_before_share=7)
+    units = [*describe_units(dataset(*SETS), protocol), *dialogue_units(dataset(*SETS), protocol)]
+    assert {one.limits for one in units} == {Limits(least_words=2, sameness=0.5, turns_before_share=7)}
+    assert {one.limits for one in describe_units(dataset(*SETS), Protocol())} == {PUBLISHED}
+
+
+def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
+    one, other = dialogue_units(dataset(*SETS), Protocol())[:2]
+    units = dialogue_units(dataset(*SETS), Protocol(), {str(one.target): ("Dog", "Bread")})
+    assert [unit.labels for unit in units[:2]] == [("Dog", "Bread"), ()]
+    assert replace(units[0], labels=()) == one
+    assert units[1] == other
 
 
 def test_as_many_verify_a_talk_as_the_protocol_says() -> None:

@@ -1,7 +1,10 @@
 """Footage that the tests of building and filtering share."""
 
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,6 +12,11 @@ from PIL import Image
 
 from tests.exports import export
 from tests.footage import two_shot_clip
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.pipelines.opened import Open, Opened
 
 THRESHOLD = "0.02"
 """Low enough that the wandering patch makes sets with the embedded encoder."""
@@ -56,3 +64,33 @@ def recipe(recipes: Path, tmp_path: Path) -> Path:
     """A copy of the recipe that came by mail: nothing is remembered beside it."""
     shutil.copytree(recipes / "recipe", tmp_path / "mail" / "recipe")
     return tmp_path / "mail" / "recipe"
+
+
+@pytest.fixture
+def show(headless: "Browser") -> "Iterator[Open]":
+    """Opens a page from its file; at the end of the test nothing may have been asked for or complained about."""
+    from tests.pipelines.opened import Opened
+
+    everything: list[Opened] = []
+    contexts = []
+
+    def opener(page: Path, theme: str = "light", width: int = 1280, address: str = "") -> "Opened":
+        context = headless.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
+        contexts.append(context)
+        opened = Opened(context.new_page())
+        everything.append(opened)
+
+        def refuse(route: object) -> None:
+            opened.asked.append(route.request.url)  # type: ignore[attr-defined]
+            route.abort()  # type: ignore[attr-defined]
+
+        context.route(re.compile(r"^(?!file:|data:)"), refuse)
+        opened.tab.on("console", lambda one: opened.complaints.append(one.text))
+        opened.tab.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        opened.tab.goto(page.resolve().as_uri() + address)
+        return opened
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert [(one.asked, one.complaints) for one in everything] == [([], []) for _ in everything]

@@ -84,7 +84,7 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     config = study.options(workdir, "describe")
     answer_some(workdir, exported(config))
     before = files_of(config.folder())
-    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with another protocol"):
+    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
         run(replace(config, seed=9))
     with pytest.raises(UsageError, match="holds tasks for local, not for mturk-csv"):
         run(replace(config, backend="mturk-csv", image_base=study.BASE))
@@ -105,7 +105,7 @@ def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyP
     config = study.options(workdir, "retrieve", "mturk")
     report = run(replace(config, launch=True))
     assert report.launched == len(fake.hits) == len(read_tasks(config.folder()).units)
-    with pytest.raises(UsageError, match="with another reward"):
+    with pytest.raises(UsageError, match="with reward None and not 50"):
         run(replace(config, reward=50))
     again = run(replace(config, launch=True))
     assert (again.up_to_date, again.launched) == (True, len(fake.hits))
@@ -217,6 +217,20 @@ def test_a_candidate_that_does_not_fit_names_its_line(line: str, message: str, w
         run(config)
 
 
+def test_candidates_saved_by_an_editor_are_read_and_other_encodings_are_named(workdir: Path) -> None:
+    config = study.options(workdir, "entail")
+    file = workdir / "candidates.jsonl"
+    text = file.read_text().replace("\n", "\r\n\r\n")
+    file.write_text(text, encoding="utf-8-sig", newline="")
+    assert len(exported(config).units) == 2
+    file.write_text(text + "{", newline="")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:5: "):
+        run(config)
+    file.write_text(text, encoding="utf-16")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:1 is not UTF-8 text but UTF-16"):
+        run(config)
+
+
 def test_a_candidate_twice_is_refused(workdir: Path) -> None:
     config = study.options(workdir, "entail")
     file = workdir / "candidates.jsonl"
@@ -242,6 +256,9 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
         ({"targets": 0}, "targets is 0"),
         ({"verify_votes": 0}, "verify_votes is 0"),
+        ({"least_words": 0}, "least_words is 0"),
+        ({"turns_before_share": -1}, "turns_before_share is -1"),
+        ({"sameness": 1.5}, "sameness is 1.5"),
         ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
     ],
 )
@@ -255,6 +272,42 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, 
 def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no answers yet"):
         run(ExportTasks(task=task, workdir=workdir))
+
+
+@pytest.mark.parametrize(
+    ("task", "answered", "message"),
+    [
+        ("verify", "describe", "there is nothing to verify: no finished talk"),
+        ("audit", "describe", "there is nothing to audit: nothing was answered yet"),
+        ("retrieve", "entail", "there is nothing to retrieve: no description was written yet"),
+    ],
+)
+def test_without_the_answers_that_a_task_is_made_from_it_says_which(
+    task: str, answered: str, message: str, workdir: Path
+) -> None:
+    study.work_locally(workdir, answered)
+    import_answers(ImportAnswers(workdir=workdir))
+    with pytest.raises(UnfinishedError, match=message) as caught:
+        run(ExportTasks(task=task, workdir=workdir))
+    assert caught.value.hint.startswith("ctxr import-answers")
+
+
+def test_objects_of_a_photo_are_a_hint_for_who_sees_it(workdir: Path) -> None:
+    file = workdir / "objects.jsonl"
+    file.write_text('{"image": "photos0/img4", "labels": ["Dog", "Bread"]}\n')
+    config = replace(study.options(workdir, "dialogue"), objects=file, targets=10)
+    assert {one.target: one.labels for one in exported(config).units if one.labels} == {
+        "photos0/img4": ("Dog", "Bread")
+    }
+    assert run(config).up_to_date
+    for text, message in (
+        (file.read_text() * 2, r"objects\.jsonl:2: the image 'photos0/img4' is there twice"),
+        ('{"image": "x", "labels": []}', r"objects\.jsonl:1: .* has no image 'x'"),
+        ('{"image": "x"}', r"objects\.jsonl:1: .*labels"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=message):
+            run(config)
 
 
 def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:
@@ -313,3 +366,11 @@ def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None
     assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
     assert {"mturk-csv/layout.html", "units.jsonl"} <= set(manifest.files)
     assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
+
+
+def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_type(workdir: Path) -> None:
+    exported(study.options(workdir, "describe"))
+    other = replace(study.options(workdir, "dialogue"), attention_every=7)
+    with pytest.raises(UsageError, match="one server cannot follow two") as caught:
+        run(other)
+    assert caught.value.hint.startswith("--attention-every 0")

@@ -254,6 +254,69 @@ def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
     assert note.startswith("To approve what was taken, upload ")
 
 
+def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
+    assert config.file is not None
+    run(config)
+    later = config.file.with_name("later.csv")
+    later.write_text(config.file.read_text().replace('"Submitted"', '"Rejected"', 1))
+    report = run(replace(config, file=later))
+    assert (report.again, report.reasons) == (len(done) - 1, {"rejected_since": 1})
+    (refusal,) = read_table(config.folder() / REFUSED, Refusal)
+    assert refusal.where == "later.csv:2"
+    worker = study.person(done[0].identity)
+    assert refusal.sentence == (
+        "The assignment was rejected. It was answered before and counts; rejected since: "
+        f"ctxr workers --block {worker}, or keep it."
+    )
+    assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
+
+
+def test_what_was_rejected_since_needs_no_further_vote(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.backends.mturk_client.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
+    hit = fake.hit_of(unit.id)
+    for worker in ("A1", "A2"):
+        fake.work(hit, worker, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
+    fetch = ImportAnswers(workdir=workdir, platform_of="mturk", extend=True)
+    assert run(fetch).new == 2
+    fake.assignments[hit][0]["AssignmentStatus"] = "Rejected"
+    assert run(fetch).reasons == {"rejected_since": 1}
+    assert fake.hits[hit]["MaxAssignments"] == 2
+
+
+def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
+    assert config.file is not None
+    early = config.file.with_name("early.csv")
+    early.write_text(config.file.read_text().replace('"Submitted"', '"Rejected"', 2))
+    assert run(replace(config, file=early)).reasons == {"rejected": 2}
+    report = run(config)
+    assert (report.new, report.again) == (2, len(done) - 2)
+    assert read_table(config.folder() / REFUSED, Refusal) == []
+    before = files_of(config.folder())
+    assert run(config).up_to_date
+    assert files_of(config.folder()) == before
+
+
+def test_another_answer_to_what_was_answered_stays_listed(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    run(config)
+    choices = rows[0]["annotations"][0]["result"][0]["value"]["choices"]
+    choices[0] = "2" if choices[0] == "1" else "1"
+    other = config.file.with_name("other.json")
+    other.write_text(json.dumps(rows))
+    assert run(replace(config, file=other)).reasons == {"answered_before": 1}
+    run(config)
+    assert [one.code for one in read_table(config.folder() / REFUSED, Refusal)] == ["answered_before"]
+
+
 def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, rows = labelled(workdir, monkeypatch)
     assert config.file is not None

@@ -73,6 +73,17 @@ def test_without_anything_finished_the_error_says_what_to_run(tmp_path: Path) ->
             latest(tmp_path, CHAIN)
 
 
+def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
+    write(tmp_path / "sets", "build-sets")
+    with pytest.raises(UnfinishedError, match="holds no finished dataset") as caught:
+        latest(tmp_path, ("dataset",))
+    assert caught.value.hint.startswith("ctxr aggregate")
+    (tmp_path / "dataset").mkdir()
+    with pytest.raises(UnfinishedError, match=r"dataset has no manifest\.json") as caught:
+        latest(tmp_path, ("dataset",))
+    assert caught.value.hint.endswith("ctxr aggregate")
+
+
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     write(tmp_path / "sets", "build-sets")
     (tmp_path / "sets" / "manifest.json").write_text("{")

@@ -1,63 +1,19 @@
 """The page in a real browser: it shows, filters, sorts, obeys the keyboard, and asks nobody for anything."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from ctxr.data.records import Failure
 from ctxr.pipelines.report import Report, run
+from tests.pipelines.opened import Open
 from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
 
 ANSWER = "async () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until what was asked for is drawn."""
-
-
-@dataclass
-class Opened:
-    """A page in a tab, with everything it asked for elsewhere and every complaint of the browser."""
-
-    tab: Page
-    asked: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-    def titles(self) -> list[str]:
-        return self.tab.locator(".card .title").all_text_contents()
-
-
-Open = Callable[..., Opened]
-
-
-@pytest.fixture
-def show(headless: Browser) -> Iterator[Open]:
-    """Opens a page from its file; at the end of the test nothing may have been asked for or complained about."""
-    everything: list[Opened] = []
-    contexts = []
-
-    def opener(page: Path, theme: str = "light", width: int = 1280, address: str = "") -> Opened:
-        context = headless.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
-        contexts.append(context)
-        opened = Opened(context.new_page())
-        everything.append(opened)
-
-        def refuse(route: object) -> None:
-            opened.asked.append(route.request.url)  # type: ignore[attr-defined]
-            route.abort()  # type: ignore[attr-defined]
-
-        context.route(re.compile(r"^(?!file:|data:)"), refuse)
-        opened.tab.on("console", lambda one: opened.complaints.append(one.text))
-        opened.tab.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        opened.tab.goto(page.resolve().as_uri() + address)
-        return opened
-
-    yield opener
-    for context in contexts:
-        context.close()
-    assert [(one.asked, one.complaints) for one in everything] == [([], []) for _ in everything]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -65,7 +66,10 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         assert server["waiting"] == {"entail": 1, "verify": 1}
         assert list(server["links"]) == ["worker 1"]
         with httpx.Client(follow_redirects=True) as visitor:
-            page = visitor.get(server["links"]["worker 1"]).text
+            invitation = visitor.get(server["links"]["worker 1"])
+            page = visitor.post(
+                invitation.url, data={"csrf": re.findall(r'"csrf" value="(\w+)"', invitation.text)}
+            ).text
             link, csrf = re.findall(r'action="([^"]*)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)[0]
             value = "keep" if "conversation" in page else "neutral"
             done = visitor.post(server["address"] + link, data={"csrf": csrf, "verdict": value})
@@ -127,6 +131,15 @@ def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_a
     made = codes_of(work / "crowd" / "private", "describe")
     assert found.codes() == made
     assert set(made) == {"COMPLETED", "FAILED_ATTENTION_CHECK"}
+
+
+def test_tasks_that_were_exported_otherwise_are_served_as_they_are_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project(tmp_path, "describe", "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1, "tag": 1}
+    shutil.rmtree(work / "tasks" / "tag")
+    assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
 
 
 def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

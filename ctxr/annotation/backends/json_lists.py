@@ -6,9 +6,13 @@ from typing import TypeVar
 
 import msgspec
 
-from ctxr.errors import DataError, UsageError
+from ctxr.data.readers.text_files import read_utf8
+from ctxr.errors import DataError
 
 T = TypeVar("T")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What JSON may fail with that somebody else wrote."""
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -20,33 +24,35 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
 
     Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short or a row of another kind.
     """
+    text = read_utf8(path, hint)
+    if text.strip() and not text.lstrip().startswith(("[", "{")):
+        raise DataError(f"{path} is no JSON: it begins with {text.strip()[:20]!r}", hint=hint)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    try:
-        whole = msgspec.json.decode(content, type=_Page | list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}:{_whole_rows(content) + 1}: {error}", hint=f"it was cut short: {hint}") from error
+        whole = msgspec.json.decode(text, type=_Page | list[msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path} is no list, and no page with a list of results", hint=hint) from error
+    except UNREADABLE as error:
+        cut = "it was cut short: " if "truncated" in str(error) else ""
+        raise DataError(f"{path}:{_whole_rows(text) + 1}: {error}", hint=cut + hint) from error
     rows = []
     for number, raw in enumerate(whole.results if isinstance(whole, _Page) else whole, 1):
         try:
             rows.append(msgspec.json.decode(raw, type=record))
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise DataError(f"{path}:{number}: {error}", hint=hint) from error
     return rows
 
 
-def _whole_rows(content: bytes) -> int:
+def _whole_rows(text: str) -> int:
     """Rows that are whole before a list breaks off."""
-    text, decoder = content.decode(errors="replace"), json.JSONDecoder()
+    decoder = json.JSONDecoder()
     place, count = text.find("[") + 1, 0
     while place:
         while place < len(text) and text[place] in " \t\r\n,":
             place += 1
         try:
             _, place = decoder.raw_decode(text, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         count += 1
     return count

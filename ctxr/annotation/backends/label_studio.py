@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, moment, stamp
-from ctxr.annotation.backends.json_lists import read_list
+from ctxr.annotation.backends.json_lists import UNREADABLE, read_list
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.forms import Choice, Field, Pick, Write
 from ctxr.annotation.protocol import Protocol
@@ -137,7 +137,12 @@ def answers(
     reading = _Reading(People(key, PLATFORM))
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
-        unit = units.get(str(task.data.get("ctxr_unit", "")))
+        if "ctxr_unit" not in task.data:
+            raise DataError(
+                f"{where}: there is no ctxr_unit in its data, so it is no task of ours",
+                hint="export the project that tasks.json of ours was imported into, in the format JSON",
+            )
+        unit = units.get(str(task.data["ctxr_unit"]))
         if unit is None:
             raise DataError(
                 f"{where}: the unit {task.data.get('ctxr_unit')!r} is in no export of this project",
@@ -168,7 +173,7 @@ def _take(reading: _Reading, where: str, one: Sheet, annotation: Annotation) -> 
     worker = reading.people.named(str(identity))
     try:
         results = msgspec.json.decode(annotation.result, type=list[Result])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         reading.refused.append(Refusal(where, one.unit.id, worker, "unreadable", "The annotation cannot be read."))
         return
     values: dict[str, tuple[str, ...]] = {}

@@ -20,11 +20,13 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.json_lists import UNREADABLE
 from ctxr.annotation.backends.pages import page
 from ctxr.annotation.backends.posted import values_of
 from ctxr.annotation.backends.sheets import Sheet, first_raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
+from ctxr.data.readers.text_files import read_utf8
 from ctxr.data.records import SplitName
 from ctxr.errors import DataError, UsageError
 
@@ -205,7 +207,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
         try:
             found = msgspec.json.decode(line, type=Fetched)
             at = stamp(found.SubmitTime)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        except (*UNREADABLE, OverflowError) as error:
             raise DataError(
                 f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
             ) from error
@@ -273,7 +275,7 @@ def _crowd_form(text: str) -> dict[str, str]:
     """The fields of a page built with Amazon's own form elements: one JSON list."""
     try:
         (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     found: dict[str, str] = {}
     for name, value in loose.items():
@@ -284,10 +286,6 @@ def _crowd_form(text: str) -> dict[str, str]:
     return found
 
 
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="without a file, answers are fetched from Mechanical Turk"
-        ) from error
+def _lines(path: Path) -> list[str]:
+    text = read_utf8(path, "without a file, answers are fetched from Mechanical Turk")
+    return [line for line in text.split("\n") if line.strip()]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape, unescape
 from pathlib import Path
 
-from ctxr.errors import DataError, UsageError
+from ctxr.data.readers.text_files import read_utf8
+from ctxr.errors import DataError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NEUTRAL = re.compile(r"'+[=+\-@\t\r]")
@@ -56,12 +57,8 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     """Header, and rows by the line of the file on which each begins, from 1. Raises UsageError for a file that is not there,
     DataError naming file:line for one that is cut short, is not UTF-8, or has a row of another length.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name the CSV that was downloaded") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    text = read_utf8(path, "name the CSV that was downloaded")
+    _refuse_other_formats(path, text)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: dict[int, dict[str, str]] = {}
     header: list[str] = []
@@ -84,3 +81,17 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     if not header:
         raise DataError(f"{path} is empty", hint="download it again")
     return header, rows
+
+
+def _refuse_other_formats(path: Path, text: str) -> None:
+    first = text.lstrip().partition("\n")[0]
+    if first.startswith(("[", "{")):
+        raise DataError(
+            f"{path} is JSON and no CSV", hint="say where it is from: --from label-studio, prolific or mturk"
+        )
+    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+        if first.count(sign) > first.count(","):
+            raise DataError(
+                f"{path} has {name} between its cells, not commas: a spreadsheet saved it",
+                hint="import the file as it was downloaded, without saving it from a spreadsheet",
+            )

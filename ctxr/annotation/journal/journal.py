@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import (
     choosing,
+    counting,
     endings,
     filling,
     leasing,
@@ -20,6 +21,7 @@ from ctxr.annotation.journal import (
     standing,
     submitting,
     tables,
+    withdrawing,
 )
 from ctxr.annotation.journal.clock import micros
 from ctxr.annotation.journal.database import Database
@@ -51,6 +53,7 @@ def open_journal(
     seed: int = 0,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
+    asked: Collection[str] | None = None,
 ) -> "Journal":
     """The journal at a path (SQLite) or SQLAlchemy URL, made where there is none, with those of `units` that it lacked.
 
@@ -59,9 +62,11 @@ def open_journal(
         protocol: the published one where None. seed: of the order in which units are served and pictures shown.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
+        asked: ids of all units that are still asked; with it others that follow from no answer are served no more.
 
     Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
-    another content, and for a journal of a newer schema; UsageError for an address that is none.
+    another content, for an answered one that is not `asked`, and for a journal of a newer schema; UsageError for an address that
+    is none.
     """
     rules = Rules((protocol or Protocol()).check(), seed, lease_for)
     database = Database(url, busy_seconds)
@@ -70,6 +75,8 @@ def open_journal(
         with database.writing() as connection:
             filling.add_sets(connection, image_sets)
             filling.add_units(connection, units, rules)
+            if asked is not None:
+                withdrawing.withdraw(connection, asked, rules)
             opening.check_questions(connection, rules)
     except BaseException:
         database.close()
@@ -251,11 +258,8 @@ class Journal:
     def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._database.writing() as connection:
-            row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
-            if held is not None:
-                returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
-            standing.change(connection, row, "blocked", reason, by, micros(now))
-            return standing.told(standing.known(connection, worker))
+            standing.change(connection, standing.known(connection, worker), "blocked", reason, by, micros(now))
+            return self._take_back(connection, worker, now)
 
     def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
         """Vouch for the worker: work without a qualification round, and no rule stops them."""
@@ -267,11 +271,19 @@ class Journal:
         """Take back the last change of the standing, a rule's or a person's. Raises Refused where there is none."""
         with self._database.writing() as connection:
             standing.undo(connection, standing.known(connection, worker), reason, by, micros(now))
-            return standing.told(standing.known(connection, worker))
+            return self._take_back(connection, worker, now)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+
+    def _take_back(self, connection: Connection, worker: str, now: datetime) -> Standing:
+        """The standing as it is now; who is blocked holds nothing."""
+        row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
+        if row["state"] == "blocked" and held is not None:
+            returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
+            counting.recount(connection, worker, micros(now))  # the end of a talk may have made a vote of it
+        return standing.told(row)
 
     def _reclaim(self, now: datetime) -> None:
         # on its own: that a partner has left must stand even where what comes next is refused

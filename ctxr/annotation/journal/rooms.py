@@ -9,15 +9,16 @@ from collections.abc import Collection
 from datetime import timedelta
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 
 from ctxr.annotation import dialogues
-from ctxr.annotation.dialogues import Event, Kind
+from ctxr.annotation.dialogues import Event, Kind, Talk
 from ctxr.annotation.journal import leasing, standing, tables
 from ctxr.annotation.journal.clock import stamp
 from ctxr.annotation.journal.results import Refused, Room
 from ctxr.annotation.journal.rules import Rules
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
+from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
 
@@ -34,6 +35,11 @@ _WAITING = (
     .where(room.state == "waiting", leasing.SUITS)
     .order_by(room.opened, room.id)
     .limit(1)
+)
+_UNIT = (
+    select(leasing.unit.payload)
+    .join_from(tables.room, tables.unit, leasing.unit.id == room.unit)
+    .where(room.id == bindparam("name"))
 )
 
 
@@ -62,7 +68,7 @@ def join(
 def act(connection: Connection, token: str, worker: str, kind: Kind, text: str, now: int, rules: Rules) -> Room:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
     row = own_seat(connection, token, worker)
-    talk = dialogues.replay(log_of(connection, row["room"]))
+    talk = _talk(connection, row["room"])
     wrong = dialogues.refusal(talk, row["seat"], kind, text)
     if wrong is not None:
         raise Refused(*wrong)
@@ -71,7 +77,7 @@ def act(connection: Connection, token: str, worker: str, kind: Kind, text: str, 
         _extend(connection, one["token"], now, rules)
         if kind == "share":
             leasing.expose(connection, one["worker"], leasing.unit_row(connection, one["unit"]))
-    if dialogues.replay(log_of(connection, row["room"])).finished:
+    if _talk(connection, row["room"]).finished:
         _finish(connection, row["room"], now, rules)
     return view(connection, row)
 
@@ -110,7 +116,7 @@ def seat_of(connection: Connection, token: str) -> RowMapping:
 
 def view(connection: Connection, row: RowMapping) -> Room:
     """The room as one seat sees it."""
-    talk = dialogues.replay(log_of(connection, row["room"]))
+    talk = _talk(connection, row["room"])
     seat = int(row["seat"])
     return Room(
         seat=seat,
@@ -136,9 +142,14 @@ def log_of(connection: Connection, name: str, after: int = 0) -> list[Event]:
     return [Event(number, name, kind, seat, text, stamp(at)) for number, kind, seat, text, at in rows]
 
 
+def _talk(connection: Connection, name: str) -> Talk:
+    unit = msgspec.json.decode(connection.execute(_UNIT, {"name": name}).scalar_one(), type=Unit)
+    return dialogues.replay(log_of(connection, name), unit.limits)
+
+
 def end_seat(connection: Connection, row: RowMapping, state: str, reason: str, now: int, rules: Rules) -> None:
     """One of the two is gone. A shared talk is whole; otherwise the other is brought together with somebody else."""
-    talk = dialogues.replay(log_of(connection, row["room"]))
+    talk = _talk(connection, row["room"])
     _event(connection, row, "leave", "", now)
     if talk.shared:
         _finish(connection, row["room"], now, rules)
@@ -176,7 +187,7 @@ def _bring_together_again(connection: Connection, row: RowMapping, now: int, rul
 def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
     """Store the talk as an answer of each seat, through whichever platform its worker came."""
     first, second = sorted(_seats(connection, name), key=lambda row: int(row["seat"]))
-    turns = dialogues.replay(log_of(connection, name)).turns
+    turns = _talk(connection, name).turns
     given = {
         dialogue.FIELD: (msgspec.json.encode(turns).decode(),),
         dialogue.PAIR: (str(first["worker"]), str(second["worker"])),

@@ -94,6 +94,7 @@ unit = _table(
     Index("crowd_unit_set", "image_set"),
 )
 """`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance.
+`purpose`: the unit's own, or `withdrawn` where it is asked no more.
 `most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
 none of the counters.
 """

@@ -59,7 +59,7 @@ class Person:
 
     def work(self) -> bool:
         """Do what the page asks; False when there is nothing more to do."""
-        page = self._page or self._browser.open(self._link)
+        page = self._page or self._open()
         if page.form(retrieve.FIELD) is not None:
             self._page = self._find(page)
         elif page.form(describe.FIELD) is not None:
@@ -69,6 +69,12 @@ class Person:
             return False
         self.answers += 1
         return True
+
+    def _open(self) -> Page:
+        """The page behind the link, past the button of an invitation."""
+        page = self._browser.open(self._link)
+        invitation = next((form for form in page.forms if "/i/" in form.action), None)
+        return page if invitation is None else self._browser.send(page, invitation, {})
 
     def leave(self) -> None:
         """Close the browser."""

@@ -33,7 +33,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
 def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
     """What is wrong with the description; see `wording.problems`."""
     wrong = misfits(render(unit, unit.images), values)
-    return wrong or problems(values[FIELD][0], met.own, met.others)
+    return wrong or problems(values[FIELD][0], met.own, met.others, unit.limits)
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

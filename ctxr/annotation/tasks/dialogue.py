@@ -22,9 +22,6 @@ FIELD = "turns"
 PAIR = "pair"
 """The pseudonyms of both, who saw the photo first."""
 
-TURNS_BEFORE_SHARE = 5
-"""PhotoChat, section 3: turns of both together before the photo can be shared."""
-
 SENDER = 0
 """The seat that sees the photo."""
 
@@ -40,11 +37,11 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."
             if sees
             else "Chat as with a friend. The other person has a photo that they may share with you.",
-            f"The photo can be shared after {TURNS_BEFORE_SHARE} messages. Then both of you see it and may go on.",
+            f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
         ),
         gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if sees else None,
         passages=objects,
-        fields=(Talk(FIELD, "Your conversation", TURNS_BEFORE_SHARE),),
+        fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
     )
 
 
@@ -54,7 +51,7 @@ def turns_of(values: Values) -> tuple[Turn, ...]:
 
 
 def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
-    """Whether it is a talk in which the photo was shared, by who saw it, and not before the fifth turn."""
+    """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
     wrong = misfits(render(unit, unit.images), {name: given for name, given in values.items() if name != PAIR})
     if wrong:
         return wrong
@@ -71,8 +68,8 @@ def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
         return [ODD_CHARACTERS]
     if len(shares) != 1:
         return [Problem("not_shared", "Please share the photo once before you finish.")]
-    if shares[0] < TURNS_BEFORE_SHARE or turns[shares[0]].user != SENDER:
-        return [Problem("shared_early", f"The photo can be shared after {TURNS_BEFORE_SHARE} messages.")]
+    if shares[0] < unit.limits.turns_before_share or turns[shares[0]].user != SENDER:
+        return [Problem("shared_early", f"The photo can be shared after {unit.limits.turns_before_share} messages.")]
     return []
 
 

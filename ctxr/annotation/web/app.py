@@ -34,6 +34,7 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
         Route("/", doors.home, methods=_GET),
         Route("/enter", doors.enter, methods=_POST),
         Route("/i/{token}", doors.invited, methods=_GET),
+        Route("/i/{token}", doors.accept, methods=_POST),
         Route("/p/{study}", prolific.come, methods=_GET),
         Route("/next", work.next, methods=_GET),
         Route("/check", work.check, methods=_POST),

@@ -58,14 +58,38 @@ class Doors:
         return response
 
     async def invited(self, request: Request) -> Response:
-        """A personal link."""
-        identity = self.site.signer.read_invitation(request.path_params["token"])
-        if identity is None:
-            raise Told(403, "This link is not whole", "Please copy all of it, to its last letter, and try again.")
+        """A personal link: a page with one button, so that a link alone puts nobody into somebody else's place."""
+        identity, session = self._identity(request), self.pages.session(request)
+        if session.worker == self.site.pseudonym("local", identity):
+            return self.pages.go("/next")
+        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        response = self.pages.message(
+            "Welcome",
+            ["This is your personal link. What you do from here on is yours."],
+            form={
+                "action": here,
+                "fields": [("csrf", self.site.signer.form_token(session.nonce, here))],
+                "button": "Come in",
+            },
+        )
+        self.pages.remember(response, session)
+        return response
+
+    async def accept(self, request: Request) -> Response:
+        """Come in by a personal link."""
+        identity, session = self._identity(request), self.pages.session(request)
+        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        self.pages.check_form(request, await read_form(request), session.nonce, here)
         session = await run_in_threadpool(self.pages.admit, "local", identity)
         response = self.pages.go("/next")
         self.pages.remember(response, session)
         return response
+
+    def _identity(self, request: Request) -> str:
+        identity = self.site.signer.read_invitation(request.path_params["token"])
+        if identity is None:
+            raise Told(403, "This link is not whole", "Please copy all of it, to its last letter, and try again.")
+        return identity
 
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)

@@ -45,22 +45,27 @@ class JsonFile:
         return f"{self.path}:{self.text.count(chr(10), 0, position) + 1}" if keys else str(self.path)
 
 
-def read_utf8(path: Path) -> str:
-    """The text of a file without its BOM. Raises UsageError if it cannot be opened, DataError naming the line that is not
-    UTF-8."""
+def read_utf8(path: Path, hint: str = "name a file or folder that is there") -> str:
+    """The text of a file without its BOM. Raises UsageError with `hint` if it cannot be opened, DataError naming the line that
+    is not UTF-8."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="name a file or folder that is there"
-        ) from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    save = f"save {path.name} as UTF-8 (in a spreadsheet the format is called CSV UTF-8)"
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path}:1 is not UTF-8 text but UTF-16", hint=save)
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        if error.reason == "unexpected end of data":
+            raise DataError(
+                f"{path}:{line} ends within a character", hint="it was cut short: fetch it again"
+            ) from error
         found = f"byte 0x{content[error.start]:02x}"
-        raise DataError(f"{path}:{line} is not UTF-8 text: {found}", hint=f"save {path.name} as UTF-8") from error
+        raise DataError(f"{path}:{line} is not UTF-8 text: {found}", hint=save) from error
 
 
 def read_json(path: Path) -> JsonFile:

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ctxr import __version__
-from ctxr.pipelines.reporting import distributions, dropped, failures, provenance, sets, summary, timelines
+from ctxr.pipelines.reporting import distributions, dropped, failures, provenance, results, sets, summary, timelines
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
 from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
@@ -19,6 +19,7 @@ from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WID
 SECTIONS: tuple[Section, ...] = (
     summary.SECTION,
     sets.SECTION,
+    results.SECTION,
     timelines.SECTION,
     dropped.SECTION,
     distributions.SECTION,

@@ -98,6 +98,7 @@ def changed(tmp_path: Path, change: Any) -> Path:
             lambda rows: rows[1]["data"].update(ctxr_unit="u-other"),
             r"export\.json:2: the unit 'u-other' is in no export",
         ),
+        (lambda rows: rows[1]["data"].pop("ctxr_unit"), r"export\.json:2: there is no ctxr_unit in its data"),
         (lambda rows: rows[1]["data"].update(text_1="Edited."), r"export\.json:2: text_1 is 'Edited\.'"),
         (lambda rows: rows[0]["data"]["ctxr_order"].reverse(), r"export\.json:1: ctxr_order is"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=3), r"export\.json:1: ctxr_slot is 3"),
@@ -139,3 +140,13 @@ def test_an_export_that_breaks_off_names_the_row(tmp_path: Path) -> None:
         path.write_text(whole[:end])
         with pytest.raises(DataError, match=rf"export\.json:{row}: "):
             label_studio.answers(path, UNITS, ADDRESSES, PROTOCOL, KEY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"created_at"', '"\xff"'), ('"created_at"', f'"x":{"[" * 9999}{"]" * 9999},"created_at"')]
+)
+def test_a_row_that_cannot_be_read_is_named(old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_bytes((EXAMPLES / "label-studio.json").read_text().replace(old, new).encode("latin-1"))
+    with pytest.raises(DataError, match=r"export\.json:(1: |13 is not UTF-8)"):
+        label_studio.answers(path, UNITS, ADDRESSES, PROTOCOL, KEY)

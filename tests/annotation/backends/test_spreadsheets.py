@@ -66,3 +66,22 @@ def test_a_table_that_breaks_off_names_its_line(tmp_path: Path) -> None:
         read_csv(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read_csv(tmp_path / "nothing.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "hint"),
+    [
+        (b"HITId;WorkerId\r\n1;2\r\n", "has semicolons between its cells", "without saving it from a spreadsheet"),
+        (b'"HITId"\t"WorkerId"\n', "has tabs between its cells", "without saving it from a spreadsheet"),
+        (b'[{"id": 1}]', "is JSON and no CSV", "--from label-studio"),
+        ("a,b\ncaf\u00e9,c\n".encode("cp1252"), r"table\.csv:2 is not UTF-8 text: byte 0xe9", "as UTF-8"),
+        ("a,b\n".encode("utf-16"), "is not UTF-8 text but UTF-16", "CSV UTF-8"),
+        ("a,b\n1,caf\u00e9".encode()[:-1], r"table\.csv:2 ends within a character", "cut short"),
+    ],
+)
+def test_what_a_spreadsheet_made_of_it_is_said(content: bytes, message: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_csv(path)
+    assert hint in caught.value.hint

@@ -179,6 +179,11 @@ class Model:
         elif unit.truth and word != "open" and (full or not unit.full):
             self.stopped.setdefault(unit.id, word)
 
+    def take_back(self, worker: str) -> None:
+        for held in self.leases:
+            if held.worker == worker and held.state == "live" and self.blocked(worker):
+                held.state = "returned"
+
     def change(self, worker: str, state: str, allowed: bool = False) -> None:
         """Of a standing; where votes begin or cease to count, their units are decided anew."""
         person = self.people[worker]
@@ -192,6 +197,7 @@ class Model:
         person = self.people[worker]
         counts = "blocked" in (person.state, state)
         person.state, person.allowed = state, allowed
+        self.take_back(worker)
         for unit in {one.id: one for one, given, _ in self.answers if given.worker == worker and counts}.values():
             self.stopped.pop(unit.id, None)
             self.decide(unit)

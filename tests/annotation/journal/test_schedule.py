@@ -123,9 +123,6 @@ class Schedule:
         self.counts["blocks"] += bool(self.journal.done_by(worker))
         self.journal.block(worker, "drawn", "test", self.now)
         self.model.change(worker, "blocked")
-        for held in self.model.leases:
-            if held.worker == worker and held.state == "live":
-                held.state = "returned"
 
     def undo(self, worker: str) -> None:
         if self.model.people[worker].before:

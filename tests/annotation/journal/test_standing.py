@@ -215,6 +215,18 @@ def test_what_a_blocked_worker_wrote_is_not_served_and_is_described_again(opener
     assert leased(journal, "w4").unit.authors == ("w1",)
 
 
+def test_who_is_blocked_again_by_an_undo_holds_nothing(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([tagged(one, 1)], sets)
+    enrolled(journal, "w1")
+    journal.block("w1", "a robot", "lead", START)
+    journal.allow("w1", "no robot", "lead", START)
+    lease = leased(journal, "w1")
+    assert journal.undo("w1", "a robot after all", "lead", START).state == "blocked"
+    with pytest.raises(Refused, match="went to somebody else"):
+        answer(journal, lease)
+
+
 def test_the_chance_of_a_low_accuracy_is_an_area_under_the_beta_density() -> None:
     for right in range(0, 40, 6):
         for wrong in range(0, 40, 6):

@@ -128,6 +128,38 @@ def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> 
         opener([described(image_sets(1, "t")[0])])
 
 
+def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_again(opener: Opener) -> None:
+    sets = image_sets(3)
+    units = [described(one) for one in sets]
+    journal = opener(units, sets)
+    enrolled(journal, "w1", "w2", "w3")
+    held = leased(journal, "w2")
+    answered = answer(journal, leased(journal, "w1")).answer.unit
+    followed = journal.units()[-1]
+    again = opener([], (), asked=[answered])
+    assert again.units() == [*units, followed]
+    assert {task: (one.units, one.open) for task, one in again.progress().items()} == {
+        "describe": (1, 0),
+        "retrieve": (1, 1),
+    }
+    again.give_back(held.token, START, "gone")
+    assert leased(again, "w3").unit == followed
+    assert isinstance(again.lease("w2", START, ["describe"]), NoWork)
+    back = opener([], (), asked=[unit.id for unit in units])
+    assert leased(back, "w2", tasks=["describe"]).unit.task == "describe"
+    assert back.progress()["describe"].open == 2
+
+
+def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener: Opener) -> None:
+    sets = image_sets(2)
+    journal = opener([described(one) for one in sets], sets)
+    enrolled(journal, "w1")
+    name = answer(journal, leased(journal, "w1")).answer.unit
+    with pytest.raises(DataError, match=f"1 answered units, such as '{name}', are in no exported tasks any more"):
+        opener([], (), asked=[unit.id for unit in journal.units() if unit.id != name])
+    assert journal.progress()["describe"].open == 1
+
+
 def test_a_protocol_that_asks_more_questions_than_there_are_is_refused(opener: Opener) -> None:
     with pytest.raises(UsageError, match="qualification asks 3 questions, and there is 1"):
         opener([known(image_sets(1)[0], "qualification")], (), Protocol(qualification=3))

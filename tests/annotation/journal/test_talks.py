@@ -3,11 +3,13 @@
 import random
 from collections import Counter
 
+import msgspec
 import pytest
 
 from ctxr.annotation.journal import Lease, NoWork, Refused
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Limits
 from ctxr.annotation.tasks import task_of
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
@@ -98,6 +100,17 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
         journal.say(first.token, "w1", "one more thing", after(5))
 
 
+def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([msgspec.structs.replace(talked(one), limits=Limits(turns_before_share=2))], sets, FREE)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, 1)
+    with pytest.raises(Refused, match="after 2 messages"):
+        journal.share(first.token, "w1", START)
+    chat(journal, first, second, 1)
+    assert journal.share(first.token, "w1", START).shared
+
+
 def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
     journal = opened(opener)
     first, second = together(journal, "w1", "w2")
@@ -135,6 +148,8 @@ def test_the_talk_survives_a_restart(opener: Opener) -> None:
     assert (again.room(first.token), again.events(second.token)) == before
     last = before[1][-1].number
     assert again.events(second.token, last) == []
+    assert again.events(second.token, 10**30) == []
+    assert again.events(second.token, -(10**30)) == before[1]
     again.share(first.token, "w1", START)
     assert [event.kind for event in again.events(second.token, last)] == ["share"]
 

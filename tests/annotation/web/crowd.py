@@ -18,6 +18,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web import Bell, Doors, Signer, Site, make_app
 from ctxr.data.records import Image, ImageSet
+from tests.annotation.web.reading import read
 
 KEY = b"k" * 32
 BASE = "http://testserver"
@@ -109,9 +110,11 @@ class Crowd:
         )
 
     def invited(self, name: str) -> TestClient:
-        """A browser that came in by its personal link, and has the page of its first unit open."""
+        """A browser that came in by its personal link."""
         visitor = self.visitor()
-        visitor.get(f"/i/{self.site.signer.invitation(name)}", follow_redirects=False)
+        page = visitor.get(f"/i/{self.site.signer.invitation(name)}")
+        form = read(page).form()
+        visitor.post(form.action, data=form.fields, follow_redirects=False)
         return visitor
 
     def close(self) -> None:

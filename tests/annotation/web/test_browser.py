@@ -46,6 +46,8 @@ def show(headless: Browser) -> Iterator[Show]:
         tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto(f"{running.address}/i/{crowd.site.signer.invitation(name)}")
+        tab.get_by_role("button", name="Come in").click()
+        tab.wait_for_url("**/w/**")
         return tab
 
     yield opener
@@ -258,6 +260,7 @@ def test_the_other_pages_are_accessible_too(make_crowd: MakeCrowd, show: Show, t
             "/next?more=1",
             "/",
             "/i/forged",
+            f"/i/{crowd.site.signer.invitation('ben')}",
             f"/p/pilot?{visit}",
             link.removeprefix(running.address),
         ):

@@ -14,7 +14,24 @@ def test_anybody_may_come_in_with_a_name_where_the_door_is_open(make_crowd: Make
     assert welcome.headline == "Welcome, Ada L"
     assert read(visitor.get(welcome.links[0])).headline == "Describe the marked image"
     again = crowd.visitor()
+    invitation = read(again.get(welcome.links[1]))
+    assert invitation.headline == "Welcome"
+    assert read(invitation.form().send(again)).headline == "Describe the marked image"
     assert read(again.get(welcome.links[1])).headline == "Describe the marked image"
+
+
+def test_a_link_puts_nobody_into_the_place_of_another(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    invitation = f"/i/{crowd.site.signer.invitation('team/eve')}"
+    visitor, stranger = crowd.visitor(), crowd.visitor()
+    form = read(visitor.get(invitation)).form()
+    assert crowd.site.journal.standings() == []
+    assert form.send(stranger).status_code == 403  # the button of another browser's page
+    assert visitor.post(invitation).status_code == 403
+    assert visitor.post("/i/forged", data=form.fields).status_code == 403
+    assert crowd.site.journal.standings() == []
+    assert form.send(visitor).status_code == 200
+    assert [one.worker for one in crowd.site.journal.standings()] == [crowd.worker("team/eve")]
 
 
 def test_a_name_that_is_taken_is_not_lent_to_a_stranger(make_crowd: MakeCrowd) -> None:

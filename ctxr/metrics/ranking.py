@@ -1,0 +1,156 @@
+"""Where the right candidates stand among all: accuracy, recall@k and reciprocal rank, with ties in expectation.
+
+A tie is broken as by a fair coin, and what comes back is the mean over all ways to break it. So a scorer that cannot tell
+duplicates apart gets half the credit, and one that gives every candidate the same value stands at chance, not at 100 %.
+Nothing is sorted: counting who is above and who is level with the best right candidate is enough.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import DataError
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+BLOCK = 4_000_000
+"""Scores compared at a time, so that a gallery of thousands needs no second table of its size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the best right candidate of each of B queries stands.
+
+    Attributes:
+        above: [B] candidates with a higher score. level: [B] those with its score, itself included.
+        right: [B] how many of those level with it are right too, at least 1.
+        candidates: [B] how many there are. positives: [B] how many of them are right.
+    """
+
+    above: Codes
+    level: Codes
+    right: Codes
+    candidates: Codes
+    positives: Codes
+
+    def __len__(self) -> int:
+        return len(self.above)
+
+
+def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK) -> Places:
+    """Compare every candidate with the best right one.
+
+    Args:
+        scores: [B, K], higher is better; -inf where there is no candidate.
+        right: [B] the position of the one right candidate, or [B, K] which candidates are right.
+        mask: [B, K] where there is a candidate; default: where the score is not -inf.
+        block: how many scores are looked at together.
+
+    Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
+
+    >>> found = places(np.array([[3.0, 1.0, 3.0], [0.0, 5.0, 9.0]]), np.array([0, 0]))
+    >>> found.above.tolist(), found.level.tolist()
+    ([0, 2], [2, 1])
+    """
+    table = np.asarray(scores)
+    rows, width = table.shape
+    parts = []
+    step = max(1, block // max(1, width))
+    for start in range(0, rows, step):
+        held = slice(start, start + step)
+        there = table[held] != -np.inf if mask is None else mask[held]
+        parts.append(_place(table[held], right[held], there, start))
+    columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
+    return Places(*columns)
+
+
+def accuracy(found: Places) -> Doubles:
+    """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0.
+
+    >>> accuracy(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
+    [0.333]
+    """
+    share: Doubles = np.where(found.above == 0, found.right / found.level, 0.0)
+    return share
+
+
+def recall(found: Places, k: int) -> Doubles:
+    """How often one of the first `k` is right [B], 0..1, over all ways to break ties.
+
+    With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
+
+    >>> recall(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3])), 2).round(3).tolist()
+    [0.667]
+    """
+    missed = np.ones(len(found))
+    for draw in range(max(0, min(k, int(found.candidates.max(initial=0))))):
+        missed = np.where(found.above + draw < k, _still_missed(found, draw, missed), missed)
+    return 1.0 - missed
+
+
+def reciprocal_rank(found: Places) -> Doubles:
+    """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR.
+
+    >>> reciprocal_rank(places(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
+    [0.75]
+    """
+    value, missed = np.zeros(len(found)), np.ones(len(found))
+    for draw in range(int((found.level - found.right).max(initial=0)) + 1):
+        after = _still_missed(found, draw, missed)
+        value += (missed - after) / (found.above + draw + 1)
+        missed = after
+    return value
+
+
+def chance(found: Places) -> Doubles:
+    """Accuracy of a blind guess [B]: the share of candidates that are right."""
+    share: Doubles = found.positives / found.candidates
+    return share
+
+
+def best(scores: npt.ArrayLike, mask: Flags | None = None) -> Doubles:
+    """How a scorer picks, [B, K]: 1 / ties at each best candidate, 0 elsewhere.
+
+    >>> best(np.array([[1.0, 4.0, 4.0]])).tolist()
+    [[0.0, 0.5, 0.5]]
+    """
+    table = np.asarray(scores)
+    there = table != -np.inf if mask is None else mask
+    level = there & (table == np.where(there, table, -np.inf).max(axis=1, keepdims=True))
+    share: Doubles = level / level.sum(axis=1, keepdims=True)
+    return share
+
+
+def _place(scores: npt.NDArray[np.floating], right: Codes | Flags, there: Flags, start: int) -> Codes:
+    """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
+    rows = np.arange(len(scores))
+    odd = (np.isnan(scores) | (scores == np.inf)) & there
+    if odd.any():
+        row, column = np.argwhere(odd)[0]
+        raise DataError(f"query {start + row}: the score of candidate {column} is {scores[row, column]}")
+    if right.ndim == 1:
+        known = there[rows, right]
+        positives = known.astype(np.int64)
+    else:
+        good = right & there
+        positives = good.sum(axis=1)
+        known = positives > 0
+    if not known.all():
+        raise DataError(f"query {start + int(np.flatnonzero(~known)[0])}: no candidate is right")
+    if right.ndim == 1:
+        top = scores[rows, right][:, None]
+        level = (scores == top) & there
+        matched = np.ones(len(scores), np.int64)
+    else:
+        top = np.where(good, scores, -np.inf).max(axis=1, keepdims=True)
+        level = (scores == top) & there
+        matched = (level & good).sum(axis=1)
+    above = ((scores > top) & there).sum(axis=1)
+    return np.stack([above, level.sum(axis=1), matched, there.sum(axis=1), positives])
+
+
+def _still_missed(found: Places, draw: int, missed: Doubles) -> Doubles:
+    """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
+    left = np.maximum(found.level - draw, 1)
+    share: Doubles = missed * np.clip(1 - found.right / left, 0.0, 1.0)
+    return share

@@ -1,0 +1,207 @@
+"""`ctxr eval`: how often runs find the right image, how sure that is, where they fail, and which of them is better."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.data.artifacts import Artifact, Parent
+    from ctxr.data.dataset import Dataset
+    from ctxr.pipelines.evaluating.questions import Question
+    from ctxr.pipelines.evaluating.runs import Run
+
+RESULTS = "results"
+"""Folder of a project that holds a folder for each evaluation."""
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Configuration of `ctxr eval`; a field's text is its help."""
+
+    runs: tuple[str, ...] = ()
+    """Runs of the project by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
+    dataset: Path | None = None
+    """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    out: Path | None = None
+    """Folder to write; default: `results/NAME` in the workdir, named after the run, or `comparison`."""
+    split: str = ""
+    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored."""
+    compare: bool = False
+    """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
+    partial: bool = False
+    """Leave out queries that some run did not score, or not in full, and say how many."""
+    cluster: str = "set"
+    """What is drawn again for intervals and flipped in tests: set (in galleries: target), or group (whole videos and albums)."""
+    recall: str = "5"
+    """Recall@k to print, such as 1,5,10 for galleries."""
+    resamples: int = 10_000
+    """Draws of each interval."""
+    permutations: int = 10_000
+    """Random patterns of signs in a test; all are tried where there are fewer."""
+    seed: int = 0
+    """Seed of intervals and tests."""
+    tokenizer: str = "auto"
+    """How the length of texts is counted: auto (spaCy where it is installed), spacy, regex."""
+    encoder: str | None = None
+    """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
+    device: str = "auto"
+    """Where the encoder runs: auto, cpu, cuda, mps."""
+
+    def result_config(self) -> dict[str, Any]:
+        """The part that decides the result."""
+        names = (
+            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder"
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class EvalReport:
+    """What `eval` found.
+
+    Attributes:
+        results: the artifact. runs: their names. tables: by name `<side>/<table>`, and `people`.
+        notes: what one must know to believe the figures.
+    """
+
+    results: Path
+    dataset: str
+    runs: tuple[str, ...]
+    up_to_date: bool
+    tables: dict[str, Table]
+    notes: tuple[str, ...]
+
+
+def run(config: Eval, talk: Talk | None = None) -> EvalReport:
+    """Match scores with targets, measure, compare, and write the artifact.
+
+    Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
+    complete, UnfinishedError without a dataset or a run.
+    """
+    recalls = _check(config)
+    talk = talk or Silent()
+    from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
+    from ctxr.pipelines.evaluating.matching import match
+    from ctxr.pipelines.evaluating.questions import SIDES, questions_of
+    from ctxr.pipelines.evaluating.runs import Scoring, find_runs
+    from ctxr.pipelines.inputs import open_dataset
+    from ctxr.pipelines.picture_vectors import distances_of, vectors_of
+
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
+    questions = questions_of(dataset, distances_of(dataset, vectors))
+    wanted = _wanted(questions, config.split)
+    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk)
+    found = find_runs(config.runs, scoring)
+    _check_names(found)
+    questions, tokenizer = _counted(questions, found, config.tokenizer)
+    sides = match(dataset, questions, found, config.split, config.partial)
+
+    figures, differences, correlations, errors, seeds = [], [], [], [], []
+    with talk.progress("figures", len(sides)) as task:
+        for side in sides:
+            seed = (config.seed, SIDES.index(side.name))
+            clusters = measuring.clusters_of(side, measuring.unit_of(side, config.cluster), seed, config.resamples)
+            figures += measuring.figures(side, clusters, recalls)
+            correlations += measuring.correlations(side, clusters)
+            errors += measuring.errors(side)
+            seeds += measuring.seeds(side)
+            if config.compare:
+                differences += comparing.differences(side, clusters, seed, config.permutations)
+            task.advance()
+    made = dict(tables.gather(sides, figures, differences, correlations, errors, seeds, LEVEL, config.cluster))
+    people = beside.people(dataset)
+    if people is not None:
+        made["people"] = people
+    notes = [
+        *dataset.notes,
+        *beside.partial_notes(sides),
+        *beside.tagged_elsewhere(dataset),
+        *beside.leakage_notes(dataset, sides, talk),
+        *beside.contamination_notes(dataset, sides, found),
+    ]
+    out = config.out or config.workdir / RESULTS / _name(found)
+    parents = [_origin(dataset), *(one.origin for one in found)]
+    settings = config.result_config() | {"runs": [one.name for one in found]}
+
+    from ctxr.data.artifacts import finished, locked, refuse_strangers
+    from ctxr.pipelines.evaluating.results import KIND, write_results
+
+    refuse_strangers(out)
+    ready: Artifact | None = finished(out, KIND, "eval", settings, parents)
+    if ready is None or ready.changed_files():
+        with locked(out):
+            measured = (figures, differences, correlations, errors, seeds)
+            write_results(out, settings, parents, sides, measured, made, notes, tokenizer)
+            ready = None
+    return EvalReport(out, dataset.name, tuple(one.name for one in found), ready is not None, made, tuple(notes))
+
+
+def _check(config: Eval) -> list[int]:
+    """The ks of recall@k. Raises UsageError for what is out of range."""
+    if config.split not in ("", "train", "valid", "test", "none"):
+        raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
+    if config.cluster not in ("set", "group"):
+        raise UsageError(f"--cluster {config.cluster!r} is unknown", hint="choose set or group")
+    if config.resamples < 1 or config.permutations < 1:
+        raise UsageError("--resamples and --permutations must be at least 1", hint="leave them out: 10000")
+    ks = [part.strip() for part in config.recall.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in ks):
+        raise UsageError(f"--recall {config.recall!r} is no list of whole numbers from 1", hint="--recall 1,5,10")
+    return sorted({int(part) for part in ks})
+
+
+def _wanted(questions: "dict[str, Question]", split: str) -> list[str]:
+    """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
+    sides = {split} if split else {"valid", "test"}
+    return [name for name, one in questions.items() if one.side in sides] or list(questions)
+
+
+def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str) -> "tuple[dict[str, Question], str]":
+    """The questions with the tokens of the texts that are evaluated, and what counted them."""
+    from ctxr.models.tokens import load_tokenizer
+
+    counter = load_tokenizer(tokenizer)
+    sides = {questions[name].side for run in runs for one in run.scorers for name in one.values if name in questions}
+    texts = {name: one.text for name, one in questions.items() if one.side in sides and one.right}
+    lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
+    return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name
+
+
+def _check_names(runs: "list[Run]") -> None:
+    """Two runs must not write to one file."""
+    from ctxr.pipelines.evaluating.outside import plain_name
+
+    known: dict[str, str] = {}
+    for one in runs:
+        other = known.setdefault(plain_name(one.name).lower(), one.name)
+        if other != one.name:
+            raise UsageError(
+                f"the runs {other!r} and {one.name!r} would write the same files", hint="rename one of them"
+            )
+
+
+def _name(runs: "list[Run]") -> str:
+    from ctxr.pipelines.evaluating.outside import plain_name
+
+    return plain_name(runs[0].name) if len(runs) == 1 else "comparison"
+
+
+def _origin(dataset: "Dataset") -> "Parent":
+    """What is evaluated on, by content: the artifact's manifest, or texts, queries and judgments of a release."""
+    from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+    from ctxr.data.hashing import sha256_of
+
+    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        artifact = open_artifact(dataset.root)
+        return Parent("dataset", artifact.manifest.kind, artifact.sha256)
+    tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    return Parent("dataset", "release", sha256_of([repr(row) for table in tables for row in table]))

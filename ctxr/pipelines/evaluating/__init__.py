@@ -1,0 +1,1 @@
+"""The parts of `ctxr eval`: what is asked, what was scored, figures, comparison, tables, files."""

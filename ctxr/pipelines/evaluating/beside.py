@@ -1,0 +1,125 @@
+"""What stands beside the figures of a model: how well people do, and what might make the figures too good."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ctxr.data.artifacts import MANIFEST, open_artifact
+from ctxr.data.dataset import Dataset
+from ctxr.errors import DataError
+from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.runs import Run
+from ctxr.pipelines.leaks import leakage_table
+from ctxr.pipelines.published import HUMANS, is_release
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.stats import Stats
+from ctxr.pipelines.talk import Talk
+
+
+def people(dataset: Dataset) -> Table | None:
+    """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
+    if is_release(dataset):
+        note = (
+            "published (ImageCoDe, section 3.3 and Table 3), on votes for descriptions that were kept, which flatters"
+        )
+        return Table("People", ("of", "accuracy %", "alpha, nominal", "alpha, interval"), HUMANS, note)
+    file = None if dataset.root is None else dataset.root / "figures.json"
+    if file is None or not file.is_file():
+        return None
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        rows = [_person(row, told["agreement"]) for row in told["accuracy"] if row["value"] is not None]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
+    if not rows:
+        return None
+    note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids"
+    return Table("People", ("of", "votes", "accuracy %", "alpha, nominal"), tuple(rows), note)
+
+
+def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+    low, high = (row["low"], row["high"]) if row["crowd_low"] is None else (row["crowd_low"], row["crowd_high"])
+    alpha = next(
+        (
+            one["value"]
+            for one in agreement
+            if (one["kind"], one["basis"], one["level"], one["on"])
+            == (row["kind"], row["basis"], "nominal", "image ids")
+        ),
+        None,
+    )
+    name = f"{row['kind']}, {row['basis']}"
+    return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
+
+
+def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[str]:
+    """A sentence for each thing that an evaluated side shares with another."""
+    table = leakage_table(Stats(skip_pictures=True), dataset, None, talk)
+    if isinstance(table, str):
+        return [f"{table}: nothing can be said of leaks"]
+    evaluated = {side.name for side in sides}
+    notes = []
+    for what, pair, shared, of, _ in table.rows:
+        first, second = pair.split(" – ")
+        if shared and evaluated & {first, second}:
+            notes.append(f"{first} and {second} share {shared} of {of} by {what}: ctxr stats names some")
+    return notes
+
+
+def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[Run]) -> list[str]:
+    """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
+    here, names = _manifest(dataset), {side.name for side in sides}
+    kind = "dataset" if here else "release"
+    trained = [run for run in runs if run.artifact is not None]
+    notes = []
+    for run in trained:
+        parents = [] if run.artifact is None else run.artifact.manifest.parents
+        learnt = [one for one in parents if one.kind in ("dataset", "release")]
+        if any(one.kind != kind or (one.kind == "dataset" and one.sha256 != here) for one in learnt):
+            notes.append(
+                f"{run.name}: trained on another dataset ({learnt[0].name}) than this one; the two may share sets"
+            )
+    if trained and "train" in names:
+        notes.append(f"figures on train say how well {_listed(trained)} fit, not how good they are")
+    if trained and "valid" in names:
+        notes.append(
+            f"where valid chose the epoch of {_listed(trained)}, its figures flatter a little; those of test do not"
+        )
+    if outside := [run for run in runs if run.artifact is None]:
+        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+    return notes
+
+
+def _listed(runs: Sequence[Run]) -> str:
+    return ", ".join(run.name for run in runs)
+
+
+def partial_notes(sides: Sequence[Side]) -> list[str]:
+    """How many questions were left out, and how many have targets that are hidden."""
+    notes = []
+    for side in sides:
+        if side.left_out:
+            total = side.left_out + len(side.questions) + len(side.hidden)
+            notes.append(
+                f"{side.name}: {side.left_out} of {total} queries lack scores of some run and were left out of all (--partial)"
+            )
+        if side.hidden:
+            notes.append(
+                f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
+            )
+    return notes
+
+
+def tagged_elsewhere(dataset: Dataset) -> list[str]:
+    """A sentence where descriptions were annotated with phenomena that nobody is asked about."""
+    asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
+    lost = sum(
+        query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()
+    )
+    return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []
+
+
+def _manifest(dataset: Dataset) -> str:
+    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
+        return ""
+    return open_artifact(dataset.root).sha256

@@ -1,0 +1,61 @@
+"""Runs against the first of them: differences with intervals, and whether they could be luck."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.metrics.compare import Clusters, Interval, mcnemar, sign_flip
+from ctxr.metrics.proportions import holm
+from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.measuring import credits_of, kinds_of
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of a run less that of the first, on one part of a side.
+
+    Attributes:
+        permutation: p-value of flipping clusters. corrected: the same after Holm's correction over the runs.
+        mcnemar: exact, on queries that are right outright (a tie is not), as if they were independent; None for runs of
+            several seeds, which are neither right nor wrong.
+        mcnemar_corrected: after Holm's correction over the runs.
+    """
+
+    side: str
+    part: str
+    run: str
+    against: str
+    queries: int
+    interval: Interval
+    permutation: float
+    corrected: float
+    mcnemar: float | None
+    mcnemar_corrected: float | None
+
+
+def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[Difference]:
+    """Every run but the first against the first, overall and by kind; each part of the table is one family of tests."""
+    if len(side.runs) < 2 or not side.questions:
+        return []
+    credits = credits_of(side)
+    first, *others = side.runs
+    rows: list[Difference] = []
+    for part in kinds_of(side.questions):
+        within = np.array([part in ("all", one.image_set.kind) for one in side.questions])
+        gains = np.stack([credits[run] - credits[first] for run in others], axis=1)
+        intervals = clusters.means(gains, np.repeat(within[:, None], len(others), axis=1))
+        flips = [
+            sign_flip(gains[within, place], clusters.codes[within], np.random.default_rng(seed), draws)
+            for place in range(len(others))
+        ]
+        exact = {
+            run: mcnemar(credits[run][within] == 1, credits[first][within] == 1)
+            for run in others
+            if len(side.seeds[run]) == len(side.seeds[first]) == 1
+        }
+        known = dict(zip(exact, holm(list(exact.values())), strict=True))
+        columns = zip(
+            others, intervals, flips, holm(flips), map(exact.get, others), map(known.get, others), strict=True
+        )
+        rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
+    return rows

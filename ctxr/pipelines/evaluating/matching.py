@@ -1,0 +1,147 @@
+"""Scores beside questions: every question of a side with every score of every run, or a sentence that says what is missing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.data.dataset import Dataset
+from ctxr.errors import DataError
+from ctxr.metrics.ranking import Places, places
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.pipelines.evaluating.questions import SIDES, Question
+from ctxr.pipelines.evaluating.runs import Run, Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Questions of one side of the benchmark, scored by all runs.
+
+    Attributes:
+        questions: B with a known target. runs: rows of a table. seeds: the scorers of each run, one or several.
+        scores: [B, K] of each scorer, -inf where there is no candidate.
+        right: [B, K] which candidates are targets. hidden: questions without a known target.
+        hidden_scores: theirs, by scorer and query. left_out: questions that some scorer did not score, with `--partial`.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    runs: tuple[str, ...]
+    seeds: dict[str, tuple[str, ...]]
+    scores: dict[str, Doubles]
+    right: Flags
+    hidden: tuple[Question, ...]
+    hidden_scores: dict[str, dict[str, list[float]]]
+    left_out: int
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Every scorer of every run."""
+        return tuple(name for run in self.runs for name in self.seeds[run])
+
+    def places(self, scorer: str) -> Places:
+        """Where the targets stand for a scorer."""
+        return places(self.scores[scorer], self.right)
+
+    def mean(self, run: str, figure: Callable[[Places], Doubles]) -> Doubles:
+        """A figure of each question [B], as the mean over the seeds of a run."""
+        held: Doubles = np.mean([figure(self.places(name)) for name in self.seeds[run]], axis=0)
+        return held
+
+
+def match(
+    dataset: Dataset, questions: Mapping[str, Question], runs: Sequence[Run], only: str, partial: bool
+) -> list[Side]:
+    """The sides that any run scored, each with all of its questions; `only` names one of them.
+
+    With `partial`, a question that any run left unscored, or scored in part, is left out of all runs.
+
+    Raises DataError naming file:line for scores of what is not asked, and for what is missing.
+    """
+    scorers = [scorer for run in runs for scorer in run.scorers]
+    for scorer in scorers:
+        _check_known(dataset, questions, scorer)
+    scored = {questions[name].side for scorer in scorers for name in scorer.values}
+    chosen = [side for side in SIDES if side in scored and only in ("", side)]
+    if not chosen:
+        what = f"of {only}" if only else "that is asked"
+        raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
+    return [_side(side, [one for one in questions.values() if one.side == side], runs, partial) for side in chosen]
+
+
+def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Scorer) -> None:
+    candidates: dict[str, frozenset[str]] = {}
+    for name, values in scorer.values.items():
+        question = questions.get(name)
+        if question is None:
+            asked = dataset.queries.get(name)
+            what = "is not asked" if asked is None else "asks for a label, not for an image"
+            raise DataError(
+                f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
+                hint="evaluate on the dataset that was scored: --dataset PATH",
+            )
+        if question.image_set.id not in candidates:
+            candidates[question.image_set.id] = frozenset(question.candidates)
+        strange = values.keys() - candidates[question.image_set.id]
+        if strange:
+            first = min(strange)
+            raise DataError(
+                f"{scorer.place(name, first)}: {first!r} is no candidate of query {name!r} "
+                f"(set {question.image_set.id!r} has {question.candidates[0]!r} and {len(question.candidates) - 1} more)",
+                hint="candidates are the image ids of the query's set",
+            )
+
+
+def _side(name: str, asked: Sequence[Question], runs: Sequence[Run], partial: bool) -> Side:
+    scorers = [scorer for run in runs for scorer in run.scorers]
+    lacking: set[str] = set()
+    for scorer in scorers:
+        unscored = [one for one in asked if len(scorer.values.get(one.query, ())) < len(one.candidates)]
+        if unscored and not partial:
+            raise _missing(name, unscored, scorer)
+        lacking |= {one.query for one in unscored}
+    whole = [one for one in asked if one.query not in lacking]
+    known = tuple(one for one in whole if one.right)
+    hidden = tuple(one for one in whole if not one.right)
+    width = max((len(one.candidates) for one in known), default=1)
+    right = np.zeros((len(known), width), bool)
+    for row, one in enumerate(known):
+        right[row, list(one.right)] = True
+    return Side(
+        name=name,
+        questions=known,
+        runs=tuple(run.name for run in runs),
+        seeds={run.name: tuple(scorer.name for scorer in run.scorers) for run in runs},
+        scores={scorer.name: _table(scorer, known, width) for scorer in scorers},
+        right=right,
+        hidden=hidden,
+        hidden_scores={scorer.name: {one.query: _values(scorer, one) for one in hidden} for scorer in scorers},
+        left_out=len(lacking),
+    )
+
+
+def _table(scorer: Scorer, known: Sequence[Question], width: int) -> Doubles:
+    table = np.full((len(known), width), -np.inf)
+    for row, one in enumerate(known):
+        table[row, : len(one.candidates)] = _values(scorer, one)
+    return table
+
+
+def _values(scorer: Scorer, one: Question) -> list[float]:
+    values = scorer.values[one.query]
+    return [values[candidate] for candidate in one.candidates]
+
+
+def _missing(side: str, unscored: Sequence[Question], scorer: Scorer) -> DataError:
+    first = unscored[0]
+    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
+    given = scorer.values.get(first.query, {})
+    if given:
+        lost = next(one for one in first.candidates if one not in given)
+        what = f"query {first.query!r} has no score for its candidate {lost!r}"
+    else:
+        what = f"query {first.query!r} of {side} has no score"
+    return DataError(
+        f"{scorer.place(first.query, None)}: {what}{more}",
+        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+    )

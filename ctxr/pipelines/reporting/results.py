@@ -1,0 +1,202 @@
+"""How runs do: accuracy with intervals, against people and chance, and every query with its images, scores and picks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ctxr.metrics.compare import Interval
+from ctxr.pipelines.evaluating.measuring import PARTS
+from ctxr.pipelines.evaluating.results import QueryResult
+from ctxr.pipelines.evaluating.tables import STATIC, p_value, percent
+from ctxr.pipelines.reporting.edition import Edition, Section
+from ctxr.pipelines.reporting.plots import ticks
+from ctxr.pipelines.reporting.scored import Scored, find_scored
+
+MOST_QUERIES = 3000
+"""Queries that a page holds; the hardest of them."""
+
+LEFT, RIGHT, TOP, ROW, GAP, BOTTOM = 190, 18, 12, 17, 11, 44
+WIDTH = 720
+"""Box of the plot in SVG units: room for names and axis, height of a row, room between runs."""
+
+DIGITS = 4
+"""Digits of a score that are kept for its bar."""
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high`, at height `y`."""
+
+    y: float
+    x: float
+    low: float
+    high: float
+    part: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One side of the benchmark: the plot and its table.
+
+    Attributes:
+        names: (height, run) of each group. whiskers: its rows. x_ticks: (position, label). chance: position of the dashed line.
+        parts: colour and name of each part with its queries. rows: of the table, cells as text; heads: of its columns.
+    """
+
+    side: str
+    height: int
+    names: list[tuple[float, str]]
+    whiskers: list[Whisker]
+    x_ticks: list[tuple[float, str]]
+    chance: tuple[float, str] | None
+    parts: list[tuple[str, str]]
+    heads: list[str]
+    rows: list[list[str]]
+    says: str
+
+
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """Fills `data["results"]`; None where nothing was evaluated."""
+    scored = find_scored(edition.chain.root)
+    if scored is None or not scored.runs:
+        return None
+    edition.data["results"] = data = _data(edition, scored)
+    sides = list(dict.fromkeys(row["side"] for row in scored.figures))
+    asked = len({row.query for row in scored.rows})
+    return {
+        "panels": [_panel(scored, side) for side in sides],
+        "people": scored.people,
+        "notes": scored.notes,
+        "runs": scored.scorers,
+        "asked": asked,
+        "shown": len(data["queries"]),
+        "sides": sides,
+        "kinds": sorted({row.kind for row in scored.rows}),
+        "tags": sorted({tag for row in scored.rows for tag in row.tags}),
+        "plot": {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
+    }
+
+
+def _panel(scored: Scored, side: str) -> Panel:
+    found = {
+        (row["run"], row["part"], row["measure"]): row
+        for row in scored.figures
+        if row["side"] == side and row["view"] == "overall"
+    }
+    runs = [run for run in scored.runs if (run, "all", "accuracy") in found]
+    parts = [part for part in PARTS if (runs[0], part, "accuracy") in found]
+    # one kind alone says the same twice
+    parts = ["all"] if len(parts) == 2 else parts
+    ends = [found[run, part, "accuracy"] for run in runs for part in parts]
+    most = max(min(1.0, max(row["value"] if row["high"] is None else row["high"] for row in ends) + 0.03), 0.2)
+
+    def across(value: float) -> float:
+        return round(float(LEFT + value / most * (WIDTH - LEFT - RIGHT)), 1)
+
+    names, whiskers, y = [], [], float(TOP + ROW / 2)
+    for run in runs:
+        names.append((round(y + (len(parts) - 1) * ROW / 2, 1), run))
+        for part in parts:
+            whiskers.append(_whisker(found[run, part, "accuracy"], run, part, y, across))
+            y += ROW
+        y += GAP
+    blind = found.get((runs[0], "all", "chance"))
+    chance = None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %")
+    best = max(runs, key=lambda run: found[run, "all", "accuracy"]["value"])
+    top = _interval(found[best, "all", "accuracy"])
+    return Panel(
+        side,
+        round(y - GAP - ROW / 2) + BOTTOM,
+        names,
+        whiskers,
+        [(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
+        chance,
+        [
+            (part, f"{STATIC.get(part, part)}, {found[runs[0], part, 'accuracy']['queries']:,} queries")
+            for part in parts
+        ],
+        *_table(scored, side, found, runs, parts),
+        f"Accuracy of {len(runs)} runs on {side}: the best is {best} with {percent(top)} %.",
+    )
+
+
+def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
+    low, high = (row["value"] if row[name] is None else row[name] for name in ("low", "high"))
+    title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {row['queries']:,} queries in {row['clusters']:,} clusters"
+    return Whisker(y, across(row["value"]), across(low), across(high), part, title)
+
+
+def _table(
+    scored: Scored, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the table below the plot; differences where they were tested."""
+    tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
+    heads = ["run", *(STATIC.get(part, part) for part in parts), "MRR"]
+    if tested:
+        against = next(iter(tested.values()))["against"]
+        heads += [f"against {against}", "p, Holm"]
+    rows = []
+    for run in runs:
+        cells = [run, *(percent(_interval(found[run, part, "accuracy"])) for part in parts)]
+        mrr = found.get((run, "all", "mrr"))
+        cells.append("–" if mrr is None else f"{mrr['value']:.3f}")
+        if tested:
+            one = tested.get(run)
+            cells += ["–", "–"] if one is None else [percent(_interval(one), signed=True), p_value(one["corrected"])]
+        rows.append(cells)
+    return heads, rows
+
+
+def _interval(row: Mapping[str, Any]) -> Interval:
+    return Interval(row["value"], row["low"], row["high"])
+
+
+def _data(edition: Edition, scored: Scored) -> dict[str, Any]:
+    """What the error browser shows: queries, hardest first, with the images of their sets and the scores of every run."""
+    by_query: dict[str, dict[str, QueryResult]] = {}
+    for row in scored.rows:
+        by_query.setdefault(row.query, {})[row.run] = row
+    ranked = sorted(by_query, key=lambda name: (_ease(by_query[name].values()), name))[:MOST_QUERIES]
+    sets: dict[str, list[list[Any]]] = {}
+    queries = []
+    for name in ranked:
+        row = next(iter(by_query[name].values()))
+        if row.image_set not in sets:
+            sets[row.image_set] = list(_pictures(edition, row))
+        place = {image: at for at, image in enumerate(row.candidates)}
+        queries.append({
+            "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
+            "targets": [place[image] for image in row.targets if image in place],
+            "runs": [_scores(by_query[name].get(run), place) for run in scored.scorers],
+        })  # fmt: skip
+    return {"runs": list(scored.scorers), "sets": sets, "queries": queries}
+
+
+def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:
+    """Small where runs fail: mean accuracy, then how few candidates stand above the target."""
+    held = list(rows)
+    return sum(row.accuracy for row in held) / len(held), -sum(row.above for row in held) / len(held)
+
+
+def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
+    """(name, picture) of each candidate; a picture that the chain does not have is None."""
+    for name in row.candidates:
+        image = edition.chain.images.get(name)
+        index = None if image is None else image.index
+        short = f"#{index}" if index is not None else name.rpartition("/")[2]
+        yield [short, None if image is None else edition.pictures.number(image.path)]
+
+
+def _scores(row: QueryResult | None, place: Mapping[str, int]) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    return {
+        "accuracy": round(row.accuracy, 4),
+        "above": row.above,
+        "picks": [place[image] for image in row.picks if image in place],
+        "scores": [float(f"{value:.{DIGITS}g}") for value in row.scores],
+    }
+
+
+SECTION = Section("results", "Results", make)

@@ -1,0 +1,118 @@
+"""Evaluations that lie beside a chain: what runs did on the queries of one dataset."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError
+from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What all evaluations of one dataset say, each run once.
+
+    Attributes:
+        names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
+        figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
+        notes: what one should know first.
+    """
+
+    names: tuple[str, ...]
+    runs: tuple[str, ...]
+    rows: tuple[QueryResult, ...]
+    figures: tuple[dict[str, Any], ...]
+    differences: tuple[dict[str, Any], ...]
+    people: dict[str, Any] | None
+    notes: tuple[str, ...]
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names in `rows`: the runs, or their seeds where there are several."""
+        met = dict.fromkeys(row.run for row in self.rows)
+        return tuple(name for run in self.runs for name in met if _is_of(name, run))
+
+
+def find_scored(root: Path) -> Scored | None:
+    """The evaluations in `results` beside the artifact `root`; None where there is none.
+
+    Of several datasets, the one that lies in the project counts, else the one with most rows. Of a run that was evaluated
+    twice, the evaluation with most runs counts. Raises DataError for a damaged table.
+    """
+    folder = root.resolve().parent
+    artifacts = [open_artifact(file.parent) for file in sorted((folder / RESULTS).glob(f"*/{MANIFEST}"))]
+    artifacts = [one for one in artifacts if one.manifest.kind == KIND]
+    if not artifacts:
+        return None
+    here = {open_artifact(file.parent).sha256 for file in sorted(folder.glob(f"*/{MANIFEST}"))}
+    by_dataset: dict[str, list[Artifact]] = {}
+    for one in artifacts:
+        by_dataset.setdefault(_dataset(one), []).append(one)
+    chosen = max(by_dataset, key=lambda sha256: (sha256 in here, _rows(by_dataset[sha256]), sha256))
+    notes = []
+    if len(by_dataset) > 1:
+        others = sum(len(found) for sha256, found in by_dataset.items() if sha256 != chosen)
+        notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
+    if chosen not in here:
+        notes.append("the dataset that was evaluated is not in this project, or was made anew since")
+    return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
+
+
+def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
+    rows: list[QueryResult] = []
+    figures: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    people: dict[str, Any] | None = None
+    runs: list[str] = []
+    names: list[str] = []
+    for one in artifacts:
+        if edited := one.changed_files():
+            notes.append(f"{RESULTS}/{one.path.name}/{edited[0]} was changed since it was written")
+        told = _figures(one.path / FIGURES)
+        fresh = list(dict.fromkeys(row["run"] for row in told["figures"] if row["run"] not in runs))
+        people = people or told.get("people")
+        if not fresh:
+            continue
+        names.append(one.path.name)
+        runs += fresh
+        figures += [row for row in told["figures"] if row["run"] in fresh]
+        differences += [row for row in told["differences"] if row["run"] in fresh]
+        rows += [
+            row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in fresh)
+        ]
+    return Scored(tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes))
+
+
+def _is_of(scorer: str, run: str) -> bool:
+    """Whether a scorer is a run, or one of its seeds."""
+    return scorer == run or scorer.rpartition("/")[0] == run
+
+
+def _figures(file: Path) -> dict[str, Any]:
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        wanted = ("side", "run", "view", "part", "measure", "value", "low", "high", "queries", "clusters")
+        if not all(name in row for row in told["figures"] for name in wanted):
+            raise KeyError(wanted)
+        told.setdefault("differences", [])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+    return told
+
+
+def _dataset(artifact: Artifact) -> str:
+    return next((one.sha256 for one in artifact.manifest.parents if one.name == "dataset"), "")
+
+
+def _runs(artifact: Artifact) -> int:
+    runs = artifact.manifest.config.get("runs")
+    return len(runs) if isinstance(runs, list) else 0
+
+
+def _rows(artifacts: list[Artifact]) -> int:
+    counts = [one.manifest.counts.get("rows") for one in artifacts]
+    return sum(count for count in counts if isinstance(count, int))

@@ -1,0 +1,134 @@
+"use strict";
+const { data, make, figure, percent, picture } = window.ctxr;
+const held = data.results, cards = document.getElementById("r-cards");
+if (!held || !cards) return;
+const PAGE = 12;
+const field = (id) => document.getElementById(id);
+const chosen = (id) => (field(id) ? field(id).value : "");
+let shown = [], page = 0;
+
+const hay = held.queries.map((query) =>
+  [query.text, query.id, query.set, ...held.sets[query.set].map(([name]) => name)].join(" ").toLowerCase());
+
+// runs that are looked at: one, or all of those that scored the query
+const looked = (query) => {
+  const run = chosen("r-run");
+  const numbers = run === "" ? held.runs.map((_, number) => number) : [Number(run)];
+  return numbers.filter((number) => query.runs[number] !== null);
+};
+const mean = (query, name) => {
+  const runs = looked(query);
+  return runs.reduce((sum, number) => sum + query.runs[number][name], 0) / (runs.length || 1);
+};
+
+const found = {
+  wrong: (all) => all.some((one) => one.accuracy === 0),
+  right: (all) => all.every((one) => one.accuracy === 1),
+  tie: (all) => all.some((one) => one.accuracy > 0 && one.accuracy < 1),
+  split: (all) => all.some((one) => one.accuracy !== all[0].accuracy),
+};
+
+const orders = {
+  hard: (a, b) => mean(a, "accuracy") - mean(b, "accuracy") || mean(b, "above") - mean(a, "above"),
+  set: (a, b) => (a.set < b.set ? -1 : a.set > b.set ? 1 : 0),
+};
+orders.easy = (a, b) => -orders.hard(a, b);
+
+// the bar of a score reaches from the lowest of the set to the highest
+function bar(run, query, at) {
+  const { scores, picks } = query.runs[run], low = Math.min(...scores), high = Math.max(...scores);
+  const line = make("span", `score run-${run % 6}`, make("i"), make("b", "", short(scores[at])));
+  line.firstChild.style.width = `${(100 * (high > low ? 0.04 + (0.96 * (scores[at] - low)) / (high - low) : 0.5)).toFixed(1)}%`;
+  line.title = `${held.runs[run]}: ${scores[at]}${picks.includes(at) ? ", picked" : ""}`;
+  return line;
+}
+const short = (value) => (Math.abs(value) >= 1000 || (value !== 0 && Math.abs(value) < 0.001) ? value.toExponential(1) : Number(value.toPrecision(3)).toString());
+
+function image(query, at, runs) {
+  const [name, number] = held.sets[query.set][at];
+  const target = query.targets.includes(at), pickers = runs.filter((run) => query.runs[run].picks.includes(at));
+  const item = make("li", `shot-of${target ? " target" : pickers.length ? " missed" : ""}`);
+  const box = make("div", "frame", number === null ? "not in these sets" : picture(number, name));
+  box.append(make("span", "place", String(at + 1)));
+  if (target) box.append(make("span", "mark-target", "target"));
+  item.append(box);
+  const under = make("p", "under", make("b", "", name));
+  under.title = name;
+  item.append(under, make("div", "scores", ...runs.map((run) => bar(run, query, at))));
+  if (pickers.length) {
+    const said = pickers.length === runs.length && runs.length > 1 ? `picked by all ${runs.length}` : `picked${held.runs.length > 1 ? `: ${pickers.map((run) => held.runs[run]).join(", ")}` : ""}`;
+    item.append(make("p", target ? "picked right" : "picked", said));
+  }
+  return item;
+}
+
+function verdict(query, run) {
+  const { accuracy, above } = query.runs[run];
+  const words = accuracy === 1 ? "found" : accuracy > 0 ? `tie, ${percent(accuracy)}` : `wrong, ${above} above the target`;
+  return make("span", `verdict ${accuracy === 1 ? "good" : accuracy > 0 ? "half" : "bad"}`, make("i", `dot run-${run % 6}`), `${held.runs[run]}: ${words}`);
+}
+
+function card(query) {
+  const runs = looked(query);
+  const made = make("article", `miss ${query.kind}`);
+  const about = make("span", "meta", make("span", `chip ${query.kind}`, query.kind));
+  const set = make("button", "link", query.set);
+  set.type = "button";
+  set.title = "open the set";
+  set.addEventListener("click", () => window.ctxr.openSet(query.set));
+  about.append(set, make("span", "", query.side), ...query.tags.map((tag) => make("span", "chip", tag)));
+  const list = make("ol", "strip");
+  const size = held.sets[query.set].length;
+  list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
+  held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
+  if (!size) list.append(make("li", "muted small", "A gallery of so many images is not drawn."));
+  made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list);
+  return made;
+}
+
+function choose() {
+  const words = field("r-find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const kind = chosen("r-kind"), tag = chosen("r-tag"), side = chosen("r-side"), right = chosen("r-right");
+  shown = held.queries.filter((query, at) => {
+    const runs = looked(query).map((number) => query.runs[number]);
+    return runs.length && (!kind || query.kind === kind) && (!tag || query.tags.includes(tag)) && (!side || query.side === side)
+      && (!right || found[right](runs)) && words.every((word) => hay[at].includes(word));
+  });
+  const order = orders[field("r-sort").value];
+  shown.sort((a, b) => order(a, b) || (a.id < b.id ? -1 : 1));
+  page = 0;
+  draw();
+}
+
+function draw() {
+  const pages = Math.max(1, Math.ceil(shown.length / PAGE)), total = held.queries.length;
+  const from = page * PAGE, to = Math.min(shown.length, from + PAGE);
+  const of = shown.length === total ? `${total} queries` : `${shown.length} of ${total} queries`;
+  const share = shown.length ? `, accuracy ${percent(shown.reduce((sum, query) => sum + mean(query, "accuracy"), 0) / shown.length)}` : "";
+  field("r-found").textContent = `${of}${share}${shown.length > PAGE ? `, here ${from + 1} to ${to}` : ""}`;
+  cards.replaceChildren(...(shown.length ? shown.slice(from, to).map(card) : [empty()]));
+  const pager = field("r-pager");
+  pager.replaceChildren();
+  if (pages > 1) pager.append(step("Previous", -1, page > 0), make("span", "muted", `page ${page + 1} of ${pages}`), step("Next", 1, page < pages - 1));
+}
+
+function empty() {
+  const all = make("button", "", "Show all");
+  all.type = "button";
+  all.addEventListener("click", () => { field("r-controls").reset(); choose(); });
+  return make("p", "empty", "No query is like that. ", all);
+}
+
+function step(name, by, possible) {
+  const button = make("button", "", name);
+  button.type = "button";
+  button.disabled = !possible;
+  button.addEventListener("click", () => { page += by; draw(); field("r-controls").scrollIntoView(); });
+  return button;
+}
+
+for (const name of ["r-run", "r-right", "r-kind", "r-tag", "r-side", "r-sort"]) if (field(name)) field(name).addEventListener("change", choose);
+field("r-find").addEventListener("input", choose);
+field("r-controls").addEventListener("submit", (event) => event.preventDefault());
+field("r-find").addEventListener("keydown", (event) => { if (event.key === "Escape") event.target.blur(); });
+choose();

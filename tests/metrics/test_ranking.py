@@ -1,0 +1,109 @@
+"""Places of the right candidates against the definition: every way to break a tie, tried out."""
+
+import doctest
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxr.metrics.ranking
+from ctxr.errors import DataError
+from ctxr.metrics.ranking import Places, accuracy, best, chance, places, recall, reciprocal_rank
+
+Row = list[tuple[float, bool, bool]]
+"""Candidates of one query: score, whether it is right, whether it is there."""
+
+
+def candidates(most: int = 6) -> st.SearchStrategy[Row]:
+    """Few different scores, so that ties are common; at least one right candidate is there."""
+    one = st.tuples(st.sampled_from([-2.0, 0.0, 0.5, 3.0]), st.booleans(), st.booleans())
+    return st.lists(one, min_size=1, max_size=most).filter(lambda row: any(right and there for _, right, there in row))
+
+
+def ranked(row: Row) -> list[list[bool]]:
+    """Every order by falling score, equal scores in any order: for each whether the candidates are right."""
+    held = [(score, right) for score, right, there in row if there]
+    return [
+        [right for _, right in order]
+        for order in permutations(held)
+        if all(before[0] >= after[0] for before, after in pairwise(order))
+    ]
+
+
+def table(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, right and mask [B, K], rows filled up with candidates that are not there and would win."""
+    width = max(map(len, rows))
+    filled = [row + [(99.0, True, False)] * (width - len(row)) for row in rows]
+    columns = np.array(filled, object)
+    return columns[..., 0].astype(float), columns[..., 1].astype(bool), columns[..., 2].astype(bool)
+
+
+def test_the_examples_in_the_text_are_true() -> None:
+    assert doctest.testmod(ctxr.metrics.ranking).failed == 0
+
+
+@given(st.lists(candidates(), min_size=1, max_size=4), st.integers(0, 7), st.integers(1, 9))
+def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k: int, block: int) -> None:
+    scores, right, mask = table(rows)
+    found = places(scores, right, mask, block)
+    for number, row in enumerate(rows):
+        orders = ranked(row)
+        firsts = [order.index(True) + 1 for order in orders]
+        assert accuracy(found)[number] == pytest.approx(np.mean([first == 1 for first in firsts]))
+        assert recall(found, k)[number] == pytest.approx(np.mean([first <= k for first in firsts]))
+        assert reciprocal_rank(found)[number] == pytest.approx(np.mean([1 / first for first in firsts]))
+        assert chance(found)[number] == pytest.approx(np.mean(orders[0]))
+
+
+@given(st.lists(candidates(), min_size=1, max_size=4))
+def test_one_right_candidate_is_the_same_as_a_table_with_one(rows: list[Row]) -> None:
+    scores, right, mask = table(rows)
+    target = (right & mask).argmax(axis=1)
+    alone = np.zeros(right.shape, bool)
+    alone[np.arange(len(rows)), target] = True
+    one, other = places(scores, target, mask), places(scores, alone, mask)
+    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Places.__dataclass_fields__)
+
+
+@given(st.lists(candidates(), min_size=1, max_size=4))
+def test_what_is_picked_gives_the_accuracy_again(rows: list[Row]) -> None:
+    scores, right, mask = table(rows)
+    picked = best(np.where(mask, scores, -np.inf))
+    assert picked.sum(axis=1) == pytest.approx(np.ones(len(rows)))
+    assert (picked * (right & mask)).sum(axis=1) == pytest.approx(accuracy(places(scores, right, mask)))
+
+
+def test_candidates_at_minus_infinity_are_not_there() -> None:
+    found = places(np.array([[1.0, -np.inf, 1.0]]), np.array([0]))
+    assert (found.candidates.tolist(), accuracy(found).tolist()) == ([2], [0.5])
+
+
+def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands() -> None:
+    scores = np.zeros((3, 5000), np.float32)
+    scores[2, 17] = 1
+    found = places(scores, np.array([4, 4999, 17]), block=9000)
+    assert accuracy(found).tolist() == [1 / 5000, 1 / 5000, 1.0]
+    assert recall(found, 10) == pytest.approx([0.002, 0.002, 1.0])
+    harmonic = (1 / np.arange(1, 5001)).sum() / 5000
+    assert reciprocal_rank(found) == pytest.approx([harmonic, harmonic, 1.0])
+
+
+def test_no_query_gives_no_figure() -> None:
+    found = places(np.zeros((0, 10)), np.zeros(0, np.int64))
+    assert [len(one) for one in (found, accuracy(found), recall(found, 5), reciprocal_rank(found))] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> None:
+    scores = np.zeros((3, 4))
+    scores[2, 1] = value
+    with pytest.raises(DataError, match=f"query 2: the score of candidate 1 is {value}"):
+        places(scores, np.zeros(3, np.int64), block=4)
+
+
+@pytest.mark.parametrize("right", [np.array([0, 1]), np.array([[True, False], [False, True]])])
+def test_a_query_without_a_right_candidate_is_refused(right: np.ndarray) -> None:
+    with pytest.raises(DataError, match="query 1: no candidate is right"):
+        places(np.zeros((2, 2)), right, np.array([[True, True], [True, False]]))
