@@ -25,9 +25,10 @@ _NAMES = {
     "workdir": ("--workdir", "-w"),
     "out": ("--out", "-o"),
     "input": ("--input", "-i"),
-    # what a field cannot be called: a word of Python, a method of the class that it extends
+    # what a field cannot be called: a word of Python or a type, a method of the class that it extends
     "platform_of": ("--from",),
     "raters": ("--votes",),
+    "changes": ("--set",),
 }
 _KINDS: dict[Any, str] = {
     float: "a number",

@@ -95,18 +95,27 @@ class Preprocess:
         Raises:
             ValueError: an array of another type or shape.
         """
+        return self.normalised(self.fitted(images))
+
+    def fitted(self, images: Sequence[np.ndarray]) -> Tensor:
+        """uint8 tensor [N, 3, height, width]: resized and cut, not yet normalised. Raises ValueError as a call does."""
         import torch
 
         for position, image in enumerate(images):
             if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
                 raise ValueError(f"image {position} is {image.dtype} {image.shape}, wanted uint8 [H, W, 3]")
         if not images:
-            return torch.empty((0, 3, *self.size), dtype=torch.float32)
+            return torch.empty((0, 3, *self.size), dtype=torch.uint8)
         # one by one: stacking large frames first costs more than it saves, and a lone image is resized like any other
-        fitted = torch.cat([self._fit(_view(image)) for image in images])
+        return torch.cat([self._fit(_view(image)) for image in images])
+
+    def normalised(self, fitted: Tensor) -> Tensor:
+        """Float32 tensor of what `fitted` made, on the device that it is on."""
+        import torch
+
         scale = 1 / (255 * torch.tensor(self.std, dtype=torch.float32).view(3, 1, 1))
         shift = -torch.tensor(self.mean, dtype=torch.float32).view(3, 1, 1) / torch.tensor(self.std).view(3, 1, 1)
-        return fitted.float().mul_(scale).add_(shift)
+        return fitted.float().mul_(scale.to(fitted.device)).add_(shift.to(fitted.device))
 
     def _fit(self, image: Tensor) -> Tensor:
         """uint8 [1, 3, H, W] to uint8 [1, 3, *size]: resize, then cut or pad around the centre."""

@@ -24,6 +24,7 @@ from ctxr.pipelines.filter import Filter
 from ctxr.pipelines.import_answers import ImportAnswers
 from ctxr.pipelines.rebuild import Rebuild
 from ctxr.pipelines.stats import Stats
+from ctxr.pipelines.train import Train
 from ctxr.pipelines.verify import Verify
 
 runner = CliRunner()
@@ -37,7 +38,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, ExportTasks, ImportAnswers]
+    "config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, ExportTasks, ImportAnswers, Train]
 )
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)

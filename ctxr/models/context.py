@@ -1,0 +1,94 @@
+"""Candidates of one set looked at together: a small transformer over pairs of image and text (specs A0.2, H4)."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.models.layers import Block
+
+Fusion = Literal["multiply", "concat"]
+
+SCALE = 1000.0
+"""Unit vectors of 512 numbers have products of about 1/512; this makes them of order 1 (in the released code alone)."""
+
+PLACES = 10
+"""Positions that are learned: as many as a set of ImageCoDe has images."""
+
+
+def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
+    """Pair features: `scale` times the product [B, K, D], or both side by side [B, K, 2 D] without a scale.
+
+    Args:
+        images: unit vectors [B, K, D].
+        texts: unit vectors [B, D].
+        fusion: "multiply" or "concat".
+        scale: of the product.
+    """
+    spread = texts[:, None, :].expand_as(images)
+    return scale * images * spread if fusion == "multiply" else torch.cat([images, spread], dim=-1)
+
+
+class ContextHead(nn.Module):
+    """Scores of the candidates of a set in the light of one another; over the pair features of any encoder.
+
+    score_i = w (z_i + m_i) + b with z = Transformer(m + p), where p is learned for each position of an ordered set and 0
+    for a set without order. Without `positions`, and for sets without order, permuting candidates permutes scores.
+
+    Args:
+        width: of a pair's features.
+        layers: blocks. heads: of each. inner: width inside a block. dropout: 0..1.
+        positions: learn where in an ordered set a candidate stands (+TemporalEmbeddings).
+        places: how many positions; an ordered set must not be larger.
+        add_input: the highway: add the pair to what the transformer makes of it.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        layers: int = 2,
+        heads: int = 8,
+        inner: int = 3072,
+        dropout: float = 0.1,
+        positions: bool = False,
+        places: int = PLACES,
+        add_input: bool = True,
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width, heads, inner, dropout) for _ in range(layers))
+        self.positions = nn.Embedding(places, width) if positions else None
+        self.add_input = add_input
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+        """Scores [B, K]; those where `mask` is False mean nothing.
+
+        Args:
+            pairs: features [B, K, D] of each candidate with the query.
+            mask: bool [B, K], True where there is a candidate.
+            ordered: bool [B], whether a set has an order.
+
+        Raises:
+            ValueError: an ordered set with more candidates than there are positions.
+        """
+        items = pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
+        for block in self.blocks:
+            items = block(items, mask)
+        items = items + pairs if self.add_input else items
+        # scores of one set lie close together: autocast would make ties of them
+        return (items * self.score.weight[0]).sum(-1) + self.score.bias
+
+    def _places(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+        """Embeddings of positions [B, K, D], 0 for sets without order."""
+        if self.positions is None:
+            return torch.zeros_like(pairs)
+        most = int((mask.sum(1) * ordered).max())
+        if most > self.positions.num_embeddings:
+            raise ValueError(
+                f"an ordered set has {most} candidates, and {self.positions.num_embeddings} positions are learned"
+            )
+        count = pairs.shape[1]
+        known = min(count, self.positions.num_embeddings)
+        table = pairs.new_zeros(count, pairs.shape[2])
+        table[:known] = self.positions.weight[:known].to(pairs.dtype)
+        return table * ordered[:, None, None].to(pairs.dtype)

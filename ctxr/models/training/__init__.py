@@ -1,0 +1,1 @@
+"""One loop that trains every scorer."""

@@ -1,0 +1,135 @@
+"""What a training leaves behind: weights in safetensors, and a config that says how to build what they belong to."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from ctxr.data.atomic import link_or_copy, write_bytes
+from ctxr.errors import DataError
+from ctxr.models.clip import ClipScorer
+from ctxr.models.context import ContextHead, Fusion
+from ctxr.models.loading import Source, fingerprint
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.state import save_tensors
+
+CONFIG, ENCODER, HEAD = "config.json", "encoder.safetensors", "head.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How to build a trained scorer.
+
+    Attributes:
+        variant: of the recipe. encoder: name of the published encoder below.
+        fingerprint: of the encoder with the weights in use. width: of its vectors.
+        layers, heads, inner, fusion, scale: of the head.
+        epoch: the one that was chosen, from 1; 0 where nothing was trained.
+        made_by: hash over what decided the training: recipe, seed, dataset.
+    """
+
+    variant: str
+    encoder: str
+    fingerprint: str
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    fusion: str
+    scale: float
+    epoch: int
+    made_by: str
+
+
+def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -> ClipScorer:
+    """An untrained scorer for vectors of `width`, or around `encoder`; `seed` decides the first weights of a head."""
+    if not recipe.has_head:
+        return ClipScorer(encoder)
+    pair = width if recipe.fusion == "multiply" else 2 * width
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = ContextHead(
+            pair, recipe.layers, recipe.heads, recipe.inner, recipe.dropout, positions=recipe.variant == "temporal"
+        )
+    return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)
+
+
+def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:
+    """Write the weights of a scorer, that of its encoder and that of its head apart.
+
+    Args:
+        folder: made anew. trained: file of a scorer's weights, None where nothing was trained.
+        encoder: file of encoder weights to keep beside those of a head.
+    """
+    if encoder is not None and encoder.exists():
+        link_or_copy(encoder, folder / ENCODER)
+    weights = {} if trained is None else load_file(trained)
+    for part, name in (("encoder", ENCODER), ("head", HEAD)):
+        own = {key.removeprefix(f"{part}."): value for key, value in weights.items() if key.startswith(f"{part}.")}
+        if own:
+            save_tensors(folder / name, own, {})
+
+
+def write_config(folder: Path, notes: Checkpoint) -> None:
+    """Write how to build the scorer, last: a checkpoint without it is unfinished."""
+    write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The config of a trained scorer. Raises DataError for one that is missing or damaged."""
+    try:
+        return Checkpoint(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{folder / CONFIG} is no config of a trained scorer", hint="train it again: ctxr train"
+        ) from error
+
+
+def load_head(folder: Path) -> ClipScorer:
+    """The trained scorer of vectors, in evaluation mode. Raises DataError where weights and config do not fit."""
+    notes = read_checkpoint(folder)
+    recipe = Recipe(
+        variant=notes.variant, layers=notes.layers, heads=notes.heads, inner=notes.inner, fusion=notes.fusion, scale=notes.scale
+    )  # fmt: skip
+    scorer = new_scorer(recipe, notes.width)
+    if scorer.head is not None:
+        fill(scorer.head, folder / HEAD, f"the head that {folder / CONFIG} describes")
+    return scorer.eval()
+
+
+def tuned(source: Source, folder: Path, name: str) -> Source:
+    """The encoder of a checkpoint: `source` with the weights in `folder`, if it holds any; then called `name`."""
+    file = folder / ENCODER
+    if not file.exists():
+        return source
+
+    def build() -> Any:
+        model = source.build()
+        fill(model, file, source.name)
+        return model
+
+    return replace(source, name=name, build=build)
+
+
+def fill(module: nn.Module, file: Path, what: str) -> None:
+    """Load weights into a module. Raises DataError where they are missing, damaged, or of another shape than `what`."""
+    try:
+        module.load_state_dict(load_file(file))
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{file} cannot be read as weights", hint="train it again: ctxr train") from error
+    except RuntimeError as error:
+        raise DataError(
+            f"{file} holds weights of something else than {what}", hint="name the encoder it was trained with"
+        ) from error
+
+
+def fingerprint_of(source: Source) -> str:
+    """SHA-256 over weights, architecture and preprocessing of the model that `source` builds."""
+    model = source.build()
+    return fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))

@@ -1,0 +1,48 @@
+"""Scores of many queries, and how often the target has the highest."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.models.training.questions import Questions
+
+
+@torch.no_grad()
+def score_all(
+    scorer: nn.Module,
+    questions: Questions,
+    at_once: int,
+    device: str = "cpu",
+    bf16: bool = False,
+    advance: Callable[[float], None] | None = None,
+) -> Tensor:
+    """float32 [Q, K] on the CPU, -inf where there is no candidate.
+
+    Args:
+        scorer: as it is, in evaluation mode or not.
+        questions: what to score; queries of one set stand together, so its images are looked at once.
+        at_once: queries in one pass.
+        device: where the scorer lives. bf16: compute in it by autocast.
+        advance: told of every pass how many queries are done.
+    """
+    scores = torch.full(questions.mask.shape, float("-inf"))
+    for rows in torch.split(questions.sets.sort(stable=True).indices, at_once):
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            scores[rows] = scorer(questions.batch(rows).to(device)).float().cpu()
+        if advance is not None:
+            advance(len(rows))
+    return scores
+
+
+def accuracy_of(scores: Tensor, target: Tensor) -> float | None:
+    """Share of queries 0..1 whose target scores highest; of n candidates that share the top each counts 1/n.
+
+    None where no query has a known target. `scores` [Q, K], `target` [Q] with -1 where unknown.
+    """
+    known = target >= 0
+    if not bool(known.any()):
+        return None
+    top = scores[known] == scores[known].amax(1, keepdim=True)
+    hit = top.gather(1, target[known][:, None]).squeeze(1)
+    return float((hit.double() / top.sum(1)).mean())

@@ -1,0 +1,216 @@
+"""The loop: set-major batches, exact accumulation, validation after each epoch, a state to go on from (specs A0.3).
+
+All chance of an epoch follows from the seed and the epoch's number, so a training that was stopped goes on to the same result.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ctxr.errors import CtxrError
+from ctxr.models.training.judging import accuracy_of, score_all
+from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.questions import Questions, by_sets, with_distractors
+from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
+
+STATE, BEST = "state.safetensors", "best.safetensors"
+"""In the folder of a training: everything after the last epoch, and the weights of the best one."""
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """Who is told what while a training runs.
+
+    Attributes:
+        warn: one sentence about a surprise. advance: how many more queries were trained on. epoch: each one's figures.
+    """
+
+    warn: Callable[[str], None] = lambda _: None
+    advance: Callable[[float], None] = lambda _: None
+    epoch: Callable[[Epoch], None] = lambda _: None
+
+
+class Trainer:
+    """One training of one scorer with one seed.
+
+    Args:
+        scorer: what learns, on `device`; weights that need no gradient stay as they are.
+        recipe: how.
+        train: queries with targets. valid: queries to choose the epoch by; None to take the last one.
+        seed: of everything that is drawn by chance.
+        folder: where the state is kept.
+        key: names what is trained; a kept state of another key is left aside.
+        bf16: compute in it by autocast; the weights stay as they are.
+    """
+
+    def __init__(
+        self,
+        scorer: nn.Module,
+        recipe: Recipe,
+        train: Questions,
+        valid: Questions | None,
+        seed: int,
+        folder: Path,
+        key: str = "",
+        device: str = "cpu",
+        bf16: bool = False,
+        hearing: Hearing | None = None,
+    ) -> None:
+        self.scorer, self.recipe, self.train, self.valid = scorer, recipe, train, valid
+        self.asked = train
+        self.seed, self.folder, self.key, self.device, self.bf16 = seed, folder, key, device, bf16
+        self.hearing = hearing or Hearing()
+        self.weights = [weights for weights in scorer.parameters() if weights.requires_grad]
+        self.optimiser = make_optimiser(self.weights, recipe)
+        self.progress = Progress(at_once=recipe.at_once or recipe.batch)
+
+    def run(self) -> Progress:
+        """Train to the end, or go on from where it was stopped; `best.safetensors` in the folder then holds the result.
+
+        Raises CtxrError when the loss is no number any more; the state after the last good epoch stays.
+        """
+        kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
+        if kept is not None:
+            self.progress = kept
+            self.hearing.advance(kept.epochs * len(self.train))
+        elif self.recipe.fp16_masters:
+            round_to_fp16(self.scorer)
+        while self.progress.epochs < self.recipe.epochs and not self._is_stale():
+            number = self.progress.epochs + 1
+            with torch.random.fork_rng(devices=self._gpus()):
+                torch.manual_seed(self.seed * 1_000_003 + number)
+                row = self._epoch(number)
+            self._keep(row)
+        return self.progress
+
+    def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
+        """One step on some queries, in as many passes as memory needs; returns the sum of their losses.
+
+        Without `step` the gradients stay for the next one.
+        """
+        self.scorer.train()
+        total, left = 0.0, rows
+        share = 1.0 if self.recipe.summed_gradients else 1.0 / len(rows)
+        while len(left):
+            part = left[: self.progress.at_once]
+            loss, gradients = self._gradients(part, share)
+            if gradients is None:
+                continue
+            if not math.isfinite(loss):
+                return loss
+            for weights, gradient in zip(self.weights, gradients, strict=True):
+                if gradient is not None:
+                    weights.grad = gradient if weights.grad is None else weights.grad.add_(gradient)
+            total, left = total + loss, left[len(part) :]
+        if step:
+            self._step(rate)
+        return total
+
+    def _gradients(self, rows: Tensor, share: float) -> tuple[float, tuple[Tensor | None, ...] | None]:
+        """(sum of the losses, gradient of `share` of it for each weight); None in their place when memory ran out."""
+        try:
+            batch = self.asked.batch(rows).to(self.device)
+            with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+                scores = self.scorer(batch)
+            loss = functional.cross_entropy(scores, batch.target, reduction="sum")
+            return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not _is_memory(error):
+                raise
+            self._halve(len(rows))
+            return 0.0, None
+
+    def _halve(self, rows: int) -> None:
+        if rows == 1:
+            raise CtxrError(
+                f"no memory left on {self.device} for one query", hint="use a smaller encoder, or --device cpu"
+            )
+        self.progress.at_once = rows // 2
+        self.hearing.warn(
+            f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
+        )
+
+    def _step(self, rate: float) -> None:
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        if self.recipe.fp16_masters:
+            round_to_fp16(self.scorer)
+
+    def _epoch(self, number: int) -> Epoch:
+        recipe, start = self.recipe, time.monotonic()
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        self.asked = self._asked(number)
+        without_sets = torch.arange(len(self.train))
+        order = by_sets(without_sets if recipe.variant == "none" else self.train.sets, chance)
+        parts = torch.split(order, recipe.batch)
+        total = 0.0
+        for place, rows in enumerate(parts):
+            step = (number - 1) * len(parts) + place
+            leaks = recipe.leaked_gradients and len(rows) < recipe.batch
+            loss = self.update(rows, rate_at(recipe, step, recipe.epochs * len(parts)), step=not leaks)
+            if not math.isfinite(loss):
+                raise self._broken(f"the loss is {loss} in epoch {number}, step {place + 1} of {len(parts)}")
+            total += loss
+            self.hearing.advance(len(rows))
+        accuracy = None
+        if not (recipe.unjudged_last_epoch and number == recipe.epochs):
+            accuracy = self._judge(number)
+        return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
+
+    def _asked(self, number: int) -> Questions:
+        """The queries of an epoch with the candidates that it trains on."""
+        if self.recipe.variant != "none":
+            return self.train
+        turn = 0 if self.recipe.fixed_distractors else number
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + turn + 500_009)
+        return with_distractors(self.train, self.recipe.distractors, chance)
+
+    def _judge(self, number: int) -> float | None:
+        if self.valid is None or not len(self.valid):
+            return None
+        self.scorer.train(self.recipe.dropout_in_evaluation)
+        scores = score_all(self.scorer, self.valid, self.progress.at_once, self.device, self.bf16)
+        if bool(scores[self.valid.mask].isnan().any()):
+            raise self._broken(f"the validation scores after epoch {number} are no numbers")
+        return accuracy_of(scores, self.valid.target)
+
+    def _keep(self, row: Epoch) -> None:
+        """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
+        progress = self.progress
+        best = next((one.accuracy for one in progress.history if one.epoch == progress.best), None)
+        judged = row.accuracy is not None
+        if (judged and (best is None or row.accuracy > best)) or (not judged and best is None):  # type: ignore[operator]
+            progress.best = row.epoch
+            save_tensors(self.folder / BEST, self.scorer.state_dict(), {"epoch": row.epoch, "key": self.key})
+        progress.history.append(row)
+        leaked = self.recipe.leaked_gradients
+        save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key, leaked)
+        self.hearing.epoch(row)
+
+    def _is_stale(self) -> bool:
+        patience, progress = self.recipe.patience, self.progress
+        judged = any(row.accuracy is not None for row in progress.history)
+        return bool(patience and judged and progress.best is not None and progress.epochs - progress.best >= patience)
+
+    def _broken(self, what: str) -> CtxrError:
+        kept = f"the last good checkpoint is {self.folder / BEST}" if self.progress.best else "no epoch was finished"
+        return CtxrError(f"{what}; {kept}", hint=f"try a smaller rate: --set lr={self.recipe.lr / 4:g}")
+
+    def _gpus(self) -> list[int]:
+        return list(range(torch.cuda.device_count())) if self.device.startswith("cuda") else []
+
+
+def _is_memory(error: RuntimeError) -> bool:
+    """Whether torch means that there is no memory; on a CPU it says so in words alone."""
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)

@@ -1,0 +1,48 @@
+"""Steps of the weights: the optimiser of a recipe, its rate over time, and the fp16 masters of the released code."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.models.training.recipe import Recipe
+
+_IN_FP16 = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.MultiheadAttention)
+_PROJECTIONS = ("text_projection", "proj")
+"""What the published CLIP keeps in fp16: layers of these kinds, and parameters of these names."""
+
+
+def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam with L2, or AdamW, as the recipe says."""
+    weights, betas = list(weights), (recipe.beta1, recipe.beta2)
+    if recipe.optimiser == "adamw":
+        return torch.optim.AdamW(weights, recipe.lr, betas, recipe.eps, recipe.weight_decay)
+    # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay
+    averaged = not (recipe.summed_gradients or recipe.undivided_decay)
+    return torch.optim.Adam(
+        weights, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1)
+    )
+
+
+def rate_at(recipe: Recipe, step: int, steps: int) -> float:
+    """The learning rate of step `step` (from 0) of `steps`."""
+    warm = math.ceil(recipe.warmup * steps)
+    if step < warm:
+        return recipe.lr * (step + 1) / warm
+    share = (step - warm) / max(1, steps - warm)
+    match recipe.schedule:
+        case "linear":
+            return recipe.lr * (1 - share)
+        case "cosine":
+            return recipe.lr * 0.5 * (1 + math.cos(math.pi * share))
+    return recipe.lr
+
+
+@torch.no_grad()
+def round_to_fp16(scorer: nn.Module) -> None:
+    """Leave of each weight that the published CLIP keeps in fp16 what fp16 can hold (specs A0.6.3)."""
+    for module in scorer.modules():
+        for name, weights in module.named_parameters(recurse=False):
+            if isinstance(module, _IN_FP16) or name in _PROJECTIONS:
+                weights.copy_(weights.half().to(weights.dtype))

@@ -1,0 +1,95 @@
+"""Queries as arrays, and the batches made of them. Letters: Q queries, K candidates, N images, D width, T tokens."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ctxr.models.base import Batch
+
+
+class Images(Protocol):
+    """Where pictures come from: as float pixels [n, 3, H, W], or as unit vectors [n, D]."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The pictures of some rows, int64 [n], in that order."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Queries with the rows of their candidates.
+
+    Attributes:
+        images: pictures by row.
+        texts: [Q, T] token ids, or [Q, D] unit vectors.
+        candidates: [Q, K] rows of images, in the order of each set; where there is none, the first of the same set again.
+        mask: [Q, K] bool, True where there is a candidate.
+        ordered: [Q] bool. target: [Q] position, -1 where unknown.
+        sets: [Q] number of the image set.
+    """
+
+    images: Images
+    texts: Tensor
+    candidates: Tensor
+    mask: Tensor
+    ordered: Tensor
+    target: Tensor
+    sets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def batch(self, rows: Tensor) -> Batch:
+        """Some of the queries; an image that several of them ask about stands in the batch once."""
+        unique, places = torch.unique(self.candidates[rows], return_inverse=True)
+        return Batch(
+            self.images(unique), self.texts[rows], places, self.mask[rows], self.ordered[rows], self.target[rows]
+        )
+
+    def part(self, rows: Tensor) -> "Questions":
+        """Some of the queries as questions of their own."""
+        names = ("texts", "candidates", "mask", "ordered", "target", "sets")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+
+def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
+    """Every query once [Q], sets in random order, the queries of a set together (set-major)."""
+    numbers, owner = torch.unique(sets, return_inverse=True)
+    turn = torch.randperm(len(numbers), generator=chance)
+    return turn[owner].sort(stable=True).indices
+
+
+def with_distractors(questions: Questions, count: int, chance: torch.Generator) -> Questions:
+    """The same queries with other candidates: the target, first, and `count` random images of the pool, all different.
+
+    The pool is all candidates of all queries; it may hold fewer than `count` others, and then all are taken.
+    """
+    pool = torch.unique(questions.candidates[questions.mask])
+    own = questions.candidates.gather(1, questions.target[:, None])
+    count = min(count, len(pool) - 1)
+    # a place among the others: those behind the target's own place move up by one
+    place = torch.searchsorted(pool, own)
+    drawn = _distinct(len(own), len(pool) - 1, count, chance)
+    others = pool[drawn + (drawn >= place).long()]
+    candidates = torch.cat([own, others], dim=1)
+    return replace(
+        questions,
+        candidates=candidates,
+        mask=torch.ones_like(candidates, dtype=torch.bool),
+        ordered=torch.zeros_like(questions.ordered),
+        target=torch.zeros_like(questions.target),
+    )
+
+
+def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> Tensor:
+    """int64 [rows, count] below `choices`, in each row all different."""
+    if 4 * count > choices:
+        return torch.rand(rows, choices, generator=chance).argsort(1)[:, :count]
+    drawn = torch.randint(choices, (rows, count), generator=chance)
+    while True:
+        ordered = drawn.sort(1).values
+        again = ((ordered[:, 1:] == ordered[:, :-1]).any(1)).nonzero().flatten()
+        if not len(again):
+            return drawn
+        drawn[again] = torch.randint(choices, (len(again), count), generator=chance)

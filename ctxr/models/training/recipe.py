@@ -1,0 +1,107 @@
+"""Everything that decides a training, as numbers and names: the hyper-parameters and each quirk of the released code."""
+
+from dataclasses import dataclass
+
+from ctxr.errors import UsageError
+
+VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
+"""The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
+
+WITH_HEAD = ("module", "temporal")
+"""Variants that train a head over a frozen encoder."""
+
+_CHOICES = {
+    "variant": VARIANTS,
+    "optimiser": ("adam", "adamw"),
+    "schedule": ("constant", "linear", "cosine"),
+    "precision": ("auto", "fp32", "bf16"),
+    "fusion": ("multiply", "concat"),
+}
+_POSITIVE = ("batch", "heads", "inner", "scale", "distractors", "eps")
+_SHARES = ("beta1", "beta2", "warmup", "dropout")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a scorer is trained; published values stand in the recipes' files (specs A0.3).
+
+    Attributes:
+        variant: one of `VARIANTS`.
+        encoder: name, as `models.encode.load_encoder` takes it.
+        start: run whose fine-tuned encoder is taken instead of the published one; "" for none.
+        optimiser: "adam" (weight decay is added to the gradient, L2) or "adamw" (decoupled).
+        lr: learning rate of what learns. beta1, beta2, eps: of Adam. weight_decay: see `undivided_decay`.
+        batch: queries for each step. at_once: of them in one pass, the rest is accumulated exactly; 0 = all.
+        epochs: at most. patience: epochs without a better validation accuracy after which to stop; 0 = never.
+        schedule: of the rate after the warm-up. warmup: share of all steps in which it rises from 0.
+        clip: largest norm of the gradient; 0 = none.
+        precision: "fp32", "bf16" (autocast; the weights stay fp32) or "auto", bf16 where a GPU multiplies in it.
+        layers, heads, inner, dropout: of the context head. fusion, scale: of image and text for it.
+        distractors: random images beside the target where a variant has no context.
+        summed_gradients: of the queries of a step; else averaged.
+        undivided_decay: L2 against an averaged gradient as strong as against a sum; else divided by `batch`.
+        dropout_in_evaluation: the released code never switches it off.
+        fixed_distractors: drawn once for all epochs.
+        leaked_gradients: of the last, partial step flow into the first step of the next epoch, without a step of their own.
+        fp16_masters: weights are rounded to fp16 after each step, so small steps vanish.
+        unjudged_last_epoch: the last epoch is trained and never validated, so it cannot be chosen.
+    """
+
+    variant: str = "batch"
+    encoder: str = "ViT-B-16:openai"
+    start: str = ""
+    optimiser: str = "adamw"
+    lr: float = 4e-6
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    batch: int = 36
+    at_once: int = 0
+    epochs: int = 30
+    patience: int = 5
+    schedule: str = "constant"
+    warmup: float = 0.0
+    clip: float = 0.0
+    precision: str = "auto"
+    layers: int = 2
+    heads: int = 8
+    inner: int = 3072
+    dropout: float = 0.1
+    fusion: str = "multiply"
+    scale: float = 1000.0
+    distractors: int = 9
+    summed_gradients: bool = False
+    undivided_decay: bool = False
+    dropout_in_evaluation: bool = False
+    fixed_distractors: bool = False
+    leaked_gradients: bool = False
+    fp16_masters: bool = False
+    unjudged_last_epoch: bool = False
+
+    @property
+    def has_head(self) -> bool:
+        """Whether a head over a frozen encoder learns; else the encoder itself does, or nothing."""
+        return self.variant in WITH_HEAD
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is anything to train."""
+        return self.variant != "zero-shot"
+
+    def check(self) -> None:
+        """Raises UsageError for a value that makes no sense."""
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
+        for name in (*_POSITIVE, "lr"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=VALUE")
+        for name in _SHARES:
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
+        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+        if self.learns and self.epochs < 1:
+            raise UsageError(f"epochs = {self.epochs}: {self.variant} would learn nothing", hint="--set epochs=1")

@@ -1,0 +1,100 @@
+"""A training as it stands after an epoch, in one safetensors file that is written at once or not at all."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ctxr.data.atomic import disk_errors
+
+
+@dataclass
+class Epoch:
+    """What an epoch came to.
+
+    Attributes:
+        epoch: from 1.
+        loss: mean over its queries.
+        accuracy: on validation, 0..1; None where it was not judged.
+        seconds: of training and judging.
+    """
+
+    epoch: int
+    loss: float
+    accuracy: float | None
+    seconds: float
+
+
+@dataclass
+class Progress:
+    """How far a training is.
+
+    Attributes:
+        history: every epoch so far. best: number of the one with the highest validation accuracy, or the last judged one
+            where there is no validation; None before any.
+        at_once: queries that fit into memory.
+    """
+
+    history: list[Epoch] = field(default_factory=list)
+    best: int | None = None
+    at_once: int = 0
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of training that are done."""
+        return len(self.history)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+    """Replace `path` in one step; `notes` go into the header as JSON."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        passing = path.with_name(f".{path.name}.part")
+        whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(whole, passing, metadata={"notes": json.dumps(notes)})
+        passing.replace(path)
+
+
+def save_state(
+    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress, key: str, leaked: bool
+) -> None:
+    """Keep everything that the next epoch starts from; with `leaked`, gradients too. `key` names what is trained."""
+    tensors = {f"model.{name}": weights for name, weights in scorer.state_dict().items()}
+    for number, kept in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{number}.{name}": value for name, value in kept.items()}
+    if leaked:
+        named = scorer.named_parameters()
+        tensors |= {f"gradient.{name}": weights.grad for name, weights in named if weights.grad is not None}
+    save_tensors(path, tensors, {"key": key, "progress": asdict(progress)})
+
+
+def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> Progress | None:
+    """Put scorer and optimiser back to where they were; None if nothing usable of this `key` is kept."""
+    try:
+        with safe_open(path, "pt") as opened:
+            notes = json.loads((opened.metadata() or {})["notes"])
+            if notes["key"] != key:
+                return None
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (no dict)
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None  # not there, or damaged: training starts again
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "gradient": {}}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition(".")
+        parts[kind][rest] = tensor
+    scorer.load_state_dict(parts["model"])
+    kept: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in parts["optimiser"].items():
+        number, _, value = name.partition(".")
+        kept.setdefault(int(number), {})[value] = tensor
+    optimiser.load_state_dict({"state": kept, "param_groups": optimiser.state_dict()["param_groups"]})
+    for name, weights in scorer.named_parameters():
+        if name in parts["gradient"]:
+            weights.grad = parts["gradient"][name].to(weights.device)
+    progress = notes["progress"]
+    return Progress([Epoch(**row) for row in progress["history"]], progress["best"], progress["at_once"])

@@ -1,0 +1,133 @@
+"""Scores of any model for the queries of a dataset: a trained run, or an encoder as it was published."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.data.artifacts import open_artifact
+from ctxr.data.dataset import Dataset
+from ctxr.data.records import Score
+from ctxr.errors import DataError
+from ctxr.pipelines.talk import Silent, Talk
+from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
+from ctxr.pipelines.training.encoded import Pictures, as_vectors
+
+if TYPE_CHECKING:
+    from ctxr.models.loading import Source
+
+RUN = "run"
+"""Kind of the artifact that `ctxr train` writes."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how finely vectors are computed: "auto", "cpu", "cuda", "mps"; "auto", "fp32", "bf16"."""
+
+    device: str = "auto"
+    precision: str = "auto"
+
+
+def scores_of(
+    model: Path | str,
+    dataset: Dataset,
+    queries: Collection[str] | None = None,
+    workdir: Path | None = None,
+    machine: Machine | None = None,
+    talk: Talk | None = None,
+) -> list[Score]:
+    """A score for every candidate of every query, higher is better; queries by side and id.
+
+    Args:
+        model: folder of a run, or the name of an encoder, which then is tried without training (cosine, -1..1).
+        dataset: what is asked; queries with labels are left out.
+        queries: ids; None for all.
+        workdir: project folder, where vectors are kept for the next time; None for that of the run, or `work`.
+        machine: where and how finely to compute.
+        talk: hears of progress.
+
+    The scorer is called as the run's folder, or the encoder; a run of several seeds gives `NAME/seedN` for each.
+
+    Raises UsageError for an unknown encoder, UnfinishedError for a run that is not finished, DataError for pictures or
+    weights that are not there or do not fit.
+    """
+    asked = asked_of(dataset, queries)
+    files = pictures_of(dataset, asked)
+    folder = Path(model)
+    project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
+    pictures = Pictures(files, contents_of(dataset, files), project)
+    if not folder.is_dir():
+        return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
+    artifact = open_artifact(folder, RUN, "ctxr train")
+    seeds = checkpoints(folder)
+    if not seeds:
+        raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
+    encoder, scores = str(artifact.manifest.config["encoder"]), []
+    for seed in seeds:
+        scorer = scorer_name(folder, seed, len(seeds))
+        scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
+    return scores
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The finished checkpoints of a run, by seed."""
+    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
+    return sorted(found, key=lambda seed: int(seed.name[4:]))
+
+
+def scorer_name(run: Path, seed: Path, seeds: int) -> str:
+    """What the scorer of a checkpoint is called: as its run, which holds `seeds` of them."""
+    name = run.resolve().name
+    return name if seeds == 1 else f"{name}/{seed.name}"
+
+
+def scores_by(
+    checkpoint: Path | None,
+    encoder: str,
+    scorer: str,
+    asked: Sequence[Asked],
+    pictures: Pictures,
+    machine: Machine | None = None,
+    talk: Talk | None = None,
+) -> list[Score]:
+    """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
+    from ctxr.models.clip import ClipScorer
+    from ctxr.models.encode import Encoder
+    from ctxr.models.precision import choose_device
+    from ctxr.models.training.checkpoint import load_head
+    from ctxr.models.training.judging import score_all
+
+    talk, machine = talk or Silent(), machine or Machine()
+    source = source_of(checkpoint, encoder, talk)
+    device = choose_device(machine.device)
+    embedder = Encoder(source, device, machine.precision, talk.warn)
+    ranker = (ClipScorer().eval() if checkpoint is None else load_head(checkpoint)).to(device)
+    scores = []
+    for side in by_side(asked).values():
+        values = score_all(ranker, as_vectors(side, pictures, embedder, talk), 256, device).tolist()
+        scores += [
+            Score(one.query, image, scorer, value)
+            for one, row in zip(side, values, strict=True)
+            for image, value in zip(one.images, row[: len(one.images)], strict=True)
+        ]
+    return scores
+
+
+def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source":
+    """The encoder below a checkpoint, with its trained weights where it has any.
+
+    Raises DataError where it was trained over another encoder than `encoder`.
+    """
+    from ctxr.models.loading import find_source
+    from ctxr.models.training.checkpoint import read_checkpoint, tuned
+
+    source = find_source(encoder, talk.warn)
+    if checkpoint is None:
+        return source
+    notes = read_checkpoint(checkpoint)
+    if notes.encoder != source.name:
+        raise DataError(
+            f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
+            hint=f"--set encoder={notes.encoder}",
+        )
+    return tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")

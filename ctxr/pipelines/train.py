@@ -1,0 +1,92 @@
+"""`ctxr train`: a recipe and a dataset become a run: trained scorers, how they came about, and their scores."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.talk import Silent, Talk
+
+
+@dataclass(frozen=True)
+class Train:
+    """Configuration of `ctxr train`; a field's text is its help."""
+
+    recipe: str = "clip-batch"
+    """What is trained and how: clip-zero-shot, clip-none, clip-batch, clip-module, clip-temporal, or a TOML file."""
+    dataset: Path | None = None
+    """Artifact or published release with train, valid and test queries; default: the latest finished one in the workdir."""
+    name: str | None = None
+    """What the run is called; default: as its recipe."""
+    seeds: int = 1
+    """How many trainings, with the seeds 0, 1, 2 and so on, make up the run."""
+    parity: str = "fixed"
+    """Fixed (published numbers without known errors), paper (its text at its word) or code (what the released scripts do)."""
+    changes: tuple[str, ...] = ()
+    """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    device: str = "auto"
+    """Where to train: auto, cpu, cuda, mps."""
+
+    def folder(self) -> Path:
+        """Where the run is written."""
+        from ctxr.pipelines.training.recipes import recipe_name
+
+        return self.workdir / "runs" / (self.name or recipe_name(self.recipe))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one seed came to.
+
+    Attributes:
+        epoch: the one that was chosen, from 1; 0 where nothing is trained. epochs: trained in all.
+        valid, test: expected accuracy 0..1; None where no target is known.
+    """
+
+    seed: int
+    epoch: int
+    epochs: int
+    valid: float | None
+    test: float | None
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What `train` made.
+
+    Attributes:
+        run: its name. variant, encoder: of its scorers. dataset: what it learned from.
+        queries: of each side. seeds: each by itself.
+        valid, test: mean accuracy over the seeds; None where no target is known.
+        up_to_date: whether it was there already.
+    """
+
+    run: str
+    folder: Path
+    variant: str
+    encoder: str
+    dataset: str
+    queries: dict[str, int]
+    seeds: tuple[Trained, ...]
+    valid: float | None
+    test: float | None
+    up_to_date: bool = False
+
+
+def run(config: Train, talk: Talk | None = None) -> TrainReport:
+    """Train, or go on where it was stopped, and say what came out.
+
+    Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
+    UnfinishedError without a finished dataset, CtxrError when the loss is no number any more.
+    """
+    from ctxr.pipelines.training.recipes import load_recipe
+
+    if config.seeds < 1:
+        raise UsageError(f"--seeds {config.seeds} trains nothing", hint="--seeds 3")
+    if config.name is not None and (config.name in ("", "..") or Path(config.name).name != config.name):
+        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
+    recipe = load_recipe(config.recipe, config.parity, config.changes)
+    from ctxr.pipelines.training.work import train
+
+    return train(config, recipe, talk or Silent())

@@ -1,0 +1,1 @@
+"""The parts of `ctxr train`: recipes, queries, caches, the run as an artifact."""

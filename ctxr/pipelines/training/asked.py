@@ -1,0 +1,81 @@
+"""What a dataset asks, for machines: the text, the images of the set in its own order, and the target."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_file, sha256_of
+from ctxr.data.records import SplitName
+from ctxr.errors import DataError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query for an image of a set.
+
+    Attributes:
+        text: all texts of the query, joined by blanks.
+        images: ids in the order of the set. target: position in them; None where it is not known.
+        ordered: whether that order is one of time.
+    """
+
+    query: str
+    image_set: str
+    text: str
+    images: tuple[str, ...]
+    target: int | None
+    ordered: bool
+    split: SplitName | None
+
+
+def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[Asked]:
+    """Every query of the dataset for an image, or those of the given ids, by id. Queries with labels are left out.
+
+    Raises DataError for a query that the dataset has not.
+    """
+    if lost := sorted(set(queries or ()) - dataset.queries.keys()):
+        raise DataError(f"{dataset.name} has no query {lost[0]!r}", hint="name the dataset that the queries are from")
+    by_id = {image_set.id: image_set for image_set in dataset.sets}
+    targets = {query.id: place for query, _, place in dataset.targets()}
+    found = []
+    for name, query in sorted(dataset.queries.items()):
+        if query.labels is None and (queries is None or name in queries):
+            image_set = by_id[query.image_set]
+            text = " ".join(dataset.texts[one].text for one in query.texts)
+            side = dataset.split_of(image_set)
+            ordered = image_set.kind == "video"
+            found.append(Asked(name, image_set.id, text, image_set.images, targets.get(name), ordered, side))
+    return found
+
+
+def pictures_of(dataset: Dataset, asked: Sequence[Asked]) -> dict[str, Path]:
+    """The file of every image that is asked about, by id. Raises DataError when one is not there."""
+    wanted = sorted({image for one in asked for image in one.images})
+    files = {image: dataset.picture(dataset.images[image]) for image in wanted}
+    lost = [image for image, file in files.items() if file is None or not file.is_file()]
+    if lost:
+        raise DataError(
+            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about are not there, the first is {lost[0]}",
+            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
+        )
+    return {image: file for image, file in files.items() if file is not None}
+
+
+def contents_of(dataset: Dataset, files: Mapping[str, Path]) -> dict[str, str]:
+    """SHA-256 of each picture by image id."""
+    return {image: dataset.images[image].sha256 or sha256_file(file) for image, file in files.items()}
+
+
+def sha256_of_asked(asked: Sequence[Asked], contents: Mapping[str, str]) -> str:
+    """One hash over everything that a model is shown and told."""
+    rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in asked]
+    return sha256_of([rows, sorted(contents.items())])
+
+
+def by_side(asked: Iterable[Asked]) -> dict[str, list[Asked]]:
+    """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
+    sides: dict[str, list[Asked]] = {}
+    for one in asked:
+        sides.setdefault(one.split or "", []).append(one)
+    return sides

@@ -1,0 +1,120 @@
+"""Queries as arrays for the models: vectors of a frozen encoder, computed once, or the pixels that one is tuned on."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxr.data.hashing import sha256_bytes
+from ctxr.data.images import Pixels, read_image
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.caches import Array, cached
+
+if TYPE_CHECKING:
+    from ctxr.models.encode import Encoder
+    from ctxr.models.loading import Source
+    from ctxr.models.training.questions import Images, Questions
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures that are asked about.
+
+    Attributes:
+        files: by image id. contents: SHA-256 of each, by image id.
+        workdir: project folder, where caches lie.
+    """
+
+    files: Mapping[str, Path]
+    contents: Mapping[str, str]
+    workdir: Path
+
+    def of(self, asked: Sequence[Asked]) -> "Pictures":
+        """Those that some of the queries ask about, in the order of their ids."""
+        wanted = sorted({image for one in asked for image in one.images})
+        return Pictures(
+            {image: self.files[image] for image in wanted},
+            {image: self.contents[image] for image in wanted},
+            self.workdir,
+        )
+
+    def read(self, part: slice) -> list[Pixels]:
+        """Some of them, decoded side by side. Raises DataError for one that cannot be read."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(read_image, list(self.files.values())[part]))
+
+
+def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", talk: Talk) -> "Questions":
+    """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
+    from ctxr.models.training.tables import Vectors
+
+    pictures = pictures.of(asked)
+    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
+    with talk.progress("embedding pictures", len(pictures.contents)) as task:
+        images = cached(
+            pictures.workdir,
+            {**made_by, "what": "image"},
+            list(pictures.contents.values()),
+            lambda part: encoder.encode_images(pictures.read(part)),
+            task.advance,
+        )
+    texts = [one.text for one in asked]
+    with talk.progress("embedding texts", len(texts)) as task:
+        told = cached(
+            pictures.workdir,
+            {**made_by, "what": "text"},
+            [sha256_bytes(text.encode()) for text in texts],
+            lambda part: encoder.encode_texts(texts[part]),
+            task.advance,
+        )
+    return _questions(asked, pictures, Vectors(_stacked(images, encoder.dim)), _stacked(told, encoder.dim))
+
+
+def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Questions":
+    """Queries with tokens, and with pictures that were decoded, resized and cut once."""
+    from ctxr.models.preprocess import Preprocess
+    from ctxr.models.training.tables import PixelTable
+
+    pictures = pictures.of(asked)
+    preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
+    with talk.progress("decoding pictures", len(pictures.contents)) as task:
+        pixels = cached(
+            pictures.workdir,
+            {"preprocess": preprocess.describe()},
+            list(pictures.contents.values()),
+            lambda part: np.asarray(preprocess.fitted(pictures.read(part)).numpy()),
+            task.advance,
+        )
+    tokens = source.tokenize([one.text for one in asked]).numpy()
+    return _questions(asked, pictures, PixelTable(pixels, preprocess, device), tokens)
+
+
+def _questions(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
+    from ctxr.models.training.tables import make_questions
+
+    row = {image: place for place, image in enumerate(pictures.files)}
+    most = max((len(one.images) for one in asked), default=1)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in asked))}
+
+    def column(value: Callable[[Asked], Any], kind: type) -> Array:
+        return np.array([value(one) for one in asked], kind)
+
+    padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in asked]
+    return make_questions(
+        images,
+        texts,
+        candidates=np.array(padded, np.int64).reshape(len(asked), most),
+        mask=np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
+        ordered=column(lambda one: one.ordered, np.bool_),
+        target=column(lambda one: -1 if one.target is None else one.target, np.int64),
+        sets=column(lambda one: numbers[one.image_set], np.int64),
+    )
+
+
+def _stacked(arrays: Sequence[Array], width: int) -> Array:
+    return np.concatenate(arrays) if arrays else np.zeros((0, width), np.float32)

@@ -1,0 +1,133 @@
+"""The work of `ctxr train`: from a recipe and a dataset to a run folder, seed by seed."""
+
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ctxr.data.artifacts import (
+    MANIFEST,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
+from ctxr.data.dataset import Dataset
+from ctxr.data.tables import write_table
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.inputs import open_dataset
+from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.train import Train, TrainReport
+from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of, sha256_of_asked
+from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.history import HISTORY
+from ctxr.pipelines.training.seed import MAKING, Job, train_seed
+from ctxr.pipelines.training.summary import report_on
+
+
+def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
+    """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
+    from ctxr.models.loading import find_source
+    from ctxr.models.precision import choose_device
+
+    device = choose_device(config.device)
+    recipe = replace(recipe, encoder=find_source(recipe.encoder, talk.warn).name)
+    start = _start(config.workdir, recipe)
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    sides = _sides(dataset, recipe)
+    everything = [one for side in sides.values() for one in side]
+    files = pictures_of(dataset, everything)
+    contents = contents_of(dataset, files)
+    parents = [_parent(dataset, sha256_of_asked(everything, contents))]
+    if start is not None:
+        parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
+    pictures = Pictures(files, contents, config.workdir)
+    job = Job(recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk)
+    decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
+    if finished(job.out, RUN, "train", decides, parents):
+        return report_on(job, up_to_date=True)
+    refuse_strangers(job.out)
+    with locked(job.out):
+        take_manifest(job.out)
+        for seed in range(decides["seeds"]):
+            train_seed(job, seed)
+        for extra in checkpoints(job.out)[decides["seeds"] :]:
+            shutil.rmtree(extra)
+        _finish(job, decides, parents)
+    return report_on(job, up_to_date=False)
+
+
+def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None:
+    """Scores of validation and test by each seed, and the manifest."""
+    from ctxr.models.training.checkpoint import read_checkpoint
+
+    seeds = checkpoints(job.out)
+    machine = Machine(job.device, job.recipe.precision)
+    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
+    scores = [
+        row
+        for seed in seeds
+        for row in scores_by(
+            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
+        )
+    ]
+    write_table(job.out / "scores.jsonl", scores)
+    report = report_on(job, up_to_date=False)
+    notes = read_checkpoint(seeds[0])
+    finish(
+        job.out,
+        kind=RUN,
+        verb="train",
+        config=decides,
+        parents=parents,
+        counts={"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test},
+        models={"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}},
+        files=[
+            "scores.jsonl",
+            HISTORY,
+            *(file.relative_to(job.out).as_posix() for seed in seeds for file in sorted(seed.iterdir())),
+        ],
+    )
+    shutil.rmtree(job.out / MAKING, ignore_errors=True)
+
+
+def _start(workdir: Path, recipe: Recipe) -> Path | None:
+    """The run that a recipe starts from; None for the encoder as it was published."""
+    if not recipe.start:
+        return None
+    folder = workdir / "runs" / recipe.start
+    if not (folder / MANIFEST).is_file():
+        raise UnfinishedError(
+            f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
+            hint=f"ctxr train --recipe {recipe.start}   first, or --set start= for the encoder as it was published",
+        )
+    return folder
+
+
+def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
+    """The queries of each side that the recipe has to do with; those for training all have targets."""
+    sides = by_side(asked_of(dataset))
+    train = [one for one in sides.get("train", []) if one.target is not None]
+    if recipe.learns and not train:
+        raise DataError(
+            f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
+            hint="name another --dataset; the recipe clip-zero-shot needs no training",
+        )
+    judged = {side: sides[side] for side in ("valid", "test") if side in sides}
+    if not judged and not recipe.learns:
+        raise DataError(
+            f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
+        )
+    return ({"train": train} if recipe.learns else {}) | judged
+
+
+def _parent(dataset: Dataset, asked: str) -> Parent:
+    """The dataset as a parent: its manifest where it is an artifact, else all that a model sees of it."""
+    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        artifact = open_artifact(dataset.root)
+        return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
+    return Parent(dataset.name, "release", asked)

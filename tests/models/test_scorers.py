@@ -1,0 +1,243 @@
+"""What every scorer promises: padding, the size of a batch and saving change nothing; order acts where it should."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from ctxr.models.base import Batch
+from ctxr.models.clip import ClipScorer
+from ctxr.models.context import SCALE, ContextHead, fuse
+from ctxr.models.layers import Block, parameters_of, unit
+from tests.models.scorers import SCORERS, WIDTH, make_head, make_scorer, random_batch
+
+
+def silence(head: ContextHead) -> None:
+    """Make the transformer of a head give zeros."""
+    for name, weights in head.named_parameters():
+        if "after_widening" in name:
+            nn.init.zeros_(weights)
+
+
+@pytest.fixture(params=SCORERS)
+def scorer(request: pytest.FixtureRequest, tmp_path: Path) -> ClipScorer:
+    return make_scorer(request.param, tmp_path).eval()
+
+
+def permuted(batch: Batch, order: torch.Tensor) -> Batch:
+    return replace(batch, candidates=batch.candidates[:, order], mask=batch.mask[:, order])
+
+
+def padded(batch: Batch, more: int) -> Batch:
+    """The batch with `more` places in each set where there is no candidate."""
+    shape = (len(batch.mask), more)
+    return replace(
+        batch,
+        candidates=torch.cat([batch.candidates, torch.zeros(shape, dtype=torch.int64)], 1),
+        mask=torch.cat([batch.mask, torch.zeros(shape, dtype=torch.bool)], 1),
+    )
+
+
+@torch.no_grad()
+def test_scores_are_float32_and_minus_infinity_where_there_is_no_candidate(scorer: ClipScorer) -> None:
+    batch = padded(random_batch(scorer), 2)
+    scores = scorer(batch)
+    assert (scores.shape, scores.dtype) == ((6, 7), torch.float32)
+    assert torch.equal(scores.isfinite(), batch.mask)
+    assert bool((scores[~batch.mask] == -torch.inf).all())
+
+
+@torch.no_grad()
+def test_padding_changes_no_score(scorer: ClipScorer) -> None:
+    batch = random_batch(scorer)
+    torch.testing.assert_close(scorer(padded(batch, 3))[:, :5], scorer(batch), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: ClipScorer) -> None:
+    batch = random_batch(scorer)
+    batch.mask[2:4, 3:] = False
+    alone = replace(
+        batch,
+        texts=batch.texts[2:4],
+        candidates=batch.candidates[2:4, :3],
+        mask=batch.mask[2:4, :3],
+        ordered=batch.ordered[2:4],
+        target=batch.target[2:4],
+    )
+    torch.testing.assert_close(scorer(batch)[2:4, :3], scorer(alone), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_size_of_a_batch_changes_no_score(scorer: ClipScorer) -> None:
+    batch = random_batch(scorer)
+    rows = [slice(start, start + 1) for start in range(6)]
+    single = [
+        scorer(Batch(batch.images, batch.texts[row], batch.candidates[row], batch.mask[row], batch.ordered[row],
+                     batch.target[row]))
+        for row in rows
+    ]  # fmt: skip
+    torch.testing.assert_close(torch.cat(single), scorer(batch), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_saving_changes_no_bit(scorer: ClipScorer, tmp_path: Path) -> None:
+    batch = random_batch(scorer)
+    if not scorer.state_dict():
+        assert scorer.encoder is None  # nothing is learned: there is nothing to save
+        return
+    before = scorer(batch)
+    save_file(scorer.state_dict(), tmp_path / "scorer.safetensors")
+    for weights in scorer.parameters():
+        nn.init.normal_(weights)
+    assert not torch.equal(scorer(batch), before)
+    scorer.load_state_dict(load_file(tmp_path / "scorer.safetensors"))
+    assert torch.equal(scorer(batch), before)
+
+
+@torch.no_grad()
+def test_permuting_candidates_permutes_scores_but_for_positions_in_time(scorer: ClipScorer) -> None:
+    batch = random_batch(scorer)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    before, after = scorer(batch)[:, order], scorer(permuted(batch, order))
+    static = ~batch.ordered
+    torch.testing.assert_close(after[static], before[static], rtol=1e-4, atol=1e-4)
+    if scorer.head is not None and scorer.head.positions is not None:
+        assert float((after - before)[batch.ordered].abs().amax(1).min()) > 1e-3
+    else:
+        torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_evaluation_leaves_nothing_to_chance(scorer: ClipScorer) -> None:
+    batch = random_batch(scorer)
+    assert torch.equal(scorer(batch), scorer(batch))
+    scorer.train()
+    if scorer.head is not None:
+        assert not torch.equal(scorer(batch), scorer(batch))
+
+
+@pytest.mark.parametrize("name", [name for name in SCORERS if name != "zero-shot"])
+def test_eight_queries_are_learned_by_heart(name: str, tmp_path: Path) -> None:
+    scorer = make_scorer(name, tmp_path, dropout=0.0).train()
+    batch = random_batch(scorer, queries=8)
+    optimiser = torch.optim.Adam(scorer.parameters(), lr=3e-3)
+    for _ in range(150):
+        scores = scorer(batch)
+        if bool((scores.argmax(1) == batch.target).all()):
+            return
+        optimiser.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(scores, batch.target))
+        optimiser.step()
+    pytest.fail(f"{int((scores.argmax(1) == batch.target).sum())} of 8 after 150 steps")
+
+
+@torch.no_grad()
+def test_a_silenced_transformer_leaves_a_linear_score_of_the_pair() -> None:
+    head = make_head().eval()
+    silence(head)
+    pairs = torch.randn(3, 5, WIDTH)
+    mask, ordered = torch.ones(3, 5, dtype=torch.bool), torch.zeros(3, dtype=torch.bool)
+    torch.testing.assert_close(head(pairs, mask, ordered), head.score(pairs).squeeze(-1))
+    head.add_input = False
+    torch.testing.assert_close(head(pairs, mask, ordered), head.score.bias.expand(3, 5))
+
+
+@torch.no_grad()
+def test_positions_do_nothing_to_sets_without_order_and_stay_out_of_the_highway() -> None:
+    with_places, without = make_head(positions=True).eval(), make_head().eval()
+    without.load_state_dict({name: w for name, w in with_places.state_dict().items() if name != "positions.weight"})
+    pairs, mask = torch.randn(2, 5, WIDTH), torch.ones(2, 5, dtype=torch.bool)
+    static, ordered = torch.zeros(2, dtype=torch.bool), torch.ones(2, dtype=torch.bool)
+    assert torch.equal(with_places(pairs, mask, static), without(pairs, mask, static))
+    assert not torch.allclose(with_places(pairs, mask, ordered), without(pairs, mask, ordered))
+    silence(with_places)
+    torch.testing.assert_close(with_places(pairs, mask, ordered), with_places.score(pairs).squeeze(-1))
+
+
+def test_static_sets_give_positions_no_gradient() -> None:
+    head = make_head(positions=True)
+    pairs, mask = torch.randn(2, 5, WIDTH), torch.ones(2, 5, dtype=torch.bool)
+    assert head.positions is not None
+    head(pairs, mask, torch.tensor([False, False])).sum().backward()
+    assert head.positions.weight.grad is not None
+    assert float(head.positions.weight.grad.abs().sum()) == 0.0
+    head(pairs, mask, torch.tensor([False, True])).sum().backward()
+    assert float(head.positions.weight.grad[:5].abs().sum()) > 0.0
+    assert float(head.positions.weight.grad[5:].abs().sum()) == 0.0
+
+
+def test_an_ordered_set_may_not_be_larger_than_the_positions_and_a_static_one_may() -> None:
+    head = make_head(positions=True).eval()
+    pairs, mask = torch.randn(1, 12, WIDTH), torch.ones(1, 12, dtype=torch.bool)
+    assert head(pairs, mask, torch.tensor([False])).shape == (1, 12)
+    with pytest.raises(ValueError, match="12 candidates, and 10 positions"):
+        head(pairs, mask, torch.tensor([True]))
+    mask[:, 10:] = False
+    assert bool(head(pairs, mask, torch.tensor([True])).isfinite().all())
+
+
+def test_pairs_are_products_times_a_thousand_or_both_side_by_side() -> None:
+    images, texts = unit(torch.randn(2, 5, 8)), unit(torch.randn(2, 8))
+    assert SCALE == 1000.0
+    torch.testing.assert_close(fuse(images, texts), 1000.0 * images * texts[:, None])
+    assert torch.equal(fuse(images, texts, scale=1.0), images * texts[:, None])
+    both = fuse(images, texts, "concat")
+    assert torch.equal(both[..., :8], images)
+    assert torch.equal(both[1, 3, 8:], texts[1])
+    assert make_scorer("module", Path()).scale == 1000.0
+
+
+def test_the_published_head_has_the_size_of_the_specification() -> None:
+    head = ContextHead(512)
+    blocks = sum(parameters_of(block) for block in head.blocks)
+    assert blocks == 2 * (4 * (512 * 512 + 512) + 512 * 3072 + 3072 + 3072 * 512 + 512 + 4 * 512)
+    assert parameters_of(head) - blocks == 512 + 1
+    assert parameters_of(ContextHead(512, positions=True)) - parameters_of(head) == 10 * 512
+
+
+@torch.no_grad()
+def test_a_block_equals_the_slow_obvious_one() -> None:
+    block = Block(8, heads=2, inner=16).double().eval()
+    items = torch.randn(1, 3, 8, dtype=torch.float64)
+    mask = torch.tensor([[True, True, False]])
+    attention = block.attention
+    query, key, value = (layer(items)[0] for layer in (attention.query, attention.key, attention.value))
+    rows = []
+    for row in range(3):
+        parts = []
+        for part in (slice(0, 4), slice(4, 8)):
+            weights = torch.stack([query[row, part] @ key[other, part] / 2.0 for other in range(2)]).softmax(0)
+            parts.append(weights[0] * value[0, part] + weights[1] * value[1, part])
+        rows.append(torch.cat(parts))
+    seen = block.after_attention(items[0] + attention.out(torch.stack(rows)))
+    wide = block.widen(seen)
+    wide = wide * 0.5 * (1 + torch.erf(wide / 2**0.5))
+    torch.testing.assert_close(block(items, mask)[0], block.after_widening(seen + block.narrow(wide)))
+    assert block.after_attention.eps == 1e-12
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
+        Block(8, heads=3)
+
+
+def test_a_scorer_of_vectors_says_what_it_cannot_take(tmp_path: Path) -> None:
+    batch = random_batch(make_scorer("batch", tmp_path))
+    with pytest.raises(ValueError, match="without an encoder was given pixels"):
+        ClipScorer()(batch)
+
+
+@torch.no_grad()
+def test_a_frozen_encoder_scores_alike_from_pixels_and_from_vectors(tmp_path: Path) -> None:
+    live = make_scorer("live temporal", tmp_path).eval()
+    batch = random_batch(live)
+    vectors = replace(
+        batch,
+        images=unit(live.encoder.encode_image(batch.images)),
+        texts=unit(live.encoder.encode_text(batch.texts)),
+    )
+    torch.testing.assert_close(ClipScorer(None, live.head)(vectors), live(batch), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,144 @@
+"""What the loop is made of: orders, distractors, rates, optimisers, recipes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxr.errors import UsageError
+from ctxr.models.clip import ClipScorer
+from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.questions import by_sets, with_distractors
+from ctxr.models.training.recipe import Recipe
+from tests.models.scorers import make_head
+from tests.models.training_questions import make_questions
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(0, 9))
+def test_an_order_by_sets_has_every_query_once_and_each_set_in_one_piece(sets: list[int], seed: int) -> None:
+    order = by_sets(torch.tensor(sets), torch.Generator().manual_seed(seed)).tolist()
+    assert sorted(order) == list(range(len(sets)))
+    walked = [sets[row] for row in order]
+    assert [one for place, one in enumerate(walked) if place == 0 or walked[place - 1] != one] == list(
+        dict.fromkeys(walked)
+    )
+
+
+def test_orders_differ_by_chance() -> None:
+    sets = torch.arange(40) // 2
+    one, two = (by_sets(sets, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    assert not torch.equal(one, two)
+
+
+@pytest.mark.parametrize("count", [2, 9, 30])
+def test_distractors_are_random_images_beside_the_target_all_different(count: int) -> None:
+    questions = make_questions(ClipScorer(None, make_head()), sets=8)
+    drawn = with_distractors(questions, count, torch.Generator().manual_seed(0))
+    pool = set(questions.candidates[questions.mask].tolist())
+    assert drawn.candidates.shape == (24, min(count, len(pool) - 1) + 1)
+    for row in range(24):
+        own = drawn.candidates[row].tolist()
+        assert own[0] == int(questions.candidates[row, questions.target[row]])
+        assert len(set(own)) == len(own)
+        assert set(own) <= pool
+    assert not bool(drawn.target.any())
+    assert not bool(drawn.ordered.any())
+    again = with_distractors(questions, count, torch.Generator().manual_seed(0))
+    assert torch.equal(again.candidates, drawn.candidates)
+
+
+def test_every_other_image_of_the_pool_can_be_a_distractor() -> None:
+    questions = make_questions(ClipScorer(None, make_head()), sets=8)
+    seen: set[int] = set()
+    for seed in range(60):
+        seen |= set(
+            with_distractors(questions, 3, torch.Generator().manual_seed(seed)).candidates[:1, 1:].flatten().tolist()
+        )
+    pool = set(questions.candidates[questions.mask].tolist())
+    assert seen == pool - {int(questions.candidates[0, questions.target[0]])}
+
+
+def test_a_batch_holds_each_image_once() -> None:
+    questions = make_questions(ClipScorer(None, make_head()))
+    batch = questions.batch(torch.arange(7))
+    assert len(batch.images) == len(set(questions.candidates[:7].flatten().tolist())) == 11
+    assert torch.equal(
+        batch.images[batch.candidates], questions.images(questions.candidates[:7].flatten()).view(7, 4, -1)
+    )
+
+
+def test_rates_rise_stay_and_fall() -> None:
+    recipe = Recipe(lr=1.0, warmup=0.1)
+    assert [rate_at(recipe, step, 20) for step in (0, 1, 2, 19)] == [0.5, 1.0, 1.0, 1.0]
+    linear = replace(recipe, schedule="linear")
+    assert [round(rate_at(linear, step, 20), 3) for step in (1, 2, 11, 19)] == [1.0, 1.0, 0.5, 0.056]
+    cosine = replace(recipe, warmup=0.0, schedule="cosine")
+    assert [round(rate_at(cosine, step, 20), 3) for step in (0, 10, 19)] == [1.0, 0.5, 0.006]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "decay"),
+    [
+        ({"optimiser": "adamw", "weight_decay": 0.01}, torch.optim.AdamW, 0.01),
+        ({"optimiser": "adam", "weight_decay": 0.2}, torch.optim.Adam, 0.2 / 36),
+        ({"optimiser": "adam", "weight_decay": 0.2, "summed_gradients": True}, torch.optim.Adam, 0.2),
+        ({"optimiser": "adam", "weight_decay": 0.2, "undivided_decay": True}, torch.optim.Adam, 0.2),
+    ],
+)
+def test_the_optimiser_is_that_of_the_recipe(changes: dict[str, object], kind: type, decay: float) -> None:
+    made = make_optimiser([torch.zeros(1, requires_grad=True)], replace(Recipe(), **changes))  # type: ignore[arg-type]
+    (group,) = made.param_groups
+    assert type(made) is kind
+    assert (group["lr"], tuple(group["betas"]), group["eps"], group["weight_decay"]) == (4e-6, (0.9, 0.98), 1e-6, decay)
+
+
+def test_summed_gradients_with_l2_step_like_averaged_ones_with_the_divided_decay() -> None:
+    steps = []
+    for summed in (True, False):
+        recipe = Recipe(optimiser="adam", weight_decay=0.2, lr=1e-2, summed_gradients=summed, eps=1e-12)
+        weights = torch.nn.Parameter(torch.linspace(-1, 1, 5))
+        optimiser = make_optimiser([weights], recipe)
+        for step in range(4):
+            weights.grad = torch.linspace(1, 2, 5) * (step + 1) * (36.0 if summed else 1.0)
+            optimiser.step()
+        steps.append(weights.detach().clone())
+    torch.testing.assert_close(steps[0], steps[1])
+
+
+def test_fp16_masters_swallow_small_steps_of_large_weights() -> None:
+    head = make_head()
+    linear = head.blocks[0].get_submodule("widen")
+    assert isinstance(linear, torch.nn.Linear)
+    with torch.no_grad():
+        linear.weight.fill_(1.0)
+    round_to_fp16(head)
+    with torch.no_grad():
+        linear.weight.add_(4e-6)
+    round_to_fp16(head)
+    assert bool((linear.weight == 1.0).all())
+    assert linear.weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variant": "tempora"}, "variant = 'tempora' is unknown"),
+        ({"optimiser": "sgd"}, "optimiser = 'sgd' is unknown"),
+        ({"lr": 0.0}, "lr = 0.0 must be above 0"),
+        ({"lr": float("nan")}, "lr = nan must be above 0"),
+        ({"batch": 0}, "batch = 0 must be above 0"),
+        ({"dropout": 1.0}, "dropout = 1.0 is not in"),
+        ({"clip": -1.0}, "clip = -1.0 is below 0"),
+        ({"epochs": 0}, "batch would learn nothing"),
+    ],
+)
+def test_a_recipe_that_makes_no_sense_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        replace(Recipe(), **changes).check()  # type: ignore[arg-type]
+
+
+def test_the_default_recipe_makes_sense() -> None:
+    Recipe().check()
+    Recipe(variant="zero-shot", epochs=0).check()

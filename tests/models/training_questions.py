@@ -1,0 +1,53 @@
+"""Small trainings: random questions, and trainers of them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctxr.models.clip import ClipScorer
+from ctxr.models.training.loop import Hearing, Trainer
+from ctxr.models.training.questions import Questions
+from ctxr.models.training.recipe import Recipe
+from tests.models.scorers import make_head, random_images, random_texts
+
+SMALL = Recipe(variant="module", optimiser="adam", lr=1e-3, weight_decay=0.0, batch=8, epochs=3, patience=0)
+
+
+class Table:
+    """Pictures that lie in memory."""
+
+    def __init__(self, content: Tensor) -> None:
+        self.content = content
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The pictures of some rows."""
+        return self.content[rows]
+
+
+def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed: int = 0) -> Questions:
+    """Three queries for each set; every second set has an order and every third one candidate less."""
+    chance = torch.Generator().manual_seed(seed)
+    owner = torch.arange(3 * sets) // 3
+    mask = torch.ones(3 * sets, candidates, dtype=torch.bool)
+    mask[owner % 3 == 2, -1] = False
+    rows = torch.arange(sets * candidates).view(sets, candidates)[owner]
+    return Questions(
+        images=Table(random_images(scorer, sets * candidates, chance)),
+        texts=random_texts(scorer, 3 * sets, chance),
+        candidates=torch.where(mask, rows, rows[:, :1]),
+        mask=mask,
+        ordered=owner % 2 == 0,
+        target=torch.randint(0, candidates - 1, (3 * sets,), generator=chance),
+        sets=owner,
+    )
+
+
+def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer:
+    """A trainer of a small head on questions of its own, with the same ones for validation."""
+    scorer = scorer or ClipScorer(None, make_head(dropout=recipe.dropout))
+    questions = more.pop("questions", None) or make_questions(scorer)
+    hearing = more.pop("hearing", Hearing())
+    valid = more.pop("valid", questions)
+    return Trainer(scorer, recipe, questions, valid, more.pop("seed", 0), folder, hearing=hearing, **more)
