@@ -136,7 +136,7 @@ def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCr
     ada, first = room_of(site, "ada")
     room_of(site, "ben")
     form = read(ada.get(first)).form("/say")
-    form.fields["csrf"] = "made in a session that is over"
+    form.fields["csrf"] = ["made in a session that is over"]
     old = form.send(ada, text="a long and careful thought")
     assert (old.status_code, read(old).headline) == (403, "This form has grown old")
     assert "a long and careful thought" in old.text
