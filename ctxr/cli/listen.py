@@ -42,7 +42,7 @@ def command(config: Listen, as_json: bool) -> None:
     if report.dry_run:
         rows |= {"tokens": f"about {report.tokens_in} to send, at most {report.tokens_out} answered"}
         rows |= {"cost": f"about {report.cost:.4f} for what is not answered yet"}
-    titles = {report.dry_run: "would ask", stopped: "partial", report.up_to_date: "up to date"}
-    show_facts(titles.get(True, "written"), rows)
+    written = "partial" if stopped else "up to date" if report.up_to_date else "written"
+    show_facts("would ask" if report.dry_run else written, rows)
     if stopped:
         raise partial

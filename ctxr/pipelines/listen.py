@@ -108,6 +108,9 @@ def _check(config: Listen) -> None:
         raise UsageError("no --endpoint is named", hint="--endpoint http://localhost:8000/v1")
     if not config.model:
         raise UsageError("no --model is named", hint="--model NAME, as the server calls it")
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", config.key_from):
+        # not repeated: it may be the key itself
+        raise UsageError("--key-from names no environment variable", hint="--key-from CTXR_API_KEY, without the key")
     if config.split not in SPLITS:
         raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SPLITS)}")
     if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):

@@ -88,8 +88,8 @@ def read_text(text: str, size: int) -> Said:
     >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Picture 7, as the other 2 are dark.", "none")]
     [3, 7, None]
     """
-    # some models think aloud first
-    final = text.rpartition("</think>")[2].strip()
+    # some models think aloud first; numbers in a thought that was cut off are no answer
+    final = text.rpartition("</think>")[2].partition("<think>")[0].strip()
     stated = _stated(_FENCE.sub("", final))
     if stated is None:
         found = _NUMBER.search(final)

@@ -87,9 +87,10 @@ def data_url(file: Path, side: int) -> str:
 
 
 def identity(asked: Asked, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
-    """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their order."""
+    """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
+    order; equal words of two queries are asked twice."""
     pictures = [contents[image] for image in shown(asked.images, shift)]
-    return sha256_of([VERSION, SYSTEM, instruction(asked, shift), pictures, dict(model)])
+    return sha256_of([VERSION, asked.query, SYSTEM, instruction(asked, shift), pictures, dict(model)])
 
 
 def estimated_tokens(asked: Asked, dataset: Dataset, side: int) -> int:
