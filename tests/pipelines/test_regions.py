@@ -131,6 +131,17 @@ def test_a_picture_that_cannot_be_read_is_left_out_and_said(dataset: Path, encod
         regions.of([sha256_file(dataset / image.path)])
 
 
+def test_features_that_are_no_numbers_are_refused(
+    dataset: Path, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = models.GridRegions.regions
+    monkeypatch.setattr(
+        models.GridRegions, "regions", lambda self, images: [one * np.inf for one in plain(self, images)]
+    )
+    with pytest.raises(DataError, match=r"a feature of \w+.*/img\d+ is no number"), np.errstate(invalid="ignore"):
+        run(Regions(dataset, encoder, workdir=tmp_path / "work"))
+
+
 def test_files_of_the_bottom_up_detector_become_shares(dataset: Path, tmp_path: Path) -> None:
     folder = export_files(dataset, tmp_path / "features")
     report = run(Regions(dataset, f"file:{folder}", most=5, workdir=tmp_path / "work"))
