@@ -18,6 +18,8 @@ POSITIONAL = {
     ("verify", "artifact"),
     ("stats", "dataset"),
     ("audit", "dataset"),
+    ("regions", "dataset"),
+    ("listen", "dataset"),
     ("eval", "runs"),
 }
 """Fields that are typed without a name, as `arguments` of its command says."""
