@@ -76,7 +76,8 @@ class BlipEncoder(nn.Module):
         # by products of its own: scores of one set lie close together, and autocast would make ties of them
         head = self.model.itm_head
         weight, bias = head.weight[1] - head.weight[0], head.bias[1] - head.bias[0]
-        return (pairs * weight).sum(-1) + bias
+        odds: Tensor = (pairs * weight).sum(-1) + bias
+        return odds
 
 
 def is_blip(name: str) -> bool:
@@ -118,7 +119,9 @@ def _source(
     config = model.config.to_dict()
     side = config["vision_config"]["image_size"]
     if preprocess.size != (side, side):
-        raise DataError(f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(side, side)}")
+        raise DataError(
+            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(side, side)}"
+        )
     settings = {"config": _plain(config), "words": words}
     return CrossSource(
         name=name,

@@ -44,7 +44,9 @@ def hub_folder(repository: str) -> Path:
         return Path(cached).parent
     hint = f"connect to the network once, or give the folder: blip:DIRECTORY; {repository} is no folder here"
     if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, CONFIG), PATIENCE):
-        raise CtxrError(f"the files of blip:{repository} are not on this machine and their host does not answer", hint=hint)
+        raise CtxrError(
+            f"the files of blip:{repository} are not on this machine and their host does not answer", hint=hint
+        )
     try:
         folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=[*_SMALL, "model*.safetensors*"]))
         if not _is_whole(folder):
@@ -84,7 +86,9 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
     from transformers import BertTokenizerFast
 
     if not any((folder / name).is_file() for name in VOCABULARIES):
-        raise DataError(f"{folder} holds neither {' nor '.join(VOCABULARIES)}", hint="put the published vocabulary there")
+        raise DataError(
+            f"{folder} holds neither {' nor '.join(VOCABULARIES)}", hint="put the published vocabulary there"
+        )
     try:
         tokenizer = BertTokenizerFast.from_pretrained(folder, local_files_only=True)
         words = sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
@@ -106,7 +110,9 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
 def stay_inside(folder: Path) -> None:
     """Raises DataError where there are no weights, or where a list of their parts leads out of the folder."""
     if not _is_whole(folder):
-        raise DataError(f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote")
+        raise DataError(
+            f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
+        )
     if (folder / WEIGHTS[1]).is_file():
         for name in set(_json(folder / WEIGHTS[1]).get("weight_map", {}).values()):
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):

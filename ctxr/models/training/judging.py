@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ctxr.models.precision import choose_precision
 from ctxr.models.training.questions import Questions
 
 
@@ -33,6 +34,14 @@ def score_all(
         if advance is not None:
             advance(len(rows))
     return scores
+
+
+def in_bf16(precision: str, device: str) -> bool:
+    """Whether a recipe's precision means autocast on this device."""
+    # on a CPU autocast wins or loses by the architecture: it has to be asked for
+    return precision == "bf16" or (
+        precision == "auto" and device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
+    )
 
 
 def accuracy_of(scores: Tensor, target: Tensor) -> float | None:

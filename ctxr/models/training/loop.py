@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ctxr.errors import CtxrError
 from ctxr.models.training.judging import accuracy_of, score_all
+from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.questions import Questions, by_sets, with_distractors
 from ctxr.models.training.recipe import Recipe
@@ -119,7 +119,7 @@ class Trainer:
             batch = self.asked.batch(rows).to(self.device)
             with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
                 scores = self.scorer(batch)
-            loss = functional.cross_entropy(scores, batch.target, reduction="sum")
+            loss = loss_of(scores, batch, self.recipe.loss)
             return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not _is_memory(error):

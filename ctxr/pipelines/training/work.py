@@ -15,6 +15,7 @@ from ctxr.data.artifacts import (
     take_manifest,
 )
 from ctxr.data.dataset import Dataset
+from ctxr.data.regions import KIND
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.models.training.recipe import Recipe
@@ -25,17 +26,21 @@ from ctxr.pipelines.train import Train, TrainReport
 from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of, sha256_of_asked
 from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.history import HISTORY
+from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
 from ctxr.pipelines.training.summary import report_on
 
 
 def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
-    from ctxr.models.loading import find_source
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
 
     device = choose_device(config.device)
-    recipe = replace(recipe, encoder=find_source(recipe.encoder, talk.warn).name)
+    source = find_encoder(recipe.encoder, talk.warn)
+    recipe = replace(recipe, encoder=source.name)
+    regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config.workdir, recipe)
     dataset = open_dataset(config.dataset, config.workdir, talk)
     sides = _sides(dataset, recipe)
@@ -45,7 +50,9 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     parents = [_parent(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
         parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
-    pictures = Pictures(files, contents, config.workdir)
+    if regions is not None:
+        parents.append(Parent(recipe.regions, KIND, regions.sha256))
+    pictures = Pictures(files, contents, config.workdir, regions)
     job = Job(recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk)
     decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
