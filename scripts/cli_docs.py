@@ -18,6 +18,7 @@ POSITIONAL = {
     ("verify", "artifact"),
     ("stats", "dataset"),
     ("audit", "dataset"),
+    ("regions", "dataset"),
     ("eval", "runs"),
 }
 """Fields that are typed without a name, as `arguments` of its command says."""

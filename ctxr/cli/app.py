@@ -27,6 +27,7 @@ COMMANDS = {
     "stats": "Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage.",
     "audit": "Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.",
     "train": "Train a model on a benchmark by a recipe, and score its validation and test queries.",
+    "regions": "Extract features and boxes of regions of every picture, for models that look at regions.",
     "eval": "Say how often runs find the right image, how sure that is, where they fail, and which of them is better.",
     "serve": "Let people work: pages to describe, find, judge and talk, from this machine; every answer is kept at once.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
 
-_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "train", "demo")
+_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "regions", "train", "demo")
 """Commands that keep what they had done when they are interrupted."""
 
 INTERRUPTED = 130

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from ctxr.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ctxr.models.cross.config import CrossConfig
     from ctxr.models.preprocess import Preprocess
+
+RANDOM = ("vilbert", "uniter", "vilbert-tiny", "uniter-tiny")
+"""Models that can be built without weights."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +27,12 @@ class CrossSource:
 
     Attributes:
         name: as it was asked for.
-        fingerprint: sha256 in hex over weights and config; independent of the file that the weights came from.
+        fingerprint: sha256 in hex over weights, config and vocabulary; independent of the file that the weights came from.
         width: D of a pair.
         looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX].
         features: F of a region; 0 for pixels.
-        build: makes the module (a `ctxr.models.pairs.PairEncoder`) on the CPU, fp32, in evaluation mode.
+        build: makes the module (a `ctxr.models.pairs.PairEncoder`) on the CPU, fp32, in evaluation mode; its weights
+            take gradients.
         tokenize: texts to int64 token ids [B, T], 0 where there is none.
         preprocess: what is done to a picture first; None for regions.
     """
@@ -35,3 +45,96 @@ class CrossSource:
     build: Callable[[], nn.Module]
     tokenize: Callable[[Sequence[str]], Tensor]
     preprocess: Preprocess | None
+
+
+def load_cross(name: str, seed: int = 0) -> CrossSource:
+    """The region cross-encoder of that name.
+
+    Args:
+        name: "volta:FOLDER", a checkpoint with config, weights and vocab.txt; or untrained weights, "random:vilbert",
+            "random:uniter", "random:vilbert-tiny" or "random:uniter-tiny". ":F" behind those four says how many features
+            a region has (2048, tiny 64).
+        seed: of untrained weights.
+
+    Raises:
+        UsageError: an unknown name, or a folder that is not there.
+        DataError: a folder whose files cannot be read or do not belong together.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "volta" and rest:
+        return _volta(name, Path(rest))
+    if kind == "random" and rest.partition(":")[0] in RANDOM:
+        return _random(name, rest, seed)
+    known = ", ".join(f"random:{one}" for one in RANDOM)
+    raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {known}")
+
+
+def fingerprint(model: nn.Module, config: CrossConfig, pieces: Sequence[str]) -> str:
+    """sha256 in hex over all weights, the config and the vocabulary; `model` in fp32."""
+    import torch
+
+    digest = hashlib.sha256(json.dumps([asdict(config), list(pieces)], sort_keys=True).encode())
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{key} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _volta(name: str, folder: Path) -> CrossSource:
+    from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta
+    from ctxr.models.cross.volta_config import read_volta_config
+    from ctxr.models.cross.wordpieces import read_vocabulary
+
+    config_path, weights = find_files(folder)
+    config = read_volta_config(config_path)
+    pieces = read_vocabulary(folder / VOCABULARY)
+    if len(pieces) > config.vocabulary:
+        raise DataError(
+            f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}",
+            hint="give the vocabulary of these weights",
+        )
+    return _source(name, config, pieces, lambda: load_volta(config, weights))
+
+
+def _random(name: str, rest: str, seed: int) -> CrossSource:
+    from ctxr.models.cross import config as configs
+    from ctxr.models.cross.wordpieces import made_vocabulary
+
+    kind, _, features = rest.partition(":")
+    if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
+        raise UsageError(f"{name}: {features!r} is no number of features", hint=f"random:{kind}:2048, for example")
+    make = {
+        "vilbert": configs.vilbert,
+        "uniter": configs.uniter,
+        "vilbert-tiny": configs.tiny_vilbert,
+        "uniter-tiny": configs.tiny_uniter,
+    }[kind]
+    pieces = made_vocabulary()
+    config = make(len(pieces), int(features)) if features else make(len(pieces))
+
+    def build() -> nn.Module:
+        import torch
+
+        from ctxr.models.cross.encoder import RegionEncoder
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return RegionEncoder(config).eval()
+
+    return _source(name, config, pieces, build)
+
+
+def _source(name: str, config: CrossConfig, pieces: list[str], build: Callable[[], nn.Module]) -> CrossSource:
+    from ctxr.models.cross.config import TOKENS
+    from ctxr.models.cross.wordpieces import make_tokenizer
+
+    return CrossSource(
+        name=name,
+        fingerprint=fingerprint(build(), config, pieces),
+        width=config.pooled,
+        looks_at="regions",
+        features=config.features,
+        build=build,
+        tokenize=make_tokenizer(pieces, most=min(TOKENS, config.places)),
+        preprocess=None,
+    )

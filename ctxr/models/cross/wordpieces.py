@@ -1,0 +1,100 @@
+"""Texts as BERT's word pieces, from a vocabulary on this machine."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.data.world import words
+from ctxr.errors import DataError
+from ctxr.models.cross.config import TOKENS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The word pieces of a `vocab.txt`, one a line; the number of a line is a piece's id.
+
+    Raises:
+        DataError: no such file, not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS] or [SEP].
+    """
+    try:
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no vocabulary {path}", hint="put bert-base-uncased's vocab.txt beside the weights"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not readable as UTF-8 text: {error}") from error
+    pieces = [piece.removesuffix("\r") for piece in pieces]
+    if pieces[0] != PADDING:
+        raise DataError(f"{path}:1: is {pieces[0]!r}, wanted {PADDING}: id 0 means that there is no token")
+    known: dict[str, int] = {}
+    for line, piece in enumerate(pieces, start=1):
+        if known.setdefault(piece, line) != line:
+            raise DataError(f"{path}:{line}: {piece!r} was in line {known[piece]} already")
+    for piece in (UNKNOWN, START, END):
+        if piece not in known:
+            raise DataError(f"{path}: lacks {piece}")
+    return pieces
+
+
+def made_vocabulary() -> list[str]:
+    """A vocabulary for models without one: the toy world's words, every letter, pair of letters, digit and sign."""
+    pairs = [first + second for first in string.ascii_lowercase for second in string.ascii_lowercase]
+    inside = [*string.ascii_lowercase, *string.digits, *pairs]
+    signs = list(string.punctuation)
+    pieces = [PADDING, UNKNOWN, START, END, MASK, *signs, *inside, *(f"##{piece}" for piece in inside)]
+    return list(dict.fromkeys([*pieces, *sorted(_world_words())]))
+
+
+def make_tokenizer(pieces: Sequence[str], lower: bool = True, most: int = TOKENS) -> Callable[[Sequence[str]], Tensor]:
+    """A function from texts to int64 ids [B, most]: [CLS], the pieces, [SEP], then 0; what is too long is cut before [SEP].
+
+    Args:
+        pieces: a vocabulary.
+        lower: without upper case and accents, as bert-base-uncased wants it.
+        most: ids of a text, [CLS] and [SEP] among them.
+    """
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import BertProcessing
+
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=100))
+    tokenizer.normalizer = BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing((END, ids[END]), (START, ids[START]))
+    tokenizer.enable_truncation(most)
+    tokenizer.enable_padding(pad_id=0, pad_token=PADDING, length=most)
+
+    def tokenize(texts: Sequence[str]) -> Tensor:
+        rows = [encoded.ids for encoded in tokenizer.encode_batch(list(texts))]
+        return torch.tensor(rows, dtype=torch.int64).reshape(-1, most)
+
+    return tokenize
+
+
+def _world_words() -> set[str]:
+    """Every word that the toy world's descriptions are made of."""
+    tables = [table for name, table in vars(words).items() if name.isupper()]
+    return {word for phrase in _phrases(tables) for word in phrase.lower().replace("-", " ").split() if word.isalpha()}
+
+
+def _phrases(table: object) -> Iterator[str]:
+    if isinstance(table, str):
+        yield table
+    elif isinstance(table, dict):
+        for value in table.values():
+            yield from _phrases(value)
+    elif isinstance(table, list | tuple | set | frozenset):
+        for value in table:
+            yield from _phrases(value)
