@@ -68,6 +68,7 @@ class BlipEncoder(nn.Module):
             encoder_hidden_states=image,
             encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
         ).last_hidden_state[:, 0]
+        told = told if told.dtype == torch.float64 else told.float()
         pairs: Tensor = told.new_zeros((*mask.shape, self.width)).index_put((query, place), told)
         return pairs
 

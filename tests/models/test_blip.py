@@ -102,12 +102,12 @@ def test_a_fingerprint_is_that_of_the_weights_and_of_what_stands_before_them(
     assert len({*prints}) == 3
 
 
-def _without(name: str) -> Callable[[Path], None]:
+def _without(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
 
-def _with(name: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text(text) and None
+def _with(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
 
 
 def _escaping(folder: Path) -> None:
@@ -136,7 +136,9 @@ def _executable(folder: Path) -> None:
         (_executable, "cannot be loaded"),
     ],
 )
-def test_a_folder_that_is_not_whole_is_one_sentence(tmp_path: Path, harm: Callable[[Path], None], message: str) -> None:
+def test_a_folder_that_is_not_whole_is_one_sentence(
+    tmp_path: Path, harm: Callable[[Path], object], message: str
+) -> None:
     folder = make_blip(tmp_path / "blip")
     harm(folder)
     with pytest.raises(DataError, match=message):

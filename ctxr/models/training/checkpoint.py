@@ -66,6 +66,14 @@ class EverywhereOrdered(ContextHead):
         return super().forward(pairs, mask, torch.ones_like(ordered))
 
 
+class ExactLinear(nn.Linear):
+    """A layer with one result that autocast leaves alone: scores of one set lie close together, and would become ties."""
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """[.., 1] of pairs [.., D]."""
+        return (pairs * self.weight[0]).sum(-1, keepdim=True) + self.bias
+
+
 def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -> Any:
     """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new.
 
@@ -75,7 +83,7 @@ def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if not recipe.has_head:
-            alone = nn.Linear(width, 1) if pairs and recipe.new_score and recipe.learns else None
+            alone = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
             return PairScorer(encoder, None, alone) if pairs else ClipScorer(encoder)
         pair = width if pairs or recipe.fusion == "multiply" else 2 * width
         kind = EverywhereOrdered if recipe.all_positions else ContextHead

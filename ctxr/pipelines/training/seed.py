@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
 
+TENSORBOARD = "tensorboard"
+"""Folder of a run for event files: they hold clocks, so no manifest lists them."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -35,7 +38,7 @@ class Job:
         recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
         start: run whose fine-tuned encoder is taken, None for the published one.
-        parents: what the run is made from.
+        parents: what the run is made from. tensorboard: whether event files are written.
     """
 
     recipe: Recipe
@@ -47,6 +50,7 @@ class Job:
     parents: tuple[Parent, ...]
     device: str
     talk: Talk
+    tensorboard: bool = False
 
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
@@ -90,6 +94,7 @@ def train_seed(job: Job, seed: int) -> None:
 def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
     """The training itself; its states lie in `making`."""
     from ctxr.models.training.checkpoint import new_scorer, width_of
+    from ctxr.models.training.events import Events
     from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
 
@@ -98,8 +103,11 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
     bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
+    events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None
 
     def tell(row: "Epoch") -> None:
+        if events is not None:
+            events.epoch(row)
         found = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
 
@@ -108,7 +116,11 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         trainer = Trainer(
             scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )
-        return trainer.run()
+        try:
+            return trainer.run()
+        finally:
+            if events is not None:
+                events.close()
 
 
 def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:

@@ -36,7 +36,10 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
+    from ctxr.models.training.events import find_writer
 
+    if config.tensorboard:
+        find_writer()  # hours before it is wanted
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
@@ -53,7 +56,9 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     pictures = Pictures(files, contents, config.workdir, regions)
-    job = Job(recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk)
+    job = Job(
+        recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk, config.tensorboard
+    )
     decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
         return report_on(job, up_to_date=True)

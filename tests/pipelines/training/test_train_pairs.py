@@ -76,9 +76,7 @@ def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, b
             assert rows.get((one.query, image), value) == pytest.approx(value, abs=1e-4)
 
 
-def test_pair_features_are_computed_once_for_equal_weights(
-    train: Trains, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pair_features_are_computed_once_for_equal_weights(train: Trains, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     plain = BlipEncoder.pairs
 
