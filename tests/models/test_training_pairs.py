@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctxr.errors import UsageError
+from ctxr.errors import CtxrError, UsageError
 from ctxr.models.base import Batch
 from ctxr.models.context import ContextHead
 from ctxr.models.pairs import PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser
+from ctxr.models.training.passes import in_passes
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head, make_scorer
 from tests.models.training_questions import SMALL, make_questions, make_trainer
@@ -116,3 +117,28 @@ def test_random_pairs_are_learned_with_the_binary_loss(tmp_path: Path) -> None:
     history = trainer.run().history
     assert [row.epoch for row in history] == [1, 2]
     assert all(0 < row.loss < 10 for row in history)
+
+
+def test_scoring_goes_on_with_half_as_many_when_memory_runs_out() -> None:
+    sizes: list[int] = []
+
+    def work(rows: torch.Tensor) -> None:
+        if len(rows) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        sizes.extend(rows.tolist())
+
+    in_passes(torch.arange(20), 16, "cpu", work)
+    assert sizes == list(range(20))
+
+
+def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_stay_what_they_are() -> None:
+    def fails(error: RuntimeError) -> None:
+        def work(_: torch.Tensor) -> None:
+            raise error
+
+        in_passes(torch.arange(4), 4, "cpu", work)
+
+    with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
+        fails(RuntimeError("can't allocate memory: you tried to allocate 1 bytes"))
+    with pytest.raises(RuntimeError, match="shapes"):
+        fails(RuntimeError("shapes do not fit"))

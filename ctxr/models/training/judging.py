@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.models.precision import choose_precision
+from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Questions
 
 
@@ -23,16 +24,19 @@ def score_all(
     Args:
         scorer: as it is, in evaluation mode or not.
         questions: what to score; queries of one set stand together, so its images are looked at once.
-        at_once: queries in one pass.
+        at_once: queries in one pass, fewer where memory runs out.
         device: where the scorer lives. bf16: compute in it by autocast.
         advance: told of every pass how many queries are done.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
-    for rows in torch.split(questions.sets.sort(stable=True).indices, at_once):
+
+    def score(rows: Tensor) -> None:
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             scores[rows] = scorer(questions.batch(rows).to(device)).float().cpu()
         if advance is not None:
             advance(len(rows))
+
+    in_passes(questions.sets.sort(stable=True).indices, at_once, device, score)
     return scores
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ctxr.data.regions import Regions
+from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.tables import Vectors
 
@@ -37,12 +38,15 @@ def features_of(
     encoder: Any, questions: Questions, rows: Sequence[int], at_once: int, device: str, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
-    found = []
-    for part in torch.split(torch.tensor(rows, dtype=torch.int64), at_once):
+    found: list[Tensor] = []
+
+    def look(part: Tensor) -> None:
         batch = questions.batch(part).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             pairs = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
         found.append((pairs.float() * batch.mask[..., None]).cpu())
+
+    in_passes(torch.tensor(rows, dtype=torch.int64), at_once, device, look)
     return np.asarray(torch.cat(found).numpy())
 
 
