@@ -11,6 +11,7 @@ from ctxr.errors import DataError
 from ctxr.models.cross.config import CrossConfig, Stage, Stream
 from ctxr.models.pairs import BOX
 
+_HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
 _GATES = ("tt", "tv", "vt", "vv")
 _MOST = 1_000_000
 _STAGES: dict[tuple[str, ...], Stage] = {
@@ -39,7 +40,7 @@ def read_volta_config(path: Path) -> CrossConfig:
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(raw, dict):
         raise DataError(f"{path}: holds no JSON object")
@@ -108,9 +109,7 @@ class _Reader:
             kind = _STAGES.get(who)
             both = {place, place + 1}
             if kind is None or both & shared != (both if kind == "joint" else set()):
-                raise self._wrong(
-                    f"sublayers {place} and {place + 1} are neither ViLBERT's nor UNITER's", "give one of their configs"
-                )
+                raise self._wrong(f"sublayers {place} and {place + 1} are neither ViLBERT's nor UNITER's")
             self._check_sizes(place, kind)
             stages.append(kind)
         return tuple(stages)
@@ -155,7 +154,7 @@ class _Reader:
             return "vilbert"
         if kind == "uniter" and self._whole("type_vocab_size") > 1:
             return "uniter"
-        raise self._wrong(f"image_embeddings is {kind!r}, known are vilbert and uniter", "give one of their configs")
+        raise self._wrong(f"image_embeddings is {kind!r}, known are vilbert and uniter")
 
     def _dropout(self) -> float:
         names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -183,5 +182,5 @@ class _Reader:
         if value not in known:
             raise self._wrong(f"{key} is {value!r}, known is {' or '.join(map(repr, known))}")
 
-    def _wrong(self, what: str, hint: str = "") -> DataError:
+    def _wrong(self, what: str, hint: str = _HINT) -> DataError:
         return DataError(f"{self.path}: {what}", hint=hint)

@@ -12,6 +12,7 @@ from ctxr.models.base import Batch
 from ctxr.models.context import ContextHead
 from ctxr.models.cross import load_cross
 from ctxr.models.cross.config import tiny_uniter, tiny_vilbert
+from ctxr.models.cross.embeddings import there
 from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.pairs import BOX, PairScorer
 
@@ -204,6 +205,13 @@ def test_pairs_that_were_computed_before_are_scored_alike(kind: str) -> None:
     rows = torch.arange(30).view(6, 5)
     kept = replace(batch, images=pairs.flatten(0, 1), candidates=rows)
     assert_close(PairScorer(None, live.head)(kept), live(batch))
+
+
+def test_the_first_item_is_always_there_and_the_others_where_they_are_not_all_zero() -> None:
+    assert there(torch.tensor([[0, 0, 0], [2, 0, 3]])).tolist() == [[True, False, False], [True, False, True]]
+    boxes = torch.zeros(1, 4, BOX)
+    boxes[0, 2, 3] = 0.5
+    assert there(boxes).tolist() == [[True, False, True, False]]
 
 
 @torch.no_grad()

@@ -38,7 +38,10 @@ UNITER: dict[str, Any] = _BOTH | {
     "shared_sublayers": [0, 1, 2, 3], "single_ln_sublayers": [0, 1, 2, 3],
     "sublayer2attn_hidden_size": {}, "sublayer2num_attention_heads": {},
 }  # fmt: skip
-CONFIGS = {"vilbert": VILBERT, "uniter": UNITER}
+CONTROLLED: dict[str, Any] = VILBERT | {
+    "v_hidden_size": 16, "v_num_attention_heads": 4, "sublayer2attn_hidden_size": {}, "sublayer2num_attention_heads": {},
+}  # fmt: skip
+CONFIGS = {"vilbert": VILBERT, "controlled vilbert": CONTROLLED, "uniter": UNITER}
 
 
 def make_state(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
