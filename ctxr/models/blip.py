@@ -108,8 +108,8 @@ def load_blip(name: str, seed: int = 0) -> CrossSource:
     folder = Path(given)
     if not folder.is_dir():
         folder = hub_folder(given)
-    preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     stay_inside(folder)
+    preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     return _source(name, _careful(name, lambda: _pretrained(folder)), preprocess, tokenize, words)
 
 

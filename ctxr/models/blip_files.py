@@ -22,6 +22,9 @@ VOCABULARIES = ("tokenizer.json", "vocab.txt")
 LONGEST = 120
 """Tokens of a text that are read, as of the cross-encoders of the paper."""
 
+WORDS = 30524
+"""Words of the published models, where a config does not say."""
+
 _SMALL = (CONFIG, PREPROCESSOR, PROCESSOR, *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _INTERPOLATIONS = {2: "bilinear", 3: "bicubic", "bilinear": "bilinear", "bicubic": "bicubic"}
@@ -80,7 +83,7 @@ def read_preprocess(folder: Path) -> Preprocess:
 def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
     """(texts to token ids int64 [B, T], 0 where there is none; hash over the vocabulary).
 
-    Raises DataError for a vocabulary that is missing or cannot be read.
+    Raises DataError for a vocabulary that is missing, cannot be read, or has more words than the model.
     """
     import torch
     from transformers import BertTokenizerFast
@@ -94,13 +97,17 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
         words = sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
         if tokenizer.pad_token_id != 0:
             raise ValueError(f"padding is token {tokenizer.pad_token_id}, not 0")
+        told = _json(folder / CONFIG).get("text_config") or {}
+        known, places = int(told.get("vocab_size", WORDS)), int(told.get("max_position_embeddings", LONGEST))
+        if len(tokenizer) > known:
+            raise ValueError(f"it has {len(tokenizer)} words, and the model knows {known}")
     except Exception as error:  # the library has errors of its own, down to its panics
         raise DataError(f"the vocabulary in {folder} cannot be read: {error}") from error
 
     def tokenize(texts: Sequence[str]) -> Tensor:
         if not texts:
             return torch.zeros((0, 1), dtype=torch.int64)
-        rows = tokenizer(list(texts), truncation=True, max_length=LONGEST)["input_ids"]
+        rows = tokenizer(list(texts), truncation=True, max_length=min(LONGEST, places))["input_ids"]
         most = max(len(row) for row in rows)
         return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64)
 

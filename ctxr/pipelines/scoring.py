@@ -11,7 +11,7 @@ from ctxr.data.records import Score
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.talk import Silent, Talk
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
+from ctxr.pipelines.training.asked import Asked, asked_of, by_side, check_places, contents_of, pictures_of
 from ctxr.pipelines.training.encoded import Pictures, as_vectors
 from ctxr.pipelines.training.paired import as_features, as_inputs, at_once, regions_for
 
@@ -100,9 +100,14 @@ def scores_by(
     talk: Talk | None = None,
 ) -> list[Score]:
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
+    from ctxr.models.context import PLACES
     from ctxr.models.precision import choose_device
+    from ctxr.models.training.checkpoint import read_checkpoint
     from ctxr.models.training.judging import score_all
 
+    notes = None if checkpoint is None else read_checkpoint(checkpoint)
+    if notes is not None and notes.variant == "temporal":
+        check_places(asked, PLACES, notes.all_positions)
     talk, machine = talk or Silent(), machine or Machine()
     source = source_of(checkpoint, encoder, talk)
     device = choose_device(machine.device)

@@ -23,7 +23,15 @@ from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of, sha256_of_asked
+from ctxr.pipelines.training.asked import (
+    Asked,
+    asked_of,
+    by_side,
+    check_places,
+    contents_of,
+    pictures_of,
+    sha256_of_asked,
+)
 from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.history import HISTORY
 from ctxr.pipelines.training.paired import regions_for
@@ -33,6 +41,7 @@ from ctxr.pipelines.training.summary import report_on
 
 def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
+    from ctxr.models.context import PLACES
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
@@ -48,6 +57,8 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     dataset = open_dataset(config.dataset, config.workdir, talk)
     sides = _sides(dataset, recipe)
     everything = [one for side in sides.values() for one in side]
+    if recipe.variant == "temporal":
+        check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
     parents = [_parent(dataset, sha256_of_asked(everything, contents))]

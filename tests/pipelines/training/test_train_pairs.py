@@ -18,7 +18,7 @@ from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.judging import score_all
 from ctxr.pipelines.scoring import scores_of, source_of
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.training.asked import asked_of, contents_of, pictures_of
+from ctxr.pipelines.training.asked import Asked, asked_of, check_places, contents_of, pictures_of
 from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.paired import as_features, as_inputs
 from tests.models.blip_folder import make_blip
@@ -117,3 +117,15 @@ def test_an_encoder_of_pairs_can_be_scored_by_its_name(train: Trains, benchmark:
     for row in read_table(folder / "scores.jsonl", Score):
         assert by_name[row.key()[:2]] == pytest.approx(row.value, abs=1e-4)
     assert len({*by_name.values()}) > 100
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_more_images_in_order_than_there_are_positions_are_one_sentence(every: bool) -> None:
+    images = tuple(f"img{number}" for number in range(11))
+    album, film = (Asked(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
+    with pytest.raises(DataError, match="qTrue asks about 11 images in order, and 10 positions are learned"):
+        check_places([film], 10, every)
+    check_places([film], 11, every)
+    check_places([album], 10, False)
+    with pytest.raises(DataError, match="qFalse asks about 11 images in order"):
+        check_places([album], 10, True)
