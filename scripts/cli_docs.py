@@ -19,6 +19,7 @@ POSITIONAL = {
     ("stats", "dataset"),
     ("audit", "dataset"),
     ("regions", "dataset"),
+    ("listen", "dataset"),
     ("eval", "runs"),
 }
 """Fields that are typed without a name, as `arguments` of its command says."""

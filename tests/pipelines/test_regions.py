@@ -98,7 +98,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     with pytest.raises(UnfinishedError, match=r"has no manifest\.json"):
         read_regions(stopped.folder())
     run(stopped)
-    assert sum(looked) == read_regions(stopped.folder()).rows.__len__() + 8
+    assert sum(looked) == len(read_regions(stopped.folder()).rows) + 8
     again = Regions(dataset, encoder, name="one", workdir=tmp_path / "through")
     run(again)
     assert bytes_of(stopped.folder()) == bytes_of(again.folder())
@@ -223,8 +223,9 @@ def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Pat
     ],
 )
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    settings: dict[str, Any] = {"workdir": tmp_path / "work", "by": "grid:ctxr-tiny"}
     with pytest.raises(UsageError, match=message):
-        run(Regions(dataset, **{"workdir": tmp_path / "work", "by": "grid:ctxr-tiny"} | options))
+        run(Regions(dataset, **settings | options))
 
 
 def test_a_detector_without_weights_says_where_they_belong(
@@ -240,12 +241,13 @@ def test_a_reader_refuses_arrays_of_another_shape(dataset: Path, encoder: str, t
     rows = read_table(folder / "pictures.jsonl", RegionRow)
     shard = folder / "shards" / "00000.npy"
     block = np.array(load_shard(shard, 10, 64))
-    for wrong, message in [
+    wrongs: list[tuple[np.ndarray, str]] = [
         (block[..., :-1], r"not float32 \[n, up to 10, 64 \+ 5\]"),
         (np.repeat(block, 2, 1), r"not float32 \[n, up to 10, 64 \+ 5\]"),
         (block.astype(np.float64), "holds float64"),
         (block[:1], "has no row"),
-    ]:
+    ]
+    for wrong, message in wrongs:
         shard.unlink()
         np.save(shard, wrong)
         with pytest.raises(DataError, match=message):
