@@ -111,7 +111,7 @@ def scores_by(
     talk, machine = talk or Silent(), machine or Machine()
     source = source_of(checkpoint, encoder, talk)
     device = choose_device(machine.device)
-    way = _way(checkpoint, source, pictures, Machine(device, machine.precision), talk)
+    way = way_of(checkpoint, source, pictures, Machine(device, machine.precision), talk)
     scores = []
     for side in by_side(asked).values():
         questions = way.prepare(side)
@@ -126,8 +126,13 @@ def scores_by(
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How queries are scored: what makes arrays of them, what ranks these, and how many in one pass."""
+class Way:
+    """How queries are scored.
+
+    Attributes:
+        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode.
+        at_once: queries in one pass. bf16: compute in it by autocast.
+    """
 
     prepare: "Callable[[Sequence[Asked]], Questions]"
     ranker: Any
@@ -135,10 +140,13 @@ class _Way:
     bf16: bool = False
 
 
-def _way(
+def way_of(
     checkpoint: Path | None, source: "Source | CrossSource", pictures: Pictures, machine: Machine, talk: Talk
-) -> _Way:
-    """Vectors and features come from the encoder once; an encoder of pairs without a head over it looks again."""
+) -> Way:
+    """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
+
+    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other encoder of pairs looks again.
+    """
     from ctxr.models.clip import ClipScorer
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
@@ -150,15 +158,15 @@ def _way(
     if not isinstance(source, CrossSource):
         embedder = Encoder(source, device, precision, talk.warn)
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
-        return _Way(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
+        return Way(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
         ranker = load_head(checkpoint).to(device)
-        return _Way(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
+        return Way(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
     encoder = source.build()
     ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
     bf16 = in_bf16(precision, device)
-    return _Way(lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16)
+    return Way(lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16)
 
 
 def _with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:

@@ -61,7 +61,7 @@ class TrainReport:
         run: its name. variant, encoder: of its scorers. dataset: what it learned from.
         queries: of each side. seeds: each by itself.
         valid, test: mean accuracy over the seeds; None where no target is known.
-        up_to_date: whether it was there already.
+        up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
     """
 
     run: str
@@ -74,6 +74,7 @@ class TrainReport:
     valid: float | None
     test: float | None
     up_to_date: bool = False
+    regions: str = ""
 
 
 def run(config: Train, talk: Talk | None = None) -> TrainReport:
