@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
@@ -18,6 +19,7 @@ from ctxr.pipelines.regions import Regions
 from ctxr.pipelines.regions import run as look
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.train import TrainReport
+from tests.models.cross.volta_layout import CONFIGS, FEATURES, make_checkpoint, make_state
 from tests.pipelines.training.conftest import Trains
 from tests.pipelines.training.test_train import Note
 
@@ -102,6 +104,31 @@ def test_an_encoder_is_evaluated_by_its_name_with_regions_by_theirs(
     report = evaluate(Eval((name,), benchmark, work, regions="small", resamples=10, device="cpu", split="test"))
     trained = evaluate(Eval((run.run,), benchmark, work, resamples=10, device="cpu", split="test"))
     assert report.tables["test/accuracy"].rows[0][1:] == trained.tables["test/accuracy"].rows[0][1:]
+
+
+def test_a_checkpoint_of_volta_is_trained_on_over_features_that_somebody_else_extracted(
+    train: Trains, benchmark: Path, tmp_path: Path
+) -> None:
+    rng, work = np.random.default_rng(0), tmp_path / "work"
+    for name in read_dataset(benchmark).images:
+        file = tmp_path / "extracted" / f"{name}.npz"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        boxes = np.array([[0, 0, 24, 24], [10, 5, 40, 48]], np.float32)
+        np.savez(
+            file, x=rng.normal(size=(2, FEATURES)).astype(np.float32), bbox=boxes, image_w=48, image_h=48, num_bbox=2
+        )
+    look(Regions(benchmark, f"file:{tmp_path / 'extracted'}", 2, "faster-rcnn", work, "cpu"))
+    checkpoint = make_checkpoint(tmp_path / "volta", CONFIGS["vilbert"], make_state(CONFIGS["vilbert"]))
+    encoder = f"volta:{checkpoint}"
+    report = train("vilbert-temporal", f"encoder={encoder}", "heads=4")
+    assert (report.encoder, report.regions, len(report.seeds)) == (encoder, "faster-rcnn", 1)
+    evaluated = evaluate(
+        Eval((encoder, report.run), benchmark, work, regions="faster-rcnn", resamples=10, device="cpu")
+    )
+    assert evaluated.runs == (encoder, "vilbert-temporal")
+    (checkpoint / "vocab.txt").unlink()
+    with pytest.raises(DataError, match="vocab"):
+        scores_of(report.folder, read_dataset(benchmark))
 
 
 def test_regions_that_are_not_there_or_of_another_width_are_one_sentence(
