@@ -43,7 +43,7 @@ def hub_folder(repository: str) -> Path:
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
     cached = huggingface_hub.try_to_load_from_cache(repository, CONFIG)
-    if isinstance(cached, str) and _is_whole(Path(cached).parent):
+    if isinstance(cached, str) and _is_fetched(Path(cached).parent):
         return Path(cached).parent
     hint = f"connect to the network once, or give the folder: blip:DIRECTORY; {repository} is no folder here"
     if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, CONFIG), PATIENCE):
@@ -128,6 +128,12 @@ def stay_inside(folder: Path) -> None:
 
 def _is_whole(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in WEIGHTS)
+
+
+def _is_fetched(folder: Path) -> bool:
+    """Whether a fetch that may have been cut off left everything that is needed."""
+    needed = ((PREPROCESSOR, PROCESSOR), VOCABULARIES)
+    return _is_whole(folder) and all(any((folder / name).is_file() for name in names) for names in needed)
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -190,6 +190,26 @@ def test_a_name_of_the_hub_is_read_from_its_cache(
     assert (cached.name, cached.fingerprint) == ("blip:owner/name", source.fingerprint)
 
 
+def test_what_a_fetch_that_was_cut_off_left_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    whole, cut = make_blip(tmp_path / "whole"), make_blip(tmp_path / "cut")
+    (cut / "vocab.txt").unlink()
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda repo, file: str(cut / file))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda repo, allow_patterns: str(whole))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    asked: list[str] = []
+
+    def answers(address: str, patience: float) -> bool:
+        asked.append(address)
+        return True
+
+    monkeypatch.setattr("ctxr.models.blip_files.answers", answers)
+    assert load_blip("blip:owner/name").fingerprint == load_blip(f"blip:{whole}").fingerprint
+    assert asked
+    assert "owner/name" in asked[0]
+
+
 def test_a_name_says_of_which_family_it_is() -> None:
     pairs = ("blip:here", "volta:there", TINY, "random:vilbert", "random:uniter-tiny")
     assert all(makes_pairs(name) for name in pairs)
