@@ -52,6 +52,8 @@ class Eval:
     """How the length of texts is counted: auto (spaCy where it is installed), spacy, regex."""
     encoder: str | None = None
     """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
+    regions: str = ""
+    """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
 
@@ -99,7 +101,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)
-    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk)
+    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk, config.regions)
     found = find_runs(config.runs, scoring)
     _check_names(found)
     questions, tokenizer = _counted(questions, found, config.tokenizer)

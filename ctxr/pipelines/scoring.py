@@ -1,20 +1,24 @@
 """Scores of any model for the queries of a dataset: a trained run, or an encoder as it was published."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Score
 from ctxr.errors import DataError
+from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.talk import Silent, Talk
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
+from ctxr.pipelines.training.asked import Asked, asked_of, by_side, check_places, contents_of, pictures_of
 from ctxr.pipelines.training.encoded import Pictures, as_vectors
+from ctxr.pipelines.training.paired import as_features, as_inputs, at_once, regions_for
 
 if TYPE_CHECKING:
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.loading import Source
+    from ctxr.models.training.questions import Questions
 
 RUN = "run"
 """Kind of the artifact that `ctxr train` writes."""
@@ -35,16 +39,19 @@ def scores_of(
     workdir: Path | None = None,
     machine: Machine | None = None,
     talk: Talk | None = None,
+    regions: str = "",
 ) -> list[Score]:
     """A score for every candidate of every query, higher is better; queries by side and id.
 
     Args:
-        model: folder of a run, or the name of an encoder, which then is tried without training (cosine, -1..1).
+        model: folder of a run, or the name of an encoder, which then is tried without training: a cosine, -1..1, or the
+            log-odds of a match by an encoder of pairs.
         dataset: what is asked; queries with labels are left out.
         queries: ids; None for all.
         workdir: project folder, where vectors are kept for the next time; None for that of the run, or `work`.
         machine: where and how finely to compute.
         talk: hears of progress.
+        regions: name of region features in the project, for a model that looks at regions; "" for those it was trained on.
 
     The scorer is called as the run's folder, or the encoder; a run of several seeds gives `NAME/seedN` for each.
 
@@ -57,12 +64,14 @@ def scores_of(
     project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
     pictures = Pictures(files, contents_of(dataset, files), project)
     if not folder.is_dir():
+        pictures = _with_regions(pictures, str(model), regions, talk)
         return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
     artifact = open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
     encoder, scores = str(artifact.manifest.config["encoder"]), []
+    pictures = _with_regions(pictures, encoder, regions or str(artifact.manifest.config.get("regions", "")), talk)
     for seed in seeds:
         scorer = scorer_name(folder, seed, len(seeds))
         scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
@@ -91,20 +100,23 @@ def scores_by(
     talk: Talk | None = None,
 ) -> list[Score]:
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
-    from ctxr.models.clip import ClipScorer
-    from ctxr.models.encode import Encoder
+    from ctxr.models.context import PLACES
     from ctxr.models.precision import choose_device
-    from ctxr.models.training.checkpoint import load_head
+    from ctxr.models.training.checkpoint import read_checkpoint
     from ctxr.models.training.judging import score_all
 
+    notes = None if checkpoint is None else read_checkpoint(checkpoint)
+    if notes is not None and notes.variant == "temporal":
+        check_places(asked, PLACES, notes.all_positions)
     talk, machine = talk or Silent(), machine or Machine()
     source = source_of(checkpoint, encoder, talk)
     device = choose_device(machine.device)
-    embedder = Encoder(source, device, machine.precision, talk.warn)
-    ranker = (ClipScorer().eval() if checkpoint is None else load_head(checkpoint)).to(device)
+    way = way_of(checkpoint, source, pictures, Machine(device, machine.precision), talk)
     scores = []
     for side in by_side(asked).values():
-        values = score_all(ranker, as_vectors(side, pictures, embedder, talk), 256, device).tolist()
+        questions = way.prepare(side)
+        with talk.progress("scoring", len(side)) as task:
+            values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance).tolist()
         scores += [
             Score(one.query, image, scorer, value)
             for one, row in zip(side, values, strict=True)
@@ -113,15 +125,69 @@ def scores_by(
     return scores
 
 
-def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source":
+@dataclass(frozen=True)
+class Way:
+    """How queries are scored.
+
+    Attributes:
+        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode.
+        at_once: queries in one pass. bf16: compute in it by autocast.
+    """
+
+    prepare: "Callable[[Sequence[Asked]], Questions]"
+    ranker: Any
+    at_once: int
+    bf16: bool = False
+
+
+def way_of(
+    checkpoint: Path | None, source: "Source | CrossSource", pictures: Pictures, machine: Machine, talk: Talk
+) -> Way:
+    """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
+
+    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other encoder of pairs looks again.
+    """
+    from ctxr.models.clip import ClipScorer
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.encode import Encoder
+    from ctxr.models.pairs import PairScorer
+    from ctxr.models.training.checkpoint import load_head, read_checkpoint
+    from ctxr.models.training.judging import in_bf16
+
+    device, precision = machine.device, machine.precision
+    if not isinstance(source, CrossSource):
+        embedder = Encoder(source, device, precision, talk.warn)
+        ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
+        return Way(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
+    notes = None if checkpoint is None else read_checkpoint(checkpoint)
+    if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
+        ranker = load_head(checkpoint).to(device)
+        return Way(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
+    encoder = source.build()
+    ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
+    bf16 = in_bf16(precision, device)
+    return Way(lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16)
+
+
+def _with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:
+    """The pictures with their regions, where the encoder looks at any."""
+    from ctxr.models.families import find_encoder, makes_pairs
+
+    if not makes_pairs(encoder):
+        return pictures
+    source = find_encoder(encoder, (talk or Silent()).warn)
+    return replace(pictures, regions=regions_for(source, name, pictures.workdir))  # type: ignore[arg-type]
+
+
+def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
     Raises DataError where it was trained over another encoder than `encoder`.
     """
-    from ctxr.models.loading import find_source
+    from ctxr.models.families import find_encoder
     from ctxr.models.training.checkpoint import read_checkpoint, tuned
 
-    source = find_source(encoder, talk.warn)
+    source = find_encoder(encoder, talk.warn)
     if checkpoint is None:
         return source
     notes = read_checkpoint(checkpoint)

@@ -12,7 +12,7 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """What is trained and how: clip-zero-shot, clip-none, clip-batch, clip-module, clip-temporal, or a TOML file."""
+    """What is trained and how: clip-, vilbert-, uniter- or blip- with zero-shot, none, batch, module or temporal, or a TOML file."""
     dataset: Path | None = None
     """Artifact or published release with train, valid and test queries; default: the latest finished one in the workdir."""
     name: str | None = None
@@ -27,6 +27,8 @@ class Train:
     """Project folder, where each command finds what the one before it made."""
     device: str = "auto"
     """Where to train: auto, cpu, cuda, mps."""
+    tensorboard: bool = False
+    """Write what each epoch came to for TensorBoard too, in `tensorboard/` of the run; needs the package tensorboard."""
 
     def folder(self) -> Path:
         """Where the run is written."""
@@ -59,7 +61,7 @@ class TrainReport:
         run: its name. variant, encoder: of its scorers. dataset: what it learned from.
         queries: of each side. seeds: each by itself.
         valid, test: mean accuracy over the seeds; None where no target is known.
-        up_to_date: whether it was there already.
+        up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
     """
 
     run: str
@@ -72,6 +74,7 @@ class TrainReport:
     valid: float | None
     test: float | None
     up_to_date: bool = False
+    regions: str = ""
 
 
 def run(config: Train, talk: Talk | None = None) -> TrainReport:

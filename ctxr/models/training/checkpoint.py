@@ -1,25 +1,31 @@
 """What a training leaves behind: weights in safetensors, and a config that says how to build what they belong to."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from ctxr.data.atomic import link_or_copy, write_bytes
+from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.errors import DataError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead, Fusion
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.families import makes_pairs
 from ctxr.models.loading import Source, fingerprint
+from ctxr.models.pairs import PairScorer
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import save_tensors
 
-CONFIG, ENCODER, HEAD = "config.json", "encoder.safetensors", "head.safetensors"
+CONFIG, ENCODER, HEAD, ALONE = "config.json", "encoder.safetensors", "head.safetensors", "score.safetensors"
+_PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}
+"""Parts of a scorer, and the file of each."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Checkpoint:
         layers, heads, inner, fusion, scale: of the head.
         epoch: the one that was chosen, from 1; 0 where nothing was trained.
         made_by: hash over what decided the training: recipe, seed, dataset.
+        frozen, new_score, all_positions, regions: as in `Recipe`.
     """
 
     variant: str
@@ -45,23 +52,51 @@ class Checkpoint:
     scale: float
     epoch: int
     made_by: str
+    frozen: bool = True
+    new_score: bool = False
+    all_positions: bool = False
+    regions: str = ""
 
 
-def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -> ClipScorer:
-    """An untrained scorer for vectors of `width`, or around `encoder`; `seed` decides the first weights of a head."""
-    if not recipe.has_head:
-        return ClipScorer(encoder)
-    pair = width if recipe.fusion == "multiply" else 2 * width
+class EverywhereOrdered(ContextHead):
+    """A head whose positions act on sets without order too, as in the released cross-encoders (specs A0.6.8)."""
+
+    def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+        """As `ContextHead.forward`, with every set taken as an ordered one."""
+        return super().forward(pairs, mask, torch.ones_like(ordered))
+
+
+class ExactLinear(nn.Linear):
+    """A layer with one result that autocast leaves alone: scores of one set lie close together, and would become ties."""
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """[.., 1] of pairs [.., D]."""
+        return (pairs * self.weight[0]).sum(-1, keepdim=True) + self.bias
+
+
+def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -> Any:
+    """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new.
+
+    It is a `PairScorer` for an encoder of pairs, else a `ClipScorer`.
+    """
+    pairs = makes_pairs(recipe.encoder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = ContextHead(
+        if not recipe.has_head:
+            alone = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
+            return PairScorer(encoder, None, alone) if pairs else ClipScorer(encoder)
+        pair = width if pairs or recipe.fusion == "multiply" else 2 * width
+        kind = EverywhereOrdered if recipe.all_positions else ContextHead
+        head = kind(
             pair, recipe.layers, recipe.heads, recipe.inner, recipe.dropout, positions=recipe.variant == "temporal"
         )
+    if pairs:
+        return PairScorer(encoder, head)
     return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)
 
 
 def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:
-    """Write the weights of a scorer, that of its encoder and that of its head apart.
+    """Write the weights of a scorer, those of its encoder and of its head apart.
 
     Args:
         folder: made anew. trained: file of a scorer's weights, None where nothing was trained.
@@ -70,7 +105,7 @@ def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> N
     if encoder is not None and encoder.exists():
         link_or_copy(encoder, folder / ENCODER)
     weights = {} if trained is None else load_file(trained)
-    for part, name in (("encoder", ENCODER), ("head", HEAD)):
+    for part, name in _PARTS.items():
         own = {key.removeprefix(f"{part}."): value for key, value in weights.items() if key.startswith(f"{part}.")}
         if own:
             save_tensors(folder / name, own, {})
@@ -91,23 +126,29 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         ) from error
 
 
-def load_head(folder: Path) -> ClipScorer:
-    """The trained scorer of vectors, in evaluation mode. Raises DataError where weights and config do not fit."""
+def load_head(folder: Path, encoder: Any = None) -> Any:
+    """The trained scorer of vectors or pair features, or around `encoder`, in evaluation mode.
+
+    Raises DataError where weights and config do not fit.
+    """
     notes = read_checkpoint(folder)
-    recipe = Recipe(
-        variant=notes.variant, layers=notes.layers, heads=notes.heads, inner=notes.inner, fusion=notes.fusion, scale=notes.scale
-    )  # fmt: skip
-    scorer = new_scorer(recipe, notes.width)
-    if scorer.head is not None:
-        fill(scorer.head, folder / HEAD, f"the head that {folder / CONFIG} describes")
+    known = {field.name for field in fields(Recipe)}
+    recipe = Recipe(**{name: value for name, value in asdict(notes).items() if name in known})
+    scorer = new_scorer(recipe, notes.width, encoder)
+    for part in ("head", "alone"):
+        module = getattr(scorer, part, None)
+        if module is not None:
+            fill(module, folder / _PARTS[part], f"the head that {folder / CONFIG} describes")
     return scorer.eval()
 
 
-def tuned(source: Source, folder: Path, name: str) -> Source:
+def tuned(source: Source | CrossSource, folder: Path, name: str) -> Source | CrossSource:
     """The encoder of a checkpoint: `source` with the weights in `folder`, if it holds any; then called `name`."""
     file = folder / ENCODER
     if not file.exists():
         return source
+    if isinstance(source, CrossSource):
+        source = replace(source, fingerprint=sha256_of([source.fingerprint, sha256_file(file)]))
 
     def build() -> Any:
         model = source.build()
@@ -129,7 +170,14 @@ def fill(module: nn.Module, file: Path, what: str) -> None:
         ) from error
 
 
-def fingerprint_of(source: Source) -> str:
+def width_of(source: Source | CrossSource) -> int:
+    """Length of the vectors, or of the pair features, that `source` makes."""
+    return source.width if isinstance(source, CrossSource) else source.dim
+
+
+def fingerprint_of(source: Source | CrossSource) -> str:
     """SHA-256 over weights, architecture and preprocessing of the model that `source` builds."""
+    if isinstance(source, CrossSource):
+        return source.fingerprint
     model = source.build()
     return fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ctxr.models.precision import choose_precision
+from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Questions
 
 
@@ -22,17 +24,28 @@ def score_all(
     Args:
         scorer: as it is, in evaluation mode or not.
         questions: what to score; queries of one set stand together, so its images are looked at once.
-        at_once: queries in one pass.
+        at_once: queries in one pass, fewer where memory runs out.
         device: where the scorer lives. bf16: compute in it by autocast.
         advance: told of every pass how many queries are done.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
-    for rows in torch.split(questions.sets.sort(stable=True).indices, at_once):
+
+    def score(rows: Tensor) -> None:
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             scores[rows] = scorer(questions.batch(rows).to(device)).float().cpu()
         if advance is not None:
             advance(len(rows))
+
+    in_passes(questions.sets.sort(stable=True).indices, at_once, device, score)
     return scores
+
+
+def in_bf16(precision: str, device: str) -> bool:
+    """Whether a recipe's precision means autocast on this device."""
+    # on a CPU autocast wins or loses by the architecture: it has to be asked for
+    return precision == "bf16" or (
+        precision == "auto" and device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
+    )
 
 
 def accuracy_of(scores: Tensor, target: Tensor) -> float | None:

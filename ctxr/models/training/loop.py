@@ -11,11 +11,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ctxr.errors import CtxrError
 from ctxr.models.training.judging import accuracy_of, score_all
+from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.passes import is_memory
 from ctxr.models.training.questions import Questions, by_sets, with_distractors
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
@@ -119,10 +120,10 @@ class Trainer:
             batch = self.asked.batch(rows).to(self.device)
             with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
                 scores = self.scorer(batch)
-            loss = functional.cross_entropy(scores, batch.target, reduction="sum")
+            loss = loss_of(scores, batch, self.recipe.loss)
             return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not _is_memory(error):
+            if not is_memory(error):
                 raise
             self._halve(len(rows))
             return 0.0, None
@@ -209,8 +210,3 @@ class Trainer:
 
     def _gpus(self) -> list[int]:
         return list(range(torch.cuda.device_count())) if self.device.startswith("cuda") else []
-
-
-def _is_memory(error: RuntimeError) -> bool:
-    """Whether torch means that there is no memory; on a CPU it says so in words alone."""
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,22 @@ _PROJECTIONS = ("text_projection", "proj")
 
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam with L2, or AdamW, as the recipe says."""
-    weights, betas = list(weights), (recipe.beta1, recipe.beta2)
+    groups, betas = _decayed(list(weights), recipe), (recipe.beta1, recipe.beta2)
     if recipe.optimiser == "adamw":
-        return torch.optim.AdamW(weights, recipe.lr, betas, recipe.eps, recipe.weight_decay)
+        return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay)
     # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay
     averaged = not (recipe.summed_gradients or recipe.undivided_decay)
     return torch.optim.Adam(
-        weights, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1)
+        groups, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1)
     )
+
+
+def _decayed(weights: list[Tensor], recipe: Recipe) -> list[dict[str, Any]]:
+    """Groups of weights: those under the recipe's decay, and biases and norms where they are free of it."""
+    if not recipe.undecayed_vectors:
+        return [{"params": weights}]
+    matrices, vectors = ([one for one in weights if (one.ndim > 1) == wide] for wide in (True, False))
+    return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:

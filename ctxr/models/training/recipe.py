@@ -8,7 +8,7 @@ VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
 
 WITH_HEAD = ("module", "temporal")
-"""Variants that train a head over a frozen encoder."""
+"""Variants that train a head over all candidates of a set."""
 
 _CHOICES = {
     "variant": VARIANTS,
@@ -16,6 +16,7 @@ _CHOICES = {
     "schedule": ("constant", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),
     "fusion": ("multiply", "concat"),
+    "loss": ("softmax", "binary"),
 }
 _POSITIVE = ("batch", "heads", "inner", "scale", "distractors", "eps")
 _SHARES = ("beta1", "beta2", "warmup", "dropout")
@@ -27,7 +28,8 @@ class Recipe:
 
     Attributes:
         variant: one of `VARIANTS`.
-        encoder: name, as `models.encode.load_encoder` takes it.
+        encoder: name, as `models.families.find_encoder` takes it.
+        regions: region features that are looked at, by the name of their artifact; "" for encoders of pixels.
         start: run whose fine-tuned encoder is taken instead of the published one; "" for none.
         optimiser: "adam" (weight decay is added to the gradient, L2) or "adamw" (decoupled).
         lr: learning rate of what learns. beta1, beta2, eps: of Adam. weight_decay: see `undivided_decay`.
@@ -37,6 +39,10 @@ class Recipe:
         clip: largest norm of the gradient; 0 = none.
         precision: "fp32", "bf16" (autocast; the weights stay fp32) or "auto", bf16 where a GPU multiplies in it.
         layers, heads, inner, dropout: of the context head. fusion, scale: of image and text for it.
+        frozen: a head learns from what the encoder as it is says; else both learn together.
+        new_score: pairs are scored by a new layer, as in the released cross-encoders; else by the published head.
+        loss: over the candidates of a query: "softmax", or "binary", each candidate by itself.
+        undecayed_vectors: no weight decay on biases and layer norms.
         distractors: random images beside the target where a variant has no context.
         summed_gradients: of the queries of a step; else averaged.
         undivided_decay: L2 against an averaged gradient as strong as against a sum; else divided by `batch`.
@@ -45,10 +51,13 @@ class Recipe:
         leaked_gradients: of the last, partial step flow into the first step of the next epoch, without a step of their own.
         fp16_masters: weights are rounded to fp16 after each step, so small steps vanish.
         unjudged_last_epoch: the last epoch is trained and never validated, so it cannot be chosen.
+        all_positions: positions act on sets without order too.
+        judged_on_test: test chooses the epoch, where its targets are known.
     """
 
     variant: str = "batch"
     encoder: str = "ViT-B-16:openai"
+    regions: str = ""
     start: str = ""
     optimiser: str = "adamw"
     lr: float = 4e-6
@@ -70,6 +79,10 @@ class Recipe:
     dropout: float = 0.1
     fusion: str = "multiply"
     scale: float = 1000.0
+    frozen: bool = True
+    new_score: bool = False
+    loss: str = "softmax"
+    undecayed_vectors: bool = False
     distractors: int = 9
     summed_gradients: bool = False
     undivided_decay: bool = False
@@ -78,11 +91,18 @@ class Recipe:
     leaked_gradients: bool = False
     fp16_masters: bool = False
     unjudged_last_epoch: bool = False
+    all_positions: bool = False
+    judged_on_test: bool = False
 
     @property
     def has_head(self) -> bool:
-        """Whether a head over a frozen encoder learns; else the encoder itself does, or nothing."""
+        """Whether a head over all candidates of a set learns."""
         return self.variant in WITH_HEAD
+
+    @property
+    def tunes(self) -> bool:
+        """Whether the encoder itself learns."""
+        return self.learns and not (self.has_head and self.frozen)
 
     @property
     def learns(self) -> bool:

@@ -63,6 +63,7 @@ class Scoring:
 
     Attributes:
         queries: asked for when something is to be scored: ids. device: where.
+        regions: name of region features in the project, for models that look at regions.
     """
 
     dataset: Dataset
@@ -70,12 +71,15 @@ class Scoring:
     workdir: Path
     device: str
     talk: Talk
+    regions: str = ""
 
     def __call__(self, source: str | Path) -> list[Score]:
         """Scores by a run's folder, or a model's name."""
         module: Any = import_module(SCORING)
         machine = module.Machine(device=self.device)
-        scores: list[Score] = module.scores_of(source, self.dataset, self.queries(), self.workdir, machine, self.talk)
+        scores: list[Score] = module.scores_of(
+            source, self.dataset, self.queries(), self.workdir, machine, self.talk, self.regions
+        )
         return scores
 
 

@@ -73,6 +73,16 @@ def sha256_of_asked(asked: Sequence[Asked], contents: Mapping[str, str]) -> str:
     return sha256_of([rows, sorted(contents.items())])
 
 
+def check_places(asked: Iterable[Asked], most: int, every: bool) -> None:
+    """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
+    for one in asked:
+        if (one.ordered or every) and len(one.images) > most:
+            raise DataError(
+                f"{one.query} asks about {len(one.images)} images in order, and {most} positions are learned",
+                hint="use a recipe without positions, such as clip-module",
+            )
+
+
 def by_side(asked: Iterable[Asked]) -> dict[str, list[Asked]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
     sides: dict[str, list[Asked]] = {}

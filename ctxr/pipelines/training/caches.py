@@ -16,7 +16,7 @@ from ctxr.data.hashing import sha256_of
 from ctxr.data.whereabouts import CACHE
 
 CHUNK = 512
-"""Rows in a file: 77 MB of pixels at 224 x 224."""
+"""Rows in a file, where nobody says otherwise: 77 MB of pixels at 224 x 224."""
 
 Array = npt.NDArray[Any]
 
@@ -27,8 +27,9 @@ def cached(
     contents: Sequence[str],
     make: Callable[[slice], Array],
     advance: Callable[[float], None],
+    chunk: int = CHUNK,
 ) -> list[Array]:
-    """Arrays of up to `CHUNK` rows each, memory-mapped, a row for each of `contents`.
+    """Arrays of up to `chunk` rows each, memory-mapped, a row for each of `contents`.
 
     Args:
         workdir: project folder.
@@ -36,10 +37,11 @@ def cached(
         contents: SHA-256 of each thing.
         make: the rows of a part of them.
         advance: told of every part.
+        chunk: rows in a file, as many as a run that is stopped may lose.
     """
     arrays = []
-    for start in range(0, len(contents), CHUNK):
-        part = list(contents[start : start + CHUNK])
+    for start in range(0, len(contents), chunk):
+        part = list(contents[start : start + chunk])
         file = workdir / CACHE / "encoded" / f"{sha256_of([made_by, part])}.npy"
         array = _read(file, len(part))
         if array is None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,10 @@ from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.caches import Array, cached
 
 if TYPE_CHECKING:
+    from ctxr.data.regions import Regions
     from ctxr.models.encode import Encoder
     from ctxr.models.loading import Source
+    from ctxr.models.preprocess import Preprocess
     from ctxr.models.training.questions import Images, Questions
 
 
@@ -28,19 +30,21 @@ class Pictures:
     Attributes:
         files: by image id. contents: SHA-256 of each, by image id.
         workdir: project folder, where caches lie.
+        regions: of the pictures, for a model that looks at regions.
     """
 
     files: Mapping[str, Path]
     contents: Mapping[str, str]
     workdir: Path
+    regions: "Regions | None" = None
 
     def of(self, asked: Sequence[Asked]) -> "Pictures":
         """Those that some of the queries ask about, in the order of their ids."""
         wanted = sorted({image for one in asked for image in one.images})
-        return Pictures(
-            {image: self.files[image] for image in wanted},
-            {image: self.contents[image] for image in wanted},
-            self.workdir,
+        return replace(
+            self,
+            files={image: self.files[image] for image in wanted},
+            contents={image: self.contents[image] for image in wanted},
         )
 
     def read(self, part: slice) -> list[Pixels]:
@@ -72,16 +76,23 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return _questions(asked, pictures, Vectors(_stacked(images, encoder.dim)), _stacked(told, encoder.dim))
+    return questions_with(asked, pictures, Vectors(_stacked(images, encoder.dim)), _stacked(told, encoder.dim))
 
 
 def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Questions":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     from ctxr.models.preprocess import Preprocess
-    from ctxr.models.training.tables import PixelTable
 
     pictures = pictures.of(asked)
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
+    tokens = source.tokenize([one.text for one in asked]).numpy()
+    return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, talk), tokens)
+
+
+def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
+    """Pictures by their place among `pictures`, decoded, resized and cut once."""
+    from ctxr.models.training.tables import PixelTable
+
     with talk.progress("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
             pictures.workdir,
@@ -90,11 +101,11 @@ def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", devi
             lambda part: np.asarray(preprocess.fitted(pictures.read(part)).numpy()),
             task.advance,
         )
-    tokens = source.tokenize([one.text for one in asked]).numpy()
-    return _questions(asked, pictures, PixelTable(pixels, preprocess, device), tokens)
+    return PixelTable(pixels, preprocess, device)
 
 
-def _questions(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
+def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
+    """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
     from ctxr.models.training.tables import make_questions
 
     row = {image: place for place, image in enumerate(pictures.files)}

@@ -1,7 +1,8 @@
 """One seed of a run: trained to its end, or from where it was stopped, and written as a checkpoint."""
 
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,19 @@ from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
 from ctxr.pipelines.training.history import write_history
+from ctxr.pipelines.training.paired import as_features, as_inputs
 
 if TYPE_CHECKING:
-    from ctxr.models.clip import ClipScorer
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.loading import Source
     from ctxr.models.training.questions import Questions
     from ctxr.models.training.state import Epoch, Progress
 
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
+
+TENSORBOARD = "tensorboard"
+"""Folder of a run for event files: they hold clocks, so no manifest lists them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Job:
         recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
         start: run whose fine-tuned encoder is taken, None for the published one.
-        parents: what the run is made from.
+        parents: what the run is made from. tensorboard: whether event files are written.
     """
 
     recipe: Recipe
@@ -45,6 +50,7 @@ class Job:
     parents: tuple[Parent, ...]
     device: str
     talk: Talk
+    tensorboard: bool = False
 
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
@@ -57,7 +63,15 @@ def train_seed(job: Job, seed: int) -> None:
 
     Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder.
     """
-    from ctxr.models.training.checkpoint import ENCODER, Checkpoint, fingerprint_of, tuned, write_config, write_weights
+    from ctxr.models.training.checkpoint import (
+        ENCODER,
+        Checkpoint,
+        fingerprint_of,
+        tuned,
+        width_of,
+        write_config,
+        write_weights,
+    )
     from ctxr.models.training.loop import BEST
 
     final, making = job.out / f"seed{seed}", job.out / MAKING / f"seed{seed}"
@@ -71,26 +85,29 @@ def train_seed(job: Job, seed: int) -> None:
     write_history(job.out, seed, [] if progress is None else progress.history)
     recipe, best = job.recipe, 0 if progress is None else progress.best or 0
     fingerprint = fingerprint_of(tuned(source, final, source.name))
-    shape = (source.dim, recipe.layers, recipe.heads, recipe.inner, recipe.fusion, recipe.scale)
-    write_config(final, Checkpoint(recipe.variant, recipe.encoder, fingerprint, *shape, best, job.key(seed)))
+    own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
+    kept = {name: getattr(recipe, name) for name in own}
+    notes = Checkpoint(**kept, fingerprint=fingerprint, width=width_of(source), epoch=best, made_by=job.key(seed))
+    write_config(final, notes)
 
 
-def _fit(job: Job, source: "Source", seed: int, making: Path) -> "Progress":
+def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
     """The training itself; its states lie in `making`."""
-    from ctxr.models.precision import choose_precision
-    from ctxr.models.training.checkpoint import new_scorer
+    from ctxr.models.training.checkpoint import new_scorer, width_of
+    from ctxr.models.training.events import Events
+    from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
-    scorer: ClipScorer = new_scorer(recipe, source.dim, encoder, seed).to(job.device)
-    # on a CPU autocast wins or loses by the architecture: it has to be asked for
-    bf16 = recipe.precision == "bf16" or (
-        recipe.precision == "auto" and job.device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
-    )
+    scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
+    bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
+    events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None
 
     def tell(row: "Epoch") -> None:
+        if events is not None:
+            events.epoch(row)
         found = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
 
@@ -99,26 +116,49 @@ def _fit(job: Job, source: "Source", seed: int, making: Path) -> "Progress":
         trainer = Trainer(
             scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )
-        return trainer.run()
+        try:
+            return trainer.run()
+        finally:
+            if events is not None:
+                events.close()
 
 
-def _questions(job: Job, source: "Source") -> tuple[object | None, "Questions", "Questions | None"]:
+def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
+
+    prepare = _prepares(job, source)
+    train = prepare(job.asked["train"])
+    judged = _judged(job)
+    return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
+
+
+def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
+    """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
 
-    sides = [job.asked["train"], [one for one in job.asked.get("valid", []) if one.target is not None]]
-    if job.recipe.has_head:
-        frozen = Encoder(source, job.device, job.recipe.precision, job.talk.warn)
-        asked = [as_vectors(side, job.pictures, frozen, job.talk) if side else None for side in sides]
-        encoder = None
-    else:
-        encoder = trainable(source.build)
-        asked = [as_pixels(side, job.pictures, source, job.device, job.talk) if side else None for side in sides]
-    train, valid = asked
-    if train is None:
-        raise ValueError("nothing to train on")
-    return encoder, train, valid
+    recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
+    if isinstance(source, CrossSource):
+        if recipe.tunes:
+            return lambda asked: as_inputs(asked, pictures, source, device, talk)
+        return lambda asked: as_features(asked, pictures, source, device, recipe.precision, talk)
+    if recipe.tunes:
+        return lambda asked: as_pixels(asked, pictures, source, device, talk)
+    frozen = Encoder(source, device, recipe.precision, talk.warn)
+    return lambda asked: as_vectors(asked, pictures, frozen, talk)
+
+
+def _judged(job: Job) -> list[Asked]:
+    """The queries that choose the epoch."""
+    sides = {side: [one for one in job.asked.get(side, []) if one.target is not None] for side in ("valid", "test")}
+    if not job.recipe.judged_on_test:
+        return sides["valid"]
+    if not sides["test"]:
+        job.talk.warn("judged_on_test: no target of the test side is known, so valid chooses the epoch")
+        return sides["valid"]
+    job.talk.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
+    return sides["test"]
 
 
 def _made_by(folder: Path) -> str | None:

@@ -42,6 +42,7 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
         valid=_mean([one.valid for one in seeds]),
         test=_mean([one.test for one in seeds]),
         up_to_date=up_to_date,
+        regions=job.recipe.regions,
     )
 
 
@@ -68,6 +69,7 @@ def facts(report: TrainReport) -> dict[str, str]:
     return {
         "variant": report.variant,
         "encoder": report.encoder,
+        **({"regions": report.regions} if report.regions else {}),
         "dataset": report.dataset,
         "queries": ", ".join(f"{count} {side}" for side, count in report.queries.items()),
         "written": str(report.folder),

@@ -15,6 +15,7 @@ from ctxr.data.artifacts import (
     take_manifest,
 )
 from ctxr.data.dataset import Dataset
+from ctxr.data.regions import KIND
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.models.training.recipe import Recipe
@@ -22,31 +23,53 @@ from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of, sha256_of_asked
+from ctxr.pipelines.training.asked import (
+    Asked,
+    asked_of,
+    by_side,
+    check_places,
+    contents_of,
+    pictures_of,
+    sha256_of_asked,
+)
 from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.history import HISTORY
+from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
 from ctxr.pipelines.training.summary import report_on
 
 
 def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
-    from ctxr.models.loading import find_source
+    from ctxr.models.context import PLACES
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
+    from ctxr.models.training.events import find_writer
 
+    if config.tensorboard:
+        find_writer()  # hours before it is wanted
     device = choose_device(config.device)
-    recipe = replace(recipe, encoder=find_source(recipe.encoder, talk.warn).name)
+    source = find_encoder(recipe.encoder, talk.warn)
+    recipe = replace(recipe, encoder=source.name)
+    regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config.workdir, recipe)
     dataset = open_dataset(config.dataset, config.workdir, talk)
     sides = _sides(dataset, recipe)
     everything = [one for side in sides.values() for one in side]
+    if recipe.variant == "temporal":
+        check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
     parents = [_parent(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
         parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
-    pictures = Pictures(files, contents, config.workdir)
-    job = Job(recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk)
+    if regions is not None:
+        parents.append(Parent(recipe.regions, KIND, regions.sha256))
+    pictures = Pictures(files, contents, config.workdir, regions)
+    job = Job(
+        recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk, config.tensorboard
+    )
     decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
         return report_on(job, up_to_date=True)

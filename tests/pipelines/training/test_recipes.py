@@ -12,17 +12,57 @@ from ctxr.pipelines.training.recipes import FOLDER, PROFILES, known_recipes, loa
 ROOT = Path(__file__).resolve().parents[3]
 
 
+ENCODERS = {
+    "clip": "ViT-B-16:openai",
+    "blip": "blip:Salesforce/blip-itm-base-coco",
+    "vilbert": "volta:models/vilbert",
+    "uniter": "volta:models/uniter",
+}
+
+
 @pytest.mark.parametrize("name", known_recipes())
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_recipe_parses_under_every_profile(name: str, profile: str) -> None:
     recipe = load_recipe(name, profile)
-    assert name == f"clip-{recipe.variant}"
-    assert recipe.encoder == "ViT-B-16:openai"
+    model, _, variant = name.partition("-")
+    assert (recipe.variant, recipe.encoder) == (variant, ENCODERS[model])
+    assert recipe.regions == ("faster-rcnn" if model in ("vilbert", "uniter") else "")
 
 
 def test_there_is_a_recipe_for_each_row_of_the_table() -> None:
-    assert {load_recipe(name).variant for name in known_recipes()} == set(VARIANTS)
+    rows = {(name.partition("-")[0], load_recipe(name).variant) for name in known_recipes()}
+    assert rows == {(model, variant) for model in ENCODERS for variant in VARIANTS} - {("blip", "none")}
     assert (ROOT / "configs").resolve() == FOLDER
+
+
+@pytest.mark.parametrize(
+    ("model", "rates", "layers"),
+    [("vilbert", (5e-6, 4e-5, 2e-5, 2e-5), 4), ("uniter", (8e-6, 7e-6, 6e-6, 6e-6), 5)],
+)
+def test_the_numbers_of_the_cross_encoders_are_the_published_ones(
+    model: str, rates: tuple[float, ...], layers: int
+) -> None:
+    found = [load_recipe(f"{model}-{variant}") for variant in ("none", "batch", "module", "temporal")]
+    assert tuple(recipe.lr for recipe in found) == rates
+    for recipe in found:
+        assert (recipe.optimiser, recipe.beta1, recipe.beta2, recipe.eps) == ("adamw", 0.9, 0.999, 1e-6)
+        assert (recipe.weight_decay, recipe.undecayed_vectors, recipe.clip) == (1e-4, True, 1.0)
+        assert (recipe.schedule, recipe.warmup, recipe.start) == ("linear", 0.1, "")
+        assert (recipe.tunes, recipe.new_score) == (True, not recipe.has_head)
+    none, *others = found
+    assert (none.loss, none.batch * (none.distractors + 1), none.epochs) == ("binary", 128, 10)
+    for recipe in others:
+        assert (recipe.loss, recipe.batch, recipe.epochs) == ("softmax", 15, 25)
+    for recipe in others[1:]:
+        assert (recipe.layers, recipe.heads, recipe.inner, recipe.dropout) == (layers, 8, 3072, 0.1)
+
+
+def test_blip_is_trained_by_the_numbers_of_clip() -> None:
+    for variant in ("batch", "module", "temporal"):
+        blip, clip = (load_recipe(f"{model}-{variant}") for model in ("blip", "clip"))
+        start = "blip-batch" if blip.has_head else ""
+        assert replace(blip, encoder=clip.encoder, start=clip.start, at_once=0) == clip
+        assert (blip.start, blip.tunes, blip.new_score) == (start, not blip.has_head, False)
 
 
 @pytest.mark.parametrize(
@@ -43,22 +83,35 @@ def test_the_numbers_are_the_published_ones(name: str, optimiser: str, lr: float
 
 
 QUIRKS = {
-    "summed_gradients", "undivided_decay", "dropout_in_evaluation", "fixed_distractors", "leaked_gradients",
-    "fp16_masters", "unjudged_last_epoch",
-}  # fmt: skip
+    "summed_gradients",
+    "undivided_decay",
+    "dropout_in_evaluation",
+    "fixed_distractors",
+    "leaked_gradients",
+    "fp16_masters",
+    "unjudged_last_epoch",
+    "all_positions",
+    "judged_on_test",
+}
+CLIP_QUIRKS = QUIRKS - {"undivided_decay", "all_positions", "judged_on_test"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "profile", "others"),
     [
         ("clip-none", "paper", {"undivided_decay"}),
-        ("clip-none", "code", QUIRKS - {"undivided_decay", "dropout_in_evaluation"}),
+        ("clip-none", "code", CLIP_QUIRKS - {"dropout_in_evaluation"}),
         ("clip-batch", "paper", set()),
         ("clip-batch", "code", {"fp16_masters", "unjudged_last_epoch"}),
         ("clip-module", "paper", {"lr", "undivided_decay"}),
-        ("clip-module", "code", QUIRKS - {"undivided_decay", "fixed_distractors"}),
+        ("clip-module", "code", CLIP_QUIRKS - {"fixed_distractors"}),
         ("clip-temporal", "paper", {"undivided_decay"}),
-        ("clip-temporal", "code", QUIRKS - {"undivided_decay", "fixed_distractors"}),
+        ("clip-temporal", "code", CLIP_QUIRKS - {"fixed_distractors"}),
+        ("blip-temporal", "code", CLIP_QUIRKS - {"fixed_distractors"}),
+        ("vilbert-none", "code", {"judged_on_test", "unjudged_last_epoch"}),
+        ("uniter-module", "code", {"judged_on_test", "unjudged_last_epoch"}),
+        ("uniter-temporal", "code", {"judged_on_test", "unjudged_last_epoch", "all_positions"}),
+        ("vilbert-temporal", "paper", set()),
     ],
 )
 def test_a_profile_turns_its_quirks_and_nothing_else(name: str, profile: str, others: set[str]) -> None:

@@ -1,0 +1,36 @@
+"""Work on many rows in as large passes as memory allows."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ctxr.errors import CtxrError
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether an error means that there is no memory; on a CPU torch says so in words alone."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def in_passes(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], None]) -> None:
+    """Do `work` on all rows in their order, `at_once` in a pass; when memory runs out, with half as many from then on.
+
+    Raises CtxrError when there is no memory for a single row.
+    """
+    while len(rows):
+        part = rows[:at_once]
+        try:
+            work(part)
+        except (RuntimeError, MemoryError) as error:
+            if not is_memory(error):
+                raise
+            if len(part) == 1:
+                raise CtxrError(
+                    f"no memory left on {device} for one query", hint="use a smaller encoder, or --device cpu"
+                ) from error
+            at_once = len(part) // 2
+            continue
+        rows = rows[len(part) :]

@@ -1,0 +1,106 @@
+"""Queries as arrays for encoders of pairs: what they look at, or what a frozen one said of each pair, computed once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctxr.data.hashing import sha256_of
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.caches import cached
+from ctxr.pipelines.training.encoded import Pictures, pixels_of, questions_with
+
+if TYPE_CHECKING:
+    from ctxr.data.regions import Regions
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.training.questions import Questions
+
+REGIONS = "regions"
+"""Folder of a project that holds a folder for each set of region features."""
+
+AT_ONCE = {"cpu": 4}
+"""Queries in one pass of an encoder of pairs that does not learn, by device; elsewhere `_AT_ONCE`."""
+
+_AT_ONCE = 16
+_CHUNK = 64
+"""Queries in a file of pair features: some minutes of a large encoder on a CPU."""
+
+
+def regions_for(source: "CrossSource", name: str, workdir: Path) -> "Regions | None":
+    """The region features called `name` in the project, if `source` looks at any.
+
+    Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another
+    width than the encoder was made for.
+    """
+    if source.looks_at == "pixels":
+        return None
+    if not name:
+        raise UsageError(
+            f"{source.name} looks at regions, and none are named",
+            hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
+        )
+    from ctxr.data.regions import read_regions
+
+    regions = read_regions(workdir / REGIONS / name)
+    if regions.features != source.features:
+        raise DataError(
+            f"{regions.folder} holds {regions.features} features for each region, and {source.name} looks at {source.features}",
+            hint="name the regions that the encoder was made for",
+        )
+    return regions
+
+
+def at_once(device: str) -> int:
+    """Queries in one pass of an encoder of pairs that does not learn."""
+    return AT_ONCE.get(device, _AT_ONCE)
+
+
+def as_inputs(
+    asked: Sequence[Asked], pictures: Pictures, source: "CrossSource", device: str, talk: Talk
+) -> "Questions":
+    """Queries with tokens, and with the pixels or regions of their images."""
+    from ctxr.models.training.pair_tables import RegionTable
+
+    pictures = pictures.of(asked)
+    tokens = source.tokenize([one.text for one in asked]).numpy()
+    if source.preprocess is not None:
+        return questions_with(asked, pictures, pixels_of(pictures, source.preprocess, device, talk), tokens)
+    if pictures.regions is None:
+        raise ValueError("no regions to look at")
+    contents = list(pictures.contents.values())
+    pictures.regions.of(contents[:1])  # a picture without regions is named before hours are spent
+    return questions_with(asked, pictures, RegionTable(pictures.regions, contents), tokens)
+
+
+def as_features(
+    asked: Sequence[Asked], pictures: Pictures, source: "CrossSource", device: str, precision: str, talk: Talk
+) -> "Questions":
+    """Queries with the features of each of their pairs by the encoder as it is.
+
+    They are computed once for the same pictures, text, weights, preprocessing and precision.
+    """
+    from ctxr.models.training.judging import in_bf16
+    from ctxr.models.training.pair_tables import features_of, with_features
+
+    turn = sorted(range(len(asked)), key=lambda place: (asked[place].image_set, place))
+    asked_by_set = [asked[place] for place in turn]
+    questions = as_inputs(asked_by_set, pictures, source, device, talk)
+    bf16, most = in_bf16(precision, device), questions.candidates.shape[1]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    made_by = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
+    encoder = source.build().to(device)
+    with talk.progress("looking at pairs", len(asked)) as task:
+        arrays = cached(
+            pictures.workdir,
+            made_by,
+            [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in asked_by_set],
+            lambda part: features_of(encoder, questions, range(part.start, part.stop), at_once(device), device, bf16),
+            task.advance,
+            _CHUNK,
+        )
+    whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
+    back = np.argsort(np.array(turn, np.int64))
+    return with_features(questions, back, whole)

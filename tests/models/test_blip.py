@@ -1,0 +1,292 @@
+"""BLIP as an encoder of pairs: what it says is what the published model says, and what it cannot read it names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.base import Batch
+from ctxr.models.blip import TINY, BlipEncoder, load_blip
+from ctxr.models.context import ContextHead
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.families import find_encoder, makes_pairs
+from ctxr.models.pairs import PairScorer
+from tests.models.blip_folder import make_blip, make_model
+
+TEXTS = ["a bat", "c", "the dog is near a big red ball"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_blip(tmp_path_factory.mktemp("blip") / "one")
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> CrossSource:
+    return load_blip(f"blip:{folder}")
+
+
+def batch_of(source: CrossSource, queries: int = 6, candidates: int = 5) -> Batch:
+    """Sets of two queries each, every second one with an order."""
+    chance = torch.Generator().manual_seed(0)
+    owner = torch.arange(queries) // 2
+    texts = [f"{TEXTS[row % 3]} {'abcdefgh'[row]}" for row in range(queries)]
+    return Batch(
+        images=torch.randn((queries + 1) // 2 * candidates, 3, 32, 32, generator=chance),
+        texts=source.tokenize(texts),
+        candidates=torch.arange((queries + 1) // 2 * candidates).view(-1, candidates)[owner],
+        mask=torch.ones(queries, candidates, dtype=torch.bool),
+        ordered=owner % 2 == 0,
+        target=torch.randint(0, candidates, (queries,), generator=chance),
+    )
+
+
+@torch.no_grad()
+def test_its_match_is_that_of_the_published_model_called_pair_by_pair(source: CrossSource) -> None:
+    encoder, model = source.build(), make_model()
+    assert isinstance(encoder, BlipEncoder)
+    batch = batch_of(source)
+    batch.mask[2:4, 3:] = False
+    pairs = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
+    scores = encoder.match(pairs)
+    assert pairs.shape == (6, 5, source.width)
+    for row, place in batch.mask.nonzero().tolist():
+        tokens = batch.texts[row][batch.texts[row] != 0][None]
+        found = model(
+            input_ids=tokens, pixel_values=batch.images[batch.candidates[row, place]][None], use_itm_head=True,
+            attention_mask=torch.ones_like(tokens),
+        )  # fmt: skip
+        torch.testing.assert_close(pairs[row, place], found.question_embeds[0, 0], rtol=1e-4, atol=1e-4)
+        odds = found.itm_score[0, 1] - found.itm_score[0, 0]
+        torch.testing.assert_close(scores[row, place], odds, rtol=1e-4, atol=1e-4)
+    assert float(scores[batch.mask].std()) > 0.1
+
+
+@torch.no_grad()
+def test_an_image_is_looked_at_once_however_many_ask(source: CrossSource) -> None:
+    encoder = source.build()
+    seen: list[int] = []
+    assert isinstance(encoder, BlipEncoder)
+    encoder.model.vision_model.register_forward_pre_hook(
+        lambda _, args, more: seen.append(len(more["pixel_values"])), with_kwargs=True
+    )
+    batch = batch_of(source)
+    encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
+    assert seen == [15]
+
+
+def test_texts_become_word_pieces_between_marks_and_pictures_fill_the_square(source: CrossSource) -> None:
+    tokens = source.tokenize(["a Bat", "c", "a " * 300])
+    assert tokens.shape == (3, 120)
+    assert tokens[0, :7].tolist() == [2, 5, 6, 31, 50, 3, 0]
+    assert int(tokens[2, -1]) == 3
+    assert source.tokenize([]).shape == (0, 1)
+    assert source.preprocess is not None
+    picture = source.preprocess([np.full((20, 60, 3), 255, np.uint8)])
+    assert picture.shape == (1, 3, 32, 32)
+    torch.testing.assert_close(picture[0, :, 5, 5], torch.tensor([2.5, 2.0, 1.75]))
+
+
+def test_a_fingerprint_is_that_of_the_weights_and_of_what_stands_before_them(
+    source: CrossSource, tmp_path: Path
+) -> None:
+    again, other, cut = (make_blip(tmp_path / name, seed) for name, seed in (("again", 0), ("other", 1), ("cut", 0)))
+    settings = json.loads((cut / "preprocessor_config.json").read_text())
+    (cut / "preprocessor_config.json").write_text(json.dumps({**settings, "resample": 2}))
+    prints = [load_blip(f"blip:{one}").fingerprint for one in (again, other, cut)]
+    assert prints[0] == source.fingerprint
+    assert len({*prints}) == 3
+
+
+def _without(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _with(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def _escaping(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+    index = {"metadata": {}, "weight_map": {"itm_head.weight": "../elsewhere.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _executable(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"itm_head.weight": print}, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (_without("config.json"), r"holds no config\.json with model\.safetensors"),
+        (_without("model.safetensors"), r"holds no config\.json with model\.safetensors"),
+        (_without("vocab.txt"), r"holds neither tokenizer\.json nor vocab\.txt"),
+        (_without("preprocessor_config.json"), r"holds no preprocessor_config\.json"),
+        (_with("preprocessor_config.json", "{"), "not readable as JSON"),
+        (_with("preprocessor_config.json", '{"size": {"shortest_edge": 32}}'), "does not say size, mean and std"),
+        (_with("model.safetensors", "cut"), "cannot be loaded"),
+        (_with("config.json", "[]"), "holds no JSON object"),
+        (_with("config.json", '{"text_config": {"vocab_size": 9}}'), "it has 57 words, and the model knows 9"),
+        (_escaping, "which leads out of the folder"),
+        (_executable, "cannot be loaded"),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_one_sentence(
+    tmp_path: Path, harm: Callable[[Path], object], message: str
+) -> None:
+    folder = make_blip(tmp_path / "blip")
+    harm(folder)
+    with pytest.raises(DataError, match=message):
+        load_blip(f"blip:{folder}")
+
+
+def test_weights_of_the_older_kind_are_read_if_they_are_nothing_but_weights(
+    tmp_path: Path, source: CrossSource
+) -> None:
+    folder = make_blip(tmp_path / "older")
+    (folder / "model.safetensors").unlink()
+    torch.save(make_model().state_dict(), folder / "pytorch_model.bin")
+    assert load_blip(f"blip:{folder}").fingerprint == source.fingerprint
+
+
+def test_a_model_without_a_head_for_matching_is_refused(tmp_path: Path) -> None:
+    folder = make_blip(tmp_path / "captions", leave_out="itm_head")
+    with pytest.raises(DataError, match=r"no weights for itm_head\.bias and 1 more"):
+        load_blip(f"blip:{folder}")
+
+
+def test_a_picture_of_another_size_than_the_model_looks_at_is_refused(tmp_path: Path) -> None:
+    folder = make_blip(tmp_path / "blip")
+    settings = json.loads((folder / "preprocessor_config.json").read_text())
+    (folder / "preprocessor_config.json").write_text(json.dumps({**settings, "size": {"height": 48, "width": 48}}))
+    with pytest.raises(DataError, match=r"\(48, 48\) pixels large, and the model looks at \(32, 32\)"):
+        load_blip(f"blip:{folder}")
+
+
+def test_names_that_lead_nowhere_are_one_sentence_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.models.blip_files.answers", lambda address, patience: False)
+    with pytest.raises(UsageError, match="names no folder"):
+        load_blip("blip:")
+    with pytest.raises(UsageError, match="there is no folder /nowhere/at/all"):
+        load_blip("blip:/nowhere/at/all")
+    with pytest.raises(CtxrError, match="the files of blip:nobody/nothing are not on this machine") as caught:
+        load_blip("blip:nobody/nothing")
+    assert "connect to the network once" in caught.value.hint
+
+
+def test_a_name_of_the_hub_is_read_from_its_cache(
+    folder: Path, source: CrossSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda repo, file: str(folder / file))
+    cached = load_blip("blip:owner/name")
+    assert (cached.name, cached.fingerprint) == ("blip:owner/name", source.fingerprint)
+
+
+def test_what_a_fetch_that_was_cut_off_left_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    whole, cut = make_blip(tmp_path / "whole"), make_blip(tmp_path / "cut")
+    (cut / "vocab.txt").unlink()
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda repo, file: str(cut / file))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda repo, allow_patterns: str(whole))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    asked: list[str] = []
+
+    def answers(address: str, patience: float) -> bool:
+        asked.append(address)
+        return True
+
+    monkeypatch.setattr("ctxr.models.blip_files.answers", answers)
+    assert load_blip("blip:owner/name").fingerprint == load_blip(f"blip:{whole}").fingerprint
+    assert asked
+    assert "owner/name" in asked[0]
+
+
+def test_a_name_says_of_which_family_it_is() -> None:
+    pairs = ("blip:here", "volta:there", TINY, "random:vilbert", "random:uniter-tiny")
+    assert all(makes_pairs(name) for name in pairs)
+    assert not any(
+        makes_pairs(name) for name in ("ViT-B-16:openai", "ctxr-tiny", "random:ViT-B-32", "local-dir:blip:x")
+    )
+    found = find_encoder(TINY, lambda _: None)
+    assert isinstance(found, CrossSource)
+    assert found.fingerprint == load_blip(TINY).fingerprint != load_blip(TINY, seed=1).fingerprint
+
+
+SCORERS = ("published", "alone", "module", "temporal")
+
+
+@pytest.fixture(params=SCORERS)
+def scorer(request: pytest.FixtureRequest, source: CrossSource) -> PairScorer:
+    torch.manual_seed(0)
+    encoder = source.build().requires_grad_(True)
+    if request.param == "alone":
+        return PairScorer(encoder, None, torch.nn.Linear(source.width, 1)).eval()
+    head = ContextHead(source.width, 1, 4, 64, positions=request.param == "temporal")
+    return PairScorer(encoder, None if request.param == "published" else head).eval()
+
+
+def changed(batch: Batch, order: list[int], more: int = 0) -> Batch:
+    """The batch with its candidates in another order, and `more` places where there is none."""
+    empty = torch.zeros(len(batch.mask), more, dtype=torch.int64)
+    return Batch(
+        batch.images, batch.texts, torch.cat([batch.candidates[:, order], empty], 1),
+        torch.cat([batch.mask[:, order], empty.bool()], 1), batch.ordered, batch.target,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def test_padding_and_the_size_of_a_batch_change_no_score(scorer: PairScorer, source: CrossSource) -> None:
+    batch = batch_of(source)
+    before = scorer(batch)
+    assert (before.shape, before.dtype) == ((6, 5), torch.float32)
+    wide = scorer(changed(batch, [0, 1, 2, 3, 4], 2))
+    assert bool((wide[:, 5:] == -torch.inf).all())
+    torch.testing.assert_close(wide[:, :5], before, rtol=1e-4, atol=1e-4)
+    for row in range(6):
+        one = slice(row, row + 1)
+        alone = Batch(
+            batch.images,
+            batch.texts[one],
+            batch.candidates[one],
+            batch.mask[one],
+            batch.ordered[one],
+            batch.target[one],
+        )
+        torch.testing.assert_close(scorer(alone), before[one], rtol=1e-4, atol=1e-4)
+    longer = torch.nn.functional.pad(batch.texts, (0, 4))
+    more = Batch(batch.images, longer, batch.candidates, batch.mask, batch.ordered, batch.target)
+    assert torch.equal(scorer(more), before)
+
+
+@torch.no_grad()
+def test_permuting_candidates_permutes_scores_but_for_positions_in_time(
+    scorer: PairScorer, source: CrossSource
+) -> None:
+    batch, order = batch_of(source), [3, 0, 4, 1, 2]
+    before, after = scorer(batch)[:, order], scorer(changed(batch, order))
+    kept = ~batch.ordered if scorer.head is not None and scorer.head.positions is not None else batch.ordered >= 0
+    torch.testing.assert_close(after[kept], before[kept], rtol=1e-4, atol=1e-4)
+    if not bool(kept.all()):
+        assert float((after - before)[~kept].abs().amax(1).min()) > 1e-3
+
+
+def test_six_queries_are_learned_by_heart(scorer: PairScorer, source: CrossSource) -> None:
+    batch = batch_of(source)
+    optimiser = torch.optim.Adam(scorer.parameters(), lr=2e-3)
+    for _ in range(80):
+        scores = scorer(batch)
+        if bool((scores.argmax(1) == batch.target).all()):
+            return
+        optimiser.zero_grad()
+        torch.autograd.backward(torch.nn.functional.cross_entropy(scores, batch.target))
+        optimiser.step()
+    pytest.fail(f"{int((scores.argmax(1) == batch.target).sum())} of 6 after 80 steps")

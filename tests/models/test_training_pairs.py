@@ -1,0 +1,144 @@
+"""What encoders of pairs bring into training: a loss of pairs, weights free of decay, positions everywhere."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctxr.errors import CtxrError, UsageError
+from ctxr.models.base import Batch
+from ctxr.models.context import ContextHead
+from ctxr.models.pairs import PairScorer
+from ctxr.models.training.checkpoint import new_scorer
+from ctxr.models.training.losses import loss_of
+from ctxr.models.training.optimising import make_optimiser
+from ctxr.models.training.passes import in_passes
+from ctxr.models.training.recipe import Recipe
+from tests.models.scorers import make_head, make_scorer
+from tests.models.training_questions import SMALL, make_questions, make_trainer
+
+PAIRS = Recipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
+
+
+def scored() -> tuple[torch.Tensor, Batch]:
+    scores = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -torch.inf]])
+    mask = scores.isfinite()
+    empty = torch.zeros(2, 3, dtype=torch.int64)
+    return scores, Batch(empty, empty, empty, mask, mask[:, 0], torch.tensor([2, 1]))
+
+
+def test_the_binary_loss_takes_each_candidate_by_itself() -> None:
+    scores, batch = scored()
+    slow = 0.0
+    for row, target in enumerate(batch.target.tolist()):
+        each = []
+        for place in range(3):
+            if bool(batch.mask[row, place]):
+                share = torch.sigmoid(scores[row, place])
+                each.append(-torch.log(share if place == target else 1 - share))
+        slow += float(torch.stack(each).mean())
+    assert float(loss_of(scores, batch, "binary")) == pytest.approx(slow)
+    softmax = -(scores.log_softmax(1)[0, 2] + scores.log_softmax(1)[1, 1])
+    assert float(loss_of(scores, batch, "softmax")) == pytest.approx(float(softmax))
+
+
+def test_the_gradient_of_the_binary_loss_is_finite_where_there_is_no_candidate() -> None:
+    scores, batch = scored()
+    scores.requires_grad_(True)
+    (gradient,) = torch.autograd.grad(loss_of(scores, batch, "binary"), scores)
+    assert bool(gradient.isfinite().all())
+    assert float(gradient[1, 2]) == 0.0
+
+
+def test_a_step_of_pairs_is_the_same_in_one_pass_or_in_several(tmp_path: Path) -> None:
+    steps = []
+    for at_once in (8, 3):
+        recipe = replace(SMALL, loss="binary", dropout=0.0, at_once=at_once, clip=1.0, undecayed_vectors=True)
+        trainer = make_trainer(tmp_path / str(at_once), recipe)
+        trainer.update(torch.arange(8), 1e-2)
+        steps.append([weights.detach().clone() for weights in trainer.weights])
+    for one, other in zip(*steps, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_biases_and_norms_can_be_free_of_decay() -> None:
+    head = make_head()
+    recipe = Recipe(weight_decay=0.5, undecayed_vectors=True)
+    made = make_optimiser(head.parameters(), recipe)
+    decayed, free = made.param_groups
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.5, 0.0)
+    assert {one.ndim for one in decayed["params"]} == {2}
+    names = {id(weights): name for name, weights in head.named_parameters()}
+    assert all(names[id(one)].endswith("bias") or "after_" in names[id(one)] for one in free["params"])
+    assert len(decayed["params"]) + len(free["params"]) == len(names)
+
+
+@torch.no_grad()
+def test_positions_can_act_on_sets_without_order_too() -> None:
+    usual = new_scorer(PAIRS, 32).eval()
+    everywhere = new_scorer(replace(PAIRS, all_positions=True), 32).eval()
+    assert isinstance(usual, PairScorer)
+    assert usual.state_dict().keys() == everywhere.state_dict().keys()
+    pairs, mask = torch.randn(2, 5, 32), torch.ones(2, 5, dtype=torch.bool)
+    static, ordered = torch.zeros(2, dtype=torch.bool), torch.ones(2, dtype=torch.bool)
+    assert usual.head is not None
+    assert everywhere.head is not None
+    assert torch.equal(everywhere.head(pairs, mask, static), usual.head(pairs, mask, ordered))
+    assert not torch.allclose(everywhere.head(pairs, mask, static), usual.head(pairs, mask, static))
+
+
+def test_a_new_scorer_of_pairs_has_the_parts_that_its_recipe_names() -> None:
+    batch = replace(PAIRS, variant="batch")
+    assert (new_scorer(batch, 32).head, new_scorer(batch, 32).alone) == (None, None)
+    alone = new_scorer(replace(batch, new_score=True), 32).alone
+    assert alone is not None
+    assert alone.weight.shape == (1, 32)
+    assert new_scorer(replace(batch, variant="zero-shot", new_score=True), 32).alone is None
+    assert isinstance(new_scorer(PAIRS, 32).head, ContextHead)
+    one, two, other = (new_scorer(PAIRS, 32, seed=seed).head.score.weight for seed in (0, 0, 1))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+
+
+def test_what_learns_follows_from_the_recipe() -> None:
+    assert replace(PAIRS, variant="batch").tunes
+    assert not PAIRS.tunes
+    assert replace(PAIRS, frozen=False).tunes
+    assert not replace(PAIRS, variant="zero-shot", epochs=0).tunes
+    with pytest.raises(UsageError, match="loss = 'hinge' is unknown"):
+        replace(PAIRS, loss="hinge").check()
+
+
+def test_random_pairs_are_learned_with_the_binary_loss(tmp_path: Path) -> None:
+    recipe = replace(SMALL, variant="none", loss="binary", distractors=1, epochs=2)
+    scorer = make_scorer("batch", tmp_path)
+    trainer = make_trainer(tmp_path / "run", recipe, scorer, questions=make_questions(scorer, sets=2))
+    history = trainer.run().history
+    assert [row.epoch for row in history] == [1, 2]
+    assert all(0 < row.loss < 10 for row in history)
+
+
+def test_scoring_goes_on_with_half_as_many_when_memory_runs_out() -> None:
+    sizes: list[int] = []
+
+    def work(rows: torch.Tensor) -> None:
+        if len(rows) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        sizes.extend(rows.tolist())
+
+    in_passes(torch.arange(20), 16, "cpu", work)
+    assert sizes == list(range(20))
+
+
+def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_stay_what_they_are() -> None:
+    def fails(error: RuntimeError) -> None:
+        def work(_: torch.Tensor) -> None:
+            raise error
+
+        in_passes(torch.arange(4), 4, "cpu", work)
+
+    with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
+        fails(RuntimeError("can't allocate memory: you tried to allocate 1 bytes"))
+    with pytest.raises(RuntimeError, match="shapes"):
+        fails(RuntimeError("shapes do not fit"))
