@@ -111,6 +111,6 @@ def test_a_reader_opens_the_squares_and_reads_a_row(show: Open, work: Path) -> N
     size = card.locator(".strip > li").count()
     expect(card.locator(".share")).to_have_count(size * size)
     expect(card.locator(".seen.target")).to_have_count(2)
-    expect(card.locator(".told-of")).to_contain_text("(target) looks at")
+    expect(card.locator(".told-of")).to_contain_text(", the target, looks at")
     card.locator(".share").nth(size + 1).hover()
-    expect(card.locator(".told-of")).to_contain_text(re.compile(r"^2( \(\w+\))? looks at"))
+    expect(card.locator(".told-of")).to_contain_text(re.compile(r"^2(, the \w+,)? looks at"))

@@ -68,18 +68,19 @@ function verdict(query, run) {
   return make("span", `verdict ${accuracy === 1 ? "good" : accuracy > 0 ? "half" : "bad"}`, make("i", `dot run-${run % 6}`), `${held.runs[run]}: ${words}`);
 }
 
-// what each image (rows) attended to (columns), in percent; the darkest square of a query is its largest share
+// what each image (rows) attended to (columns), in percent; no preference is a third of the darkest colour, so that it looks flat
 function attention(query, run) {
-  const { attention: shares, picks } = query.runs[run], size = shares.length;
-  const most = Math.max(1, ...shares.flat());
-  const named = (at) => `${at + 1}${query.targets.includes(at) ? " (target)" : picks.includes(at) ? " (picked)" : ""}`;
+  const { attention: shares, picks } = query.runs[run], size = shares.length, even = 100 / size;
+  const most = Math.max(3 * even, ...shares.flat());
+  const role = (at) => (query.targets.includes(at) ? "the target" : picks.includes(at) ? "the pick" : "");
+  const named = (at) => (role(at) ? `${at + 1}, ${role(at)},` : String(at + 1));
   const largest = (at) => shares[at].map((share, of) => [share, of]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
-  const sentence = (at) => `${named(at)} looks at ${largest(at).map(([share, of]) => `${named(of)} ${share} %`).join(", ")}`;
+  const sentence = (at) => `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
   const small = (at) => {
     const [name, number] = held.sets[query.set][at];
     const mark = query.targets.includes(at) ? " target" : picks.includes(at) ? " missed" : "";
     const box = make("span", `seen${mark}`, number === null || number < 0 ? null : picture(number, ""), make("b", "", String(at + 1)));
-    box.title = `${named(at)}: ${name}`;
+    box.title = `${at + 1}${role(at) ? `, ${role(at)}` : ""}: ${name}`;
     return box;
   };
   const grid = make("div", "attention");
@@ -93,16 +94,16 @@ function attention(query, run) {
   shares.forEach((row, at) => {
     grid.append(small(at));
     row.forEach((share, of) => {
-      const cell = make("span", `share${share > most / 2 ? " deep" : ""}${query.targets.includes(at) ? " of-target" : picks.includes(at) ? " of-pick" : ""}`, String(share));
+      const cell = make("span", `share${share > 0.7 * most ? " deep" : ""}`, String(share));
       cell.style.setProperty("--p", (share / most).toFixed(3));
-      cell.title = `${named(at)} looks at ${named(of)}: ${share} %`;
+      cell.title = `${named(at)} looks at ${of === at ? "itself" : of + 1}: ${share} %`;
       cell.addEventListener("pointerenter", () => told.replaceChildren(make("span", "", sentence(at))));
       grid.append(cell);
     });
   });
   grid.addEventListener("pointerleave", rest);
   rest();
-  const how = `Rows look at columns: percent in the last layer, mean of its heads. A row adds up to 100; ${Math.round(100 / size)} everywhere is no preference.`;
+  const how = `Rows look at columns: percent in the last layer, mean of its heads. A row adds up to 100; ${Math.round(even)} everywhere is no preference.`;
   return make("div", "attended-in", grid, make("div", "", told, make("p", "muted small", how)));
 }
 
