@@ -75,7 +75,8 @@ function attention(query, run) {
   const role = (at) => (query.targets.includes(at) ? "the target" : picks.includes(at) ? "the pick" : "");
   const named = (at) => (role(at) ? `${at + 1}, ${role(at)},` : String(at + 1));
   const largest = (at) => shares[at].map((share, of) => [share, of]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
-  const sentence = (at) => `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
+  const alike = (at) => Math.max(...shares[at]) < 1.2 * even;
+  const sentence = (at) => alike(at) ? `${named(at)} looks at all alike` : `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
   const small = (at) => {
     const [name, number] = held.sets[query.set][at];
     const mark = query.targets.includes(at) ? " target" : picks.includes(at) ? " missed" : "";
