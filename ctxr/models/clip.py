@@ -32,17 +32,21 @@ class ClipScorer(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """float32 [B, K], higher is better, -inf where there is no candidate."""
-        images = self._images(batch.images)[batch.candidates]
-        texts = self._texts(batch.texts)
         if self.head is None:
+            images = self._images(batch.images)[batch.candidates]
             # not by a product of matrices, which autocast would round
-            scores = (images * texts[:, None, :]).sum(-1)
+            scores = (images * self._texts(batch.texts)[:, None, :]).sum(-1)
             if self.encoder is not None:
                 scores = scores * self.encoder.logit_scale.exp()
         else:
-            scores = self.head(fuse(images, texts, self.fusion, self.scale), batch.mask, batch.ordered)
+            scores = self.head(self.pairs(batch), batch.mask, batch.ordered)
         precise = scores if scores.dtype == torch.float64 else scores.float()
         return precise.masked_fill(~batch.mask, float("-inf"))
+
+    def pairs(self, batch: Batch) -> Tensor:
+        """Features of each pair as the head takes them, [B, K, D]."""
+        images = self._images(batch.images)[batch.candidates]
+        return fuse(images, self._texts(batch.texts), self.fusion, self.scale)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode, but for statistics over a batch: the vector of a picture must not depend on its neighbours."""

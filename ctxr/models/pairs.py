@@ -11,9 +11,6 @@ from torch import Tensor, nn
 from ctxr.models.base import Batch
 from ctxr.models.context import ContextHead
 
-BOX = 5
-"""Numbers behind the features of a region: x1, y1, x2, y2 and area, as shares of the picture; all 0 where there is no region."""
-
 
 class PairEncoder(Protocol):
     """Makes one vector of an image and a text that looked at each other.
@@ -56,10 +53,7 @@ class PairScorer(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """float32 [B, K], higher is better, -inf where there is no candidate."""
-        if self.encoder is None:
-            pairs = batch.images[batch.candidates]
-        else:
-            pairs = self.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
+        pairs = self.pairs(batch)
         if self.head is not None:
             scores = self.head(pairs, batch.mask, batch.ordered)
         elif self.alone is not None:
@@ -71,3 +65,10 @@ class PairScorer(nn.Module):
         precise = scores if scores.dtype == torch.float64 else scores.float()
         masked: Tensor = precise.masked_fill(~batch.mask, float("-inf"))
         return masked
+
+    def pairs(self, batch: Batch) -> Tensor:
+        """Features of each pair [B, K, D]."""
+        if self.encoder is None:
+            return batch.images[batch.candidates]
+        made: Tensor = self.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
+        return made

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ctxr.data.regions import BOX
 from ctxr.models.cross.config import CrossConfig
 from ctxr.models.cross.embeddings import Regions, Words, there
 from ctxr.models.cross.stages import Joint, Own, make_stage
-from ctxr.models.pairs import BOX
 
 PAIRS = 160
 """Pairs in one pass: sixteen sets of ten."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from ctxr.data.regions import BOX
 from ctxr.errors import DataError
 from ctxr.models.cross.config import CrossConfig, Stage, Stream
-from ctxr.models.pairs import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
 _GATES = ("tt", "tv", "vt", "vv")

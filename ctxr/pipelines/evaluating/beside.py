@@ -15,6 +15,9 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.talk import Talk
 
+IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
+"""A contamination of the release that is known (reference, section b)."""
+
 
 def people(dataset: Dataset) -> Table | None:
     """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
@@ -70,7 +73,7 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     here, names = _manifest(dataset), {side.name for side in sides}
     kind = "dataset" if here else "release"
-    trained = [run for run in runs if run.artifact is not None]
+    trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
     notes = []
     for run in trained:
         parents = [] if run.artifact is None else run.artifact.manifest.parents
@@ -85,8 +88,10 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[
         notes.append(
             f"where valid chose the epoch of {_listed(trained)}, its figures flatter a little; those of test do not"
         )
-    if outside := [run for run in runs if run.artifact is None]:
+    if outside := [run for run in runs if run not in trained]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+        if is_release(dataset):
+            notes.append(IN_MIXTURES)
     return notes
 
 
