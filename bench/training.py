@@ -118,7 +118,7 @@ def _products(width: int) -> float:
     weights = sum(one.numel() for one in new_scorer(HEAD, width).parameters())
     one, other = torch.randn(10 * HEAD.batch, width), torch.randn(width, HEAD.inner)
     seconds: float = median_seconds(lambda: one @ other, 50)
-    return 6 * weights * 10 / (2 * len(one) * width * HEAD.inner) * seconds
+    return float(6 * weights * 10 / (2 * len(one) * width * HEAD.inner) * seconds)
 
 
 def _released(model: Any, tokenize: Any, scorer: ClipScorer, asked: Sequence[Asked], pictures: Pictures) -> None:
