@@ -29,7 +29,9 @@ class WorldBenchmark:
 
     Attributes:
         out: artifact folder to write.
-        train, valid, test: queries on each side, at most as many: a set gives one to three, as in ImageCoDe.
+        train, valid, test: queries on each side.
+        targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe. Valid and test sets always
+            have one to three. More on train teach more for each picture that is drawn and encoded.
         video: share of the sets, 0..1, whose scenes follow each other in time; the others are near neighbours.
         side: of the square pictures, pixels.
         seed: of everything; the same one draws the same bytes.
@@ -41,6 +43,7 @@ class WorldBenchmark:
     train: int = 2000
     valid: int = 250
     test: int = 500
+    targets: int = 0
     video: float = 0.7
     side: int = 96
     seed: int = 0
@@ -63,7 +66,7 @@ def write_benchmark(config: WorldBenchmark, talk: Talk | None = None) -> "Artifa
     from ctxr.data.artifacts import finish, finished, locked, refuse_strangers, take_manifest
 
     talk = talk or Silent()
-    if not 0 <= config.video <= 1 or min(config.train, config.valid, config.test) < 0 or config.side < 16:
+    if not 0 <= config.video <= 1 or min(config.train, config.valid, config.test, config.targets) < 0 or config.side < 16:
         raise UsageError(
             "a world benchmark needs counts of at least 0, a share of video in 0..1 and a side of 16 pixels"
         )
@@ -109,16 +112,16 @@ def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kin
     from ctxr.pipelines.world_rows import draw_set
 
     block, start = 8 * config.workers, 0
+    targets = config.targets if split == "train" else 0
     if not count:
         return
     if config.workers == 1:
         while True:
-            yield draw_set(config.seed, split, start, config.video, config.side)
+            yield draw_set(config.seed, split, start, config.video, config.side, targets)
             start += 1
     with ProcessPoolExecutor(config.workers, mp_context=get_context("spawn")) as pool:
         while True:
             numbers = range(start, start + block)
-            yield from pool.map(
-                draw_set, repeat(config.seed), repeat(split), numbers, repeat(config.video), repeat(config.side)
-            )
+            same = (repeat(value) for value in (config.video, config.side, targets))
+            yield from pool.map(draw_set, repeat(config.seed), repeat(split), numbers, *same)
             start += block

@@ -27,14 +27,14 @@ _DRAWN_AT = 3
 """Scenes are drawn this many times larger than they are saved: small things then have soft edges, as in photographs."""
 
 
-def draw_set(seed: int, split: str, number: int, video: float, side: int) -> tuple[Kind, Told]:
-    """Set `number` of a side: ("video" or "photos", what is in it)."""
+def draw_set(seed: int, split: str, number: int, video: float, side: int, targets: int = 0) -> tuple[Kind, Told]:
+    """Set `number` of a side: ("video" or "photos", what is in it). Up to `targets` of its images are described; 0: one to three."""
     import cv2
 
     rng = np.random.default_rng((seed, _SIDES.index(split), number))
     kind: Kind = "video" if rng.random() < video else "photos"
     (drawn,) = sample_sets(rng, 1, kind)
-    count = int(rng.choice([count for count, _ in _TARGETS], p=[share for _, share in _TARGETS]))
+    count = targets or int(rng.choice([count for count, _ in _TARGETS], p=[share for _, share in _TARGETS]))
     descriptions = []
     for target in rng.permutation(SIZE)[:count].tolist():
         said = contextual_description(drawn.scenes, target, rng, drawn.ordered)
