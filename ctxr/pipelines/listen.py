@@ -106,15 +106,16 @@ def _check(config: Listen) -> None:
     """Raises UsageError for what is missing or out of range."""
     if not config.endpoint:
         raise UsageError("no --endpoint is named", hint="--endpoint http://localhost:8000/v1")
-    if not config.model:
+    if not config.model or not config.model.isprintable():
         raise UsageError("no --model is named", hint="--model NAME, as the server calls it")
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", config.key_from):
         # not repeated: it may be the key itself
         raise UsageError("--key-from names no environment variable", hint="--key-from CTXR_API_KEY, without the key")
     if config.split not in SPLITS:
         raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SPLITS)}")
-    if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):
-        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
+    name = config.name
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
+        raise UsageError(f"--name {name!r} is no name of a folder", hint="--name first-try")
     least: dict[str, Any] = {"shifts": 1, "side": 16, "at_once": 1, "max_tokens": 1, "limit": 0}
     least |= {"price_in": 0, "price_out": 0, "max_cost": 0}
     for field, low in least.items():

@@ -180,7 +180,9 @@ def _write(out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], 
             part = contents[start : start + SHARD]
 
             def make(rows: slice, part: list[str] = part) -> Array:
-                return _stacked(maker.regions(part[rows]), maker.features)
+                found = maker.regions(part[rows])
+                _refuse_no_numbers(found, [images[content] for content in part[rows]])
+                return _stacked(found, maker.features)
 
             mapped: Any = cached(workdir, made_by, keys[start : start + SHARD], make, task.advance)[0]
             link_or_copy(Path(mapped.filename), out / shard_name(number))
@@ -227,6 +229,13 @@ def _finish(
         models={"regions": maker.describe()},
         files=[PICTURES, *shards],
     )
+
+
+def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
+    """Raises DataError naming the picture of which a feature is no number: it would spoil whatever learns from it."""
+    for one, name in zip(found, names, strict=True):
+        if one is not None and not np.isfinite(one).all():
+            raise DataError(f"a feature of {name} is no number", hint="look at the weights, or name others with --by")
 
 
 def _stacked(found: list[Array | None], features: int) -> Array:

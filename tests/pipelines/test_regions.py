@@ -131,6 +131,17 @@ def test_a_picture_that_cannot_be_read_is_left_out_and_said(dataset: Path, encod
         regions.of([sha256_file(dataset / image.path)])
 
 
+def test_features_that_are_no_numbers_are_refused(
+    dataset: Path, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = models.GridRegions.regions
+    monkeypatch.setattr(
+        models.GridRegions, "regions", lambda self, images: [one * np.inf for one in plain(self, images)]
+    )
+    with pytest.raises(DataError, match=r"a feature of \w+.*/img\d+ is no number"), np.errstate(invalid="ignore"):
+        run(Regions(dataset, encoder, workdir=tmp_path / "work"))
+
+
 def test_files_of_the_bottom_up_detector_become_shares(dataset: Path, tmp_path: Path) -> None:
     folder = export_files(dataset, tmp_path / "features")
     report = run(Regions(dataset, f"file:{folder}", most=5, workdir=tmp_path / "work"))
@@ -155,6 +166,34 @@ def test_a_picture_without_a_file_is_left_out(dataset: Path, tmp_path: Path) -> 
     name = min(read_dataset(dataset).images)
     (folder / f"{name}.npz").unlink()
     assert run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work")).left_out == (name,)
+
+
+def test_a_file_may_be_called_by_path_or_content_and_no_link_leads_out(dataset: Path, tmp_path: Path) -> None:
+    folder = export_files(dataset, tmp_path / "features")
+    first, second, third, *_ = sorted(read_dataset(dataset).images.values(), key=lambda one: one.id)
+    (folder / f"{first.id}.npz").rename(folder / f"{first.sha256}.npz")
+    by_path = (folder / second.path).with_suffix(".npz")
+    by_path.parent.mkdir(parents=True)
+    (folder / f"{second.id}.npz").rename(by_path)
+    (folder / f"{third.id}.npz").rename(tmp_path / "outside.npz")
+    (folder / f"{third.id}.npz").symlink_to(tmp_path / "outside.npz")
+    report = run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work"))
+    assert report.left_out == (third.id,)
+    whole = run(Regions(dataset, f"file:{export_files(dataset, tmp_path / 'all')}", workdir=tmp_path / "whole"))
+    contents = [first.sha256, second.sha256]
+    ours, theirs = (read_regions(one.regions).of(contents) for one in (report, whole))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_file_names_alone_are_enough_where_no_two_pictures_share_one(dataset: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (dataset / "images.jsonl").read_text().splitlines()]
+    folder = export_files(dataset, tmp_path / "features")
+    for number, row in enumerate(rows):
+        (dataset / row["path"]).rename(dataset / "images" / f"p{number}.jpg")
+        (folder / f"{row['id']}.npz").rename(folder / f"p{number}.npz")
+        row["path"] = f"images/p{number}.jpg"
+    (dataset / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work")).pictures == 30
 
 
 def wider(number: int, arrays: Arrays) -> None:

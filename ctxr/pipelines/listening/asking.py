@@ -9,7 +9,7 @@ from typing import Any
 
 from ctxr.annotation.backends.append_only import append
 from ctxr.pipelines.listening.endpoint import NOT_ALLOWED, Endpoint, Rejected, Unreadable, Way
-from ctxr.pipelines.listening.replies import KEPT, Reply, Said, read_answer, schema, tokens
+from ctxr.pipelines.listening.replies import Reply, Said, kept, read_answer, schema, tokens
 from ctxr.pipelines.listening.wording import messages, shown
 from ctxr.pipelines.talk import Task
 from ctxr.pipelines.training.asked import Asked
@@ -141,10 +141,10 @@ class Listener:
             outcome=said.outcome,
             number=said.number,
             candidate=None if said.number is None else order[said.number - 1],
-            said=said.text[:KEPT],
+            said=kept(said.text),
             prompt_tokens=tokens(completion, "prompt_tokens"),
             completion_tokens=tokens(completion, "completion_tokens"),
-            model=str(completion.get("model") or "")[:KEPT],
+            model=kept(str(completion.get("model") or "")),
         )
 
 

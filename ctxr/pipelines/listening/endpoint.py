@@ -87,7 +87,8 @@ def place_of(endpoint: str, insecure: bool) -> Place:
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
         raise UsageError("--endpoint is no address", hint="--endpoint http://localhost:8000/v1") from error
-    if parts.scheme not in ("http", "https") or not host:
+    plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
+    if parts.scheme not in ("http", "https") or not host or not plain:
         raise UsageError("--endpoint is no address of http or https", hint="--endpoint http://localhost:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
@@ -165,7 +166,7 @@ class Endpoint:
                 status, headers, said = self._post(content)
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:  # no connection, or a body that does not decompress
                 trouble, answered = self.clean(str(error)) or type(error).__name__, False
             else:
                 if len(said) >= MOST_BYTES:

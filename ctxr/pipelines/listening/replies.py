@@ -16,6 +16,9 @@ KEY = "picture"
 KEPT = 300
 """Characters of an answer that are kept."""
 
+MOST_TOKENS = 10**9
+"""Of one reply: no host counts as many."""
+
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 
@@ -116,4 +119,9 @@ def tokens(completion: Mapping[str, Any], name: str) -> int | None:
     """A count of `usage`; None where the host does not say, or says nonsense."""
     usage = completion.get("usage")
     count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < MOST_TOKENS else None
+
+
+def kept(text: str) -> str:
+    """The beginning of what a host said, as it can be written down."""
+    return text[:KEPT].encode(errors="replace").decode()

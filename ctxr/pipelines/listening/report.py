@@ -60,6 +60,8 @@ def _notes(
         yield f"{len(job.asked)} of {job.of_side} queries of {config.split} were asked: ctxr eval {name} --partial"
     if lost := sum(reply.outcome != "chosen" for reply in used):
         yield f"{lost} of {len(used)} replies chose no picture, and count as guesses; {REPLIES} holds each"
+    if 2 * sum(reply.outcome == "unreadable" for reply in used) > len(used):
+        yield "most replies were unreadable: a model that thinks aloud needs a larger --max-tokens"
     if untold:
         yield f"the endpoint did not tell the tokens of {untold} replies: their cost is estimated"
     if config.shifts == 1:

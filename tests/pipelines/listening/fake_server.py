@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,7 @@ Behaviour = Callable[[Body, int], Answer]
 
 
 class FakeServer(ThreadingHTTPServer):
-    """Keeps every request that came: `asked` bodies, `keys` the headers that authorise."""
+    """Keeps every request that came: `asked` bodies, `keys` the headers that authorise. `drip` parts the bytes of a reply."""
 
     daemon_threads = True
 
@@ -24,6 +25,7 @@ class FakeServer(ThreadingHTTPServer):
         self.asked: list[Body] = []
         self.keys: list[str | None] = []
         self.lock = threading.Lock()
+        self.drip = 0.0
 
     @property
     def url(self) -> str:
@@ -46,7 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            for part in [content[at : at + 1] for at in range(len(content))] if self.server.drip else [content]:
+                self.wfile.write(part)
+                time.sleep(self.server.drip)
         except (BrokenPipeError, ConnectionResetError):
             return
 

@@ -89,6 +89,23 @@ def test_an_error_that_comes_as_a_success_ends_it() -> None:
         one.complete({})
 
 
+def test_a_body_that_does_not_decompress_is_asked_for_again() -> None:
+    broken: Answer = (200, {"Content-Encoding": "gzip"}, b"no gzip")
+    with endpoint(in_turn(broken, says("3"))) as (one, waits):
+        assert number_of(one.complete({})) == "3"
+    assert waits == [1]
+
+
+def test_a_reply_that_drips_is_given_up() -> None:
+    with serving(in_turn(says("3"))) as server:
+        server.drip = 0.05
+        waits: list[float] = []
+        one = Endpoint(place_of(server.url, insecure=False), KEY, 0.2, waits.append)
+        with pytest.raises(CtxrError, match=r"no answer within 0\.2 seconds"):
+            one.complete({})
+        one.close()
+
+
 def test_a_host_that_is_not_there_ends_it() -> None:
     with serving(in_turn(says("1"))) as server:
         place = place_of(server.url, insecure=False)
@@ -137,6 +154,8 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
         ("ftp://localhost/v1", "no address of http"),
         ("localhost:8000", "no address of http"),
         ("https://", "no address of http"),
+        ("https://exa mple.org", "no address of http"),
+        ("https://example.org/\udcff", "no address of http"),
         ("https://me:pass@example.org/v1", "holds a password"),
         ("https://example.org/v1?key=abc", "holds a password or a query"),
         ("https://example.org:port/v1", "is no address"),

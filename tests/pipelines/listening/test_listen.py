@@ -146,9 +146,10 @@ def test_every_request_shows_all_pictures_numbered_in_the_shifted_order(work: Pa
 
 
 def test_refusals_and_nonsense_are_kept_counted_and_scored_as_guesses(work: Path) -> None:
+    huge = {"prompt_tokens": 10**40, "completion_tokens": -1}
     strange = [
         says("Sorry, I cannot", message={"refusal": "I will not look at this"}),
-        says("none of these"),
+        says("none \ud800 of these", usage=huge),
         says("42"),
         (200, {}, b"{"),
     ]
@@ -161,6 +162,7 @@ def test_refusals_and_nonsense_are_kept_counted_and_scored_as_guesses(work: Path
         report = ask(server, work, limit=0, at_once=1, shifts=2)
     assert report.complete
     assert report.outcomes == {"chosen": 1, "out_of_range": 1, "refused": 1, "unreadable": 5}
+    assert any("larger --max-tokens" in note for note in report.notes)
     assert any("7 of 8 replies chose no picture" in note for note in report.notes)
     replies = read_table(report.run / "replies.jsonl", Reply)
     assert Counter(reply.outcome for reply in replies) == Counter(report.outcomes)
@@ -383,6 +385,7 @@ def test_a_picture_that_cannot_be_read_ends_it_with_its_name(work: Path) -> None
     [
         ({"endpoint": ""}, "no --endpoint is named"),
         ({"model": ""}, "no --model is named"),
+        ({"model": "\udcff"}, "no --model is named"),
         ({"split": "dev"}, "--split 'dev' is unknown"),
         ({"shifts": 0}, "--shifts 0 is below 1"),
         ({"price_in": float("nan")}, "--price-in nan"),

@@ -63,6 +63,9 @@ def test_the_schema_allows_the_numbers_of_the_set_alone() -> None:
     assert shape["properties"]["picture"]["enum"] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "9"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}, {"prompt_tokens": "9"}, {"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": 10**30}],
+)
 def test_tokens_that_are_not_told_are_none(usage: Any) -> None:
     assert tokens({"usage": usage}, "prompt_tokens") is None
