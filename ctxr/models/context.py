@@ -71,12 +71,16 @@ class ContextHead(nn.Module):
         Raises:
             ValueError: an ordered set with more candidates than there are positions.
         """
-        items = pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
+        items = self.placed(pairs, mask, ordered)
         for block in self.blocks:
             items = block(items, mask)
         items = items + pairs if self.add_input else items
         # scores of one set lie close together: autocast would make ties of them
         return (items * self.score.weight[0]).sum(-1) + self.score.bias
+
+    def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+        """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
+        return pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
 
     def _places(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """Embeddings of positions [B, K, D], 0 for sets without order."""
@@ -92,3 +96,22 @@ class ContextHead(nn.Module):
         table = pairs.new_zeros(count, pairs.shape[2])
         table[:known] = self.positions.weight[:known].to(pairs.dtype)
         return table * ordered[:, None, None].to(pairs.dtype)
+
+
+@torch.no_grad()
+def attention_of(head: ContextHead, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+    """How much each candidate looks at each other in every layer, [B, layers, heads, K, K]; rows sum to 1.
+
+    The head computes its scores without ever holding these shares; here they are computed from the same weights, as in
+    evaluation, whatever mode the head is in. Rows of candidates that are not there mean nothing. Arguments are those of the head.
+    """
+    mode = head.training
+    head.eval()
+    try:
+        items, found = head.placed(pairs, mask, ordered), []
+        for block in head.blocks:
+            found.append(block.attention.shares(items, mask))  # type: ignore[union-attr, operator]
+            items = block(items, mask)
+        return torch.stack(found, dim=1)
+    finally:
+        head.train(mode)

@@ -22,16 +22,29 @@ class Attention(nn.Module):
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False are looked at by none."""
         batch, count, width = items.shape
-        query, key, value = (
-            layer(items).view(batch, count, self.heads, width // self.heads).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        query, key, value = self._parted(items)
         dropout = self.dropout if self.training else 0.0
         seen = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask[:, None, None, :], dropout_p=dropout
         )
         mixed: Tensor = self.out(seen.transpose(1, 2).reshape(batch, count, width))
         return mixed
+
+    def shares(self, items: Tensor, mask: Tensor) -> Tensor:
+        """How much each item looks at each other, [B, heads, K, K], rows sum to 1: what `forward` uses and does not keep."""
+        query, key, _ = self._parted(items)
+        fits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        shares: Tensor = fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1)
+        return shares
+
+    def _parted(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the heads, [B, heads, K, D / heads] each."""
+        batch, count, width = items.shape
+        query, key, value = (
+            layer(items).view(batch, count, self.heads, width // self.heads).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        return query, key, value
 
 
 class Block(nn.Module):

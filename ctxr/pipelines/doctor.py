@@ -1,4 +1,4 @@
-"""`ctxr doctor`: what this machine can do, and whether an artifact is whole, up to its sources."""
+"""`ctxr doctor`: what this machine can do, whether an artifact is whole, and whether the images of sets stand in order."""
 
 import shutil
 import subprocess
@@ -20,21 +20,74 @@ class Doctor:
     """Configuration of `ctxr doctor`; a field's text is its help."""
 
     artifact: Path | None = None
-    """Artifact folder to check up to its sources, or a project folder with several; without it the machine is looked at."""
+    """Artifact folder to check up to its sources, a project folder with several, or a published release; without it the
+    machine is looked at."""
     workdir: Path = Path("work")
-    """Project folder, whose disk is looked at."""
+    """Project folder, whose disk is looked at; where runs are found and vectors are kept."""
+    encoder: str = "ctxr-tiny"
+    """Embeds the frames of videos to see whether neighbours are alike, where the artifact holds no vectors; empty: leave it out."""
+    scores: tuple[str, ...] = ()
+    """Runs by name or folder, files of scores, or encoders: would their accuracy be higher if names were sorted as text?"""
+    reference: str = ""
+    """Encoder whose zero-shot scores these are, such as ViT-B-16:openai, where its accuracy is known; default: as they are called."""
+    device: str = "auto"
+    """Where the encoder runs: auto, cpu, cuda, mps."""
+    seed: int = 0
+    """Seed of random orders, intervals and tests."""
 
 
 def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
     """All checks, in order. Problems are part of the result; the command turns them into exit code 5."""
     if config.artifact is not None:
+        talk = talk or Silent()
         within = artifacts_in(config.artifact)
-        return [
-            check
-            for path in within or [config.artifact]
-            for check in (*([Check(str(path), "note", "")] if within else []), *check_artifact(path, talk or Silent()))
-        ]
+        checks: list[Check] = []
+        for path in within or [config.artifact]:
+            checks += [Check(str(path), "note", "")] if within else []
+            checks += _check(path, config, talk)
+        return checks
     return list(check_machine(config.workdir))
+
+
+def _check(path: Path, config: Doctor, talk: Talk) -> list[Check]:
+    """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
+    from ctxr.data.artifacts import MANIFEST
+
+    try:
+        ordered = _holds_sets(path)
+    except (CtxrError, OSError):
+        ordered = False  # what is wrong with the manifest is told below
+    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, talk))
+    if ordered and not any(check.state == "problem" for check in checks):
+        checks += _check_order(path, config, talk)
+    return checks
+
+
+def _holds_sets(path: Path) -> bool:
+    from ctxr.pipelines.order_check import holds_sets
+
+    return holds_sets(path)
+
+
+def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
+    from ctxr.data.artifacts import MANIFEST
+    from ctxr.pipelines.evaluating.runs import Scoring, find_runs
+    from ctxr.pipelines.inputs import open_dataset
+    from ctxr.pipelines.order_check import check_order
+    from ctxr.pipelines.order_check_scores import check_scores
+
+    try:
+        dataset = open_dataset(path, config.workdir, talk)
+        project = path.resolve().parent if (path / MANIFEST).is_file() else config.workdir
+        yield from check_order(dataset, config.encoder, config.device, project, config.seed, talk)
+    except (CtxrError, OSError) as error:
+        told = error if isinstance(error, CtxrError) else CtxrError(_said(error))
+        yield Check("order", "problem", told.message, told.hint)
+        return
+    if config.scores:
+        asked = [query.id for query, _, _ in dataset.targets()]
+        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, talk)
+        yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 
 def check_machine(workdir: Path) -> Iterator[Check]:

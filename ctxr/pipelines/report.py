@@ -81,7 +81,7 @@ def run(config: Report, talk: Talk | None = None) -> Written:
         for path in sorted(paths):
             pictures.number(path)
             task.advance()
-    content = write_page(Edition(chain, pictures, _way(page, chain.root)), folder.name if beside else "")
+    content = write_page(Edition(chain, pictures, _way(page, chain.root), talk), folder.name if beside else "")
     _put_folder(folder, beside)
     write_bytes(page, content)
     if pictures.missing:

@@ -64,14 +64,14 @@ def scores_of(
     project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
     pictures = Pictures(files, contents_of(dataset, files), project)
     if not folder.is_dir():
-        pictures = _with_regions(pictures, str(model), regions, talk)
+        pictures = with_regions(pictures, str(model), regions, talk)
         return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
     artifact = open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
     encoder, scores = str(artifact.manifest.config["encoder"]), []
-    pictures = _with_regions(pictures, encoder, regions or str(artifact.manifest.config.get("regions", "")), talk)
+    pictures = with_regions(pictures, encoder, regions or str(artifact.manifest.config.get("regions", "")), talk)
     for seed in seeds:
         scorer = scorer_name(folder, seed, len(seeds))
         scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
@@ -169,7 +169,7 @@ def way_of(
     return Way(lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16)
 
 
-def _with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:
+def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:
     """The pictures with their regions, where the encoder looks at any."""
     from ctxr.models.families import find_encoder, makes_pairs
 

@@ -9,7 +9,7 @@ import numpy as np
 from ctxr.data.artifacts import Parent, finish, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
-from ctxr.data.records import Image, ImageSet, Judgment, Query, Record, Split, Text
+from ctxr.data.records import Image, ImageSet, Judgment, Query, Record, Split, SplitName, Text
 from ctxr.data.tables import read_table, write_table
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from tests.releases import annotation_yaml, write_release
@@ -94,12 +94,14 @@ def evaluate(dataset: Path, *runs: Path | str, **options: object) -> EvalReport:
     return run(Eval(runs=tuple(map(str, runs)), dataset=dataset, **settings))  # type: ignore[arg-type]
 
 
-def describe_sets(work: Path, each: int = 2) -> Path:
-    """The artifact `dataset` of a project: `each` descriptions of every filtered set, all on test, some with phenomena."""
+def describe_sets(work: Path, each: int = 2, sides: tuple[SplitName, ...] = ("test",)) -> Path:
+    """The artifact `dataset` of a project: `each` descriptions of every filtered set, some with phenomena; videos and albums
+    are dealt to `sides` in turn."""
     folder, filtered = work / "dataset", work / "filtered"
     sets = read_table(filtered / "sets.jsonl", ImageSet)
     rows: dict[str, list[Record]] = {"sets": list(sets), "images": list(read_table(filtered / "images.jsonl", Image))}
-    rows["splits"] = [Split(group, "test") for group in sorted({one.group for one in sets})]
+    groups = sorted({one.group for one in sets})
+    rows["splits"] = [Split(group, sides[place % len(sides)]) for place, group in enumerate(groups)]
     rows |= {"texts": [], "queries": [], "judgments": []}
     for number, one in enumerate(sets):
         for place in range(each):

@@ -17,6 +17,7 @@ from ctxr.data.scores import write_scores as write_table_of_scores
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.evaluating import runs as sources
+from ctxr.pipelines.evaluating.beside import IN_MIXTURES
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.result_tables import Table
 from tests.pipelines.evaluated import (
@@ -299,6 +300,7 @@ def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:
     report = evaluate(dataset, file)
     assert next(iter(report.tables)) == "train/accuracy"
     assert "what a was trained on, and whether these sets were in it, is not known here" in report.notes
+    assert IN_MIXTURES in report.notes
 
 
 def edited(file: Path, edit: Any) -> Path:

@@ -9,20 +9,23 @@ from torch import Tensor, nn
 
 from ctxr.models.training.recipe import Recipe
 
+_FUSED = ("cpu", "cuda")
 _IN_FP16 = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.MultiheadAttention)
 _PROJECTIONS = ("text_projection", "proj")
 """What the published CLIP keeps in fp16: layers of these kinds, and parameters of these names."""
 
 
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam with L2, or AdamW, as the recipe says."""
-    groups, betas = _decayed(list(weights), recipe), (recipe.beta1, recipe.beta2)
+    """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
+    known = list(weights)
+    groups, betas = _decayed(known, recipe), (recipe.beta1, recipe.beta2)
+    fused = all(one.device.type in _FUSED for one in known) or None
     if recipe.optimiser == "adamw":
-        return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay)
+        return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay, fused=fused)
     # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay
     averaged = not (recipe.summed_gradients or recipe.undivided_decay)
     return torch.optim.Adam(
-        groups, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1)
+        groups, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1), fused=fused
     )
 
 

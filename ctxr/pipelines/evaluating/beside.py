@@ -15,6 +15,9 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.talk import Talk
 
+IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
+"""A contamination of the release that is known (reference, section b)."""
+
 
 def people(dataset: Dataset) -> Table | None:
     """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
@@ -87,6 +90,8 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[
         )
     if outside := [run for run in runs if run.artifact is None]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+        if is_release(dataset):
+            notes.append(IN_MIXTURES)
     return notes
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ctxr.pipelines.reporting.chain import Chain
 from ctxr.pipelines.reporting.pictures import NONE, Pictures
+from ctxr.pipelines.talk import Silent, Talk
 
 REASONS = {
     "near_still": ("near-still", "too like the last embedded frame of its shot; never embedded", "luma difference"),
@@ -44,6 +45,7 @@ class Edition:
 
     Attributes:
         near: path from the page to the artifact, with `/`, by which whole pictures are opened; "" if there is none.
+        talk: hears of what takes long.
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
         source_numbers: numbers of sources in `data["sources"]`, by name.
@@ -52,6 +54,7 @@ class Edition:
     chain: Chain
     pictures: Pictures
     near: str
+    talk: Talk = field(default_factory=Silent)
     data: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

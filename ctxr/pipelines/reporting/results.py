@@ -8,6 +8,7 @@ from ctxr.metrics.compare import Interval
 from ctxr.pipelines.evaluating.measuring import PARTS
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.evaluating.tables import STATIC, p_value, percent
+from ctxr.pipelines.reporting.attention import Attended, attended
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import ticks
 from ctxr.pipelines.reporting.scored import Scored, find_scored
@@ -61,13 +62,16 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     scored = find_scored(edition.chain.root)
     if scored is None or not scored.runs:
         return None
-    edition.data["results"] = data = _data(edition, scored)
+    ranked = _ranked(scored)
+    shares, unseen = attended(edition.chain.root, scored, list(ranked), edition.talk)
+    edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
     asked = len({row.query for row in scored.rows})
     return {
         "panels": [_panel(scored, side) for side in sides],
         "people": scored.people,
-        "notes": scored.notes,
+        "notes": [*scored.notes, *unseen],
+        "attended": sorted({name for name, _ in shares}),
         "runs": scored.scorers,
         "asked": asked,
         "shown": len(data["queries"]),
@@ -152,23 +156,30 @@ def _interval(row: Mapping[str, Any]) -> Interval:
     return Interval(row["value"], row["low"], row["high"])
 
 
-def _data(edition: Edition, scored: Scored) -> dict[str, Any]:
-    """What the error browser shows: queries, hardest first, with the images of their sets and the scores of every run."""
+def _ranked(scored: Scored) -> dict[str, dict[str, QueryResult]]:
+    """The queries that the page holds, hardest first, with the row of each run."""
     by_query: dict[str, dict[str, QueryResult]] = {}
     for row in scored.rows:
         by_query.setdefault(row.query, {})[row.run] = row
-    ranked = sorted(by_query, key=lambda name: (_ease(by_query[name].values()), name))[:MOST_QUERIES]
+    names = sorted(by_query, key=lambda name: (_ease(by_query[name].values()), name))
+    return {name: by_query[name] for name in names[:MOST_QUERIES]}
+
+
+def _data(
+    edition: Edition, scored: Scored, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
+) -> dict[str, Any]:
+    """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[Any]]] = {}
     queries = []
-    for name in ranked:
-        row = next(iter(by_query[name].values()))
+    for name, rows in ranked.items():
+        row = next(iter(rows.values()))
         if row.image_set not in sets:
             sets[row.image_set] = list(_pictures(edition, row))
         place = {image: at for at, image in enumerate(row.candidates)}
         queries.append({
             "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
             "targets": [place[image] for image in row.targets if image in place],
-            "runs": [_scores(by_query[name].get(run), place) for run in scored.scorers],
+            "runs": [_scores(rows.get(run), place, shares.get((run, name))) for run in scored.scorers],
         })  # fmt: skip
     return {"runs": list(scored.scorers), "sets": sets, "queries": queries}
 
@@ -188,7 +199,9 @@ def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
         yield [short, None if image is None else edition.pictures.number(image.path)]
 
 
-def _scores(row: QueryResult | None, place: Mapping[str, int]) -> dict[str, Any] | None:
+def _scores(
+    row: QueryResult | None, place: Mapping[str, int], attention: list[list[int]] | None
+) -> dict[str, Any] | None:
     if row is None:
         return None
     return {
@@ -196,6 +209,7 @@ def _scores(row: QueryResult | None, place: Mapping[str, int]) -> dict[str, Any]
         "above": row.above,
         "picks": [place[image] for image in row.picks if image in place],
         "scores": [float(f"{value:.{DIGITS}g}") for value in row.scores],
+        **({} if attention is None else {"attention": attention}),
     }
 
 

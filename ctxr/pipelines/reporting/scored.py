@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.pipelines.eval import RESULTS
@@ -19,7 +19,7 @@ class Scored:
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
         figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
-        notes: what one should know first.
+        notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
     """
 
     names: tuple[str, ...]
@@ -29,6 +29,8 @@ class Scored:
     differences: tuple[dict[str, Any], ...]
     people: dict[str, Any] | None
     notes: tuple[str, ...]
+    dataset: str = ""
+    origins: tuple[Parent, ...] = ()
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -84,7 +86,11 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
         rows += [
             row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in fresh)
         ]
-    return Scored(tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes))
+    origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
+    return Scored(
+        tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
+        _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins),
+    )  # fmt: skip
 
 
 def _is_of(scorer: str, run: str) -> bool:

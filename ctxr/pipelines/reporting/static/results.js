@@ -68,6 +68,53 @@ function verdict(query, run) {
   return make("span", `verdict ${accuracy === 1 ? "good" : accuracy > 0 ? "half" : "bad"}`, make("i", `dot run-${run % 6}`), `${held.runs[run]}: ${words}`);
 }
 
+// what each image (rows) attended to (columns), in percent; no preference is a third of the darkest colour, so that it looks flat
+function attention(query, run) {
+  const { attention: shares, picks } = query.runs[run], size = shares.length, even = 100 / size;
+  const most = Math.max(3 * even, ...shares.flat());
+  const role = (at) => (query.targets.includes(at) ? "the target" : picks.includes(at) ? "the pick" : "");
+  const named = (at) => (role(at) ? `${at + 1}, ${role(at)},` : String(at + 1));
+  const largest = (at) => shares[at].map((share, of) => [share, of]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
+  const alike = (at) => Math.max(...shares[at]) < 1.2 * even;
+  const sentence = (at) => alike(at) ? `${named(at)} looks at all alike` : `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
+  const small = (at) => {
+    const [name, number] = held.sets[query.set][at];
+    const mark = query.targets.includes(at) ? " target" : picks.includes(at) ? " missed" : "";
+    const box = make("span", `seen${mark}`, number === null || number < 0 ? null : picture(number, ""), make("b", "", String(at + 1)));
+    box.title = `${at + 1}${role(at) ? `, ${role(at)}` : ""}: ${name}`;
+    return box;
+  };
+  const grid = make("div", "attention");
+  grid.style.setProperty("--size", String(size));
+  grid.setAttribute("role", "img");
+  grid.setAttribute("aria-label", query.targets.map(sentence).join("; "));
+  const told = make("p", "told-of muted small");
+  const first = [...new Set([...query.targets, ...picks])].slice(0, 3);
+  const rest = () => told.replaceChildren(...first.map((at) => make("span", "", sentence(at))));
+  grid.append(make("span", "corner", "looks at →"), ...shares.map((_, at) => small(at)));
+  shares.forEach((row, at) => {
+    grid.append(small(at));
+    row.forEach((share, of) => {
+      const cell = make("span", `share${share > 0.7 * most ? " deep" : ""}`, String(share));
+      cell.style.setProperty("--p", (share / most).toFixed(3));
+      cell.title = `${named(at)} looks at ${of === at ? "itself" : of + 1}: ${share} %`;
+      cell.addEventListener("pointerenter", () => told.replaceChildren(make("span", "", sentence(at))));
+      grid.append(cell);
+    });
+  });
+  grid.addEventListener("pointerleave", rest);
+  rest();
+  const how = `Rows look at columns: percent in the last layer, mean of its heads. A row adds up to 100; ${Math.round(even)} everywhere is no preference.`;
+  return make("div", "attended-in", grid, make("div", "", told, make("p", "muted small", how)));
+}
+
+// squares by the hundred are drawn when somebody opens them
+function folded(query, run) {
+  const fold = make("details", "attended", make("summary", "", make("i", `dot run-${run % 6}`), `${held.runs[run]}: what the images attended to`));
+  fold.addEventListener("toggle", () => { if (fold.open && fold.children.length === 1) fold.append(attention(query, run)); });
+  return fold;
+}
+
 function card(query) {
   const runs = looked(query);
   const made = make("article", `miss ${query.kind}`);
@@ -82,7 +129,8 @@ function card(query) {
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
   if (!size) list.append(make("li", "muted small", "A gallery of so many images is not drawn."));
-  made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list);
+  made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
+    ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));
   return made;
 }
 

@@ -1,0 +1,116 @@
+"""What the candidates of a query attended to: the last layer of a trained head, for the queries that a page shows."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_file, sha256_of
+from ctxr.errors import CtxrError
+from ctxr.pipelines.evaluating.runs import RUNS
+from ctxr.pipelines.reporting.scored import Scored
+from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, source_of, way_of, with_regions
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
+from ctxr.pipelines.training.caches import Array, cached
+from ctxr.pipelines.training.encoded import Pictures
+
+Attended = dict[tuple[str, str], list[list[int]]]
+"""By scorer and query: percent 0..100 that each candidate looks at each, rows and columns in the order of the set."""
+
+
+def attended(root: Path, scored: Scored, shown: Collection[str], talk: Talk) -> tuple[Attended, list[str]]:
+    """Attention of the last layer, averaged over heads, of every trained head that was evaluated; and what is missing, in words.
+
+    Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
+    Vectors and shares are kept in the project's cache. `root` is an artifact of the project, `shown` are ids of queries.
+    """
+    project, found, notes = root.resolve().parent, Attended(), list[str]()
+    runs = [run for run in _runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
+    if not runs or not shown:
+        return found, notes
+    try:
+        dataset = _dataset(project, scored.dataset)
+        if dataset is None:
+            return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
+        for run in runs:
+            found |= _of_run(run, dataset, set(shown), project, talk)
+    except CtxrError as error:
+        notes.append(f"attention is not shown: {error.message}")
+    return found, notes
+
+
+def _runs(project: Path, scored: Scored) -> Iterator[Artifact]:
+    """The trained runs that were evaluated, as they were then."""
+    for origin in scored.origins:
+        folder = project / RUNS / origin.name
+        if origin.kind == RUN and (folder / MANIFEST).is_file():
+            artifact = open_artifact(folder)
+            if artifact.sha256 == origin.sha256:
+                yield artifact
+
+
+def _has_head(checkpoint: Path) -> bool:
+    from ctxr.models.training.checkpoint import HEAD
+
+    return (checkpoint / HEAD).is_file()
+
+
+def _dataset(project: Path, sha256: str) -> Dataset | None:
+    from ctxr.data.readers import read_dataset
+
+    for file in sorted(project.glob(f"*/{MANIFEST}")):
+        if sha256_file(file) == sha256:
+            return read_dataset(file.parent)
+    return None
+
+
+def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, talk: Talk) -> Attended:
+    # whole sides, as they were asked for when the run was trained and evaluated: their vectors are in the cache
+    sides = by_side(asked_of(dataset))
+    seeds = checkpoints(run.path)
+    encoder = str(run.manifest.config["encoder"])
+    precision = str(run.manifest.config.get("precision", "auto"))
+    found = Attended()
+    for asked in sides.values():
+        wanted = [row for row, one in enumerate(asked) if one.query in shown]
+        if wanted:
+            files = pictures_of(dataset, asked)
+            pictures = Pictures(files, contents_of(dataset, files), project)
+            pictures = with_regions(pictures, encoder, str(run.manifest.config.get("regions", "")), talk)
+            for seed in seeds:
+                name = scorer_name(run.path, seed, len(seeds))
+                shares = _shares(seed, encoder, asked, wanted, pictures, Machine(precision=precision), talk)
+                for row, table in zip(wanted, shares, strict=True):
+                    count = len(asked[row].images)
+                    found[name, asked[row].query] = np.rint(100 * table[:count, :count]).astype(int).tolist()
+    return found
+
+
+def _shares(
+    seed: Path, encoder: str, asked: list[Asked], wanted: list[int], pictures: Pictures, machine: Machine, talk: Talk
+) -> Array:
+    """float32 [n, K, K] of the queries at `wanted`, by the checkpoint `seed`; computed once."""
+    from ctxr.models.training.checkpoint import CONFIG, HEAD
+
+    most = max(len(one.images) for one in asked)
+    contents = [
+        sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
+        for one in (asked[row] for row in wanted)
+    ]
+    made_by = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
+
+    def make(part: slice) -> Array:
+        from ctxr.models.precision import choose_device
+        from ctxr.models.training.attending import attend_all
+
+        device = choose_device(machine.device)
+        way = way_of(seed, source_of(seed, encoder, talk), pictures, Machine(device, machine.precision), talk)
+        shares: Array = attend_all(way.ranker, way.prepare(asked), wanted[part], way.at_once, device).numpy()
+        return shares
+
+    with talk.progress("attention", len(wanted)) as task:
+        arrays = cached(pictures.workdir, made_by, contents, make, task.advance)
+    return np.concatenate(arrays)
