@@ -3,20 +3,25 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from ctxr.errors import CtxrError, UsageError
 from ctxr.models.base import Batch
+from ctxr.models.blip import load_blip
+from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead
 from ctxr.models.pairs import PairScorer
+from ctxr.models.training.attending import attend_all
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser
+from ctxr.models.training.pair_tables import features_of, with_features
 from ctxr.models.training.passes import in_passes
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head, make_scorer
-from tests.models.training_questions import SMALL, make_questions, make_trainer
+from tests.models.training_questions import SMALL, Table, make_questions, make_trainer
 
 PAIRS = Recipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
 
@@ -142,3 +147,22 @@ def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_s
         fails(RuntimeError("can't allocate memory: you tried to allocate 1 bytes"))
     with pytest.raises(RuntimeError, match="shapes"):
         fails(RuntimeError("shapes do not fit"))
+
+
+@torch.no_grad()
+def test_what_candidates_attend_to_is_the_same_live_and_from_features() -> None:
+    source = load_blip("random:blip-tiny")
+    encoder = source.build()
+    scorer = new_scorer(PAIRS, source.width, encoder).eval()
+    scorer.encoder = None
+    kept = make_questions(ClipScorer())
+    live = replace(
+        kept, images=Table(torch.randn(24, 3, 32, 32)), texts=source.tokenize([f"text {row}" for row in range(18)])
+    )
+    rows = list(range(18))
+    kept = with_features(live, np.arange(18), features_of(encoder, live, rows, 5, "cpu", False))
+    found = attend_all(scorer, kept, rows, 7)
+    scorer.encoder = encoder
+    assert found.shape == (18, 4, 4)
+    torch.testing.assert_close(found.sum(2)[live.mask], torch.ones(int(live.mask.sum())))
+    torch.testing.assert_close(attend_all(scorer, live, rows, 7)[live.mask], found[live.mask], rtol=1e-4, atol=1e-5)

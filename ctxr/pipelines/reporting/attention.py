@@ -80,7 +80,12 @@ def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, tal
         wanted = [row for row, one in enumerate(asked) if one.query in shown]
         if wanted:
             files = pictures_of(dataset, asked)
+<<<<<<< HEAD
             pictures = with_regions(Pictures(files, contents_of(dataset, files), project), encoder, regions, talk)
+=======
+            pictures = Pictures(files, contents_of(dataset, files), project)
+            pictures = with_regions(pictures, encoder, str(run.manifest.config.get("regions", "")), talk)
+>>>>>>> blip-eval
             for seed in seeds:
                 name = scorer_name(run.path, seed, len(seeds))
                 shares = _shares(seed, encoder, asked, wanted, pictures, Machine(precision=precision), talk)
