@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from ctxr.data.embeddings import pairwise_distances
 from ctxr.data.images import encode_jpeg
 from ctxr.data.readers import read_dataset
 from ctxr.data.world import render, sample_sets
+from ctxr.errors import UsageError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.orders import displaced, neighbour_test, seam_test
 from ctxr.metrics.votes import Doubles
@@ -225,3 +227,19 @@ def test_targets_move_back_to_where_they_were_meant() -> None:
         wrong = numbers.index(as_text[index])
         assert moved(numbers, wrong, AS_TEXT) == index
         assert moved(as_text, as_text.index(numbers[index]), BY_NUMBER) == index
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"encoder": "no-such-model"}, "no-such-model"),
+        ({"scores": ("nothing.jsonl",)}, "nothing.jsonl is neither"),
+        ({"seed": -1}, "--seed -1 is out of range"),
+        ({"artifact": None, "scores": ("x",)}, "--scores needs the dataset"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_sentence(
+    sound: Path, tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(replace(Doctor(artifact=sound, workdir=tmp_path), **more))
