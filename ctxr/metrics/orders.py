@@ -14,24 +14,17 @@ from ctxr.metrics.votes import Doubles
 DRAWS = 999
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Neighbours:
     """How alike neighbours are, of S sets.
 
     Attributes:
         ratio: mean distance of neighbours by that of all pairs, over all sets; 1 is what a random order gives.
         p: of the claim that every set has a random order, one-sided: small where neighbours are alike.
-        by_set: [S] the same of each set alone.
     """
 
     ratio: float
     p: float
-    by_set: Doubles
-
-    @property
-    def shuffled(self) -> int:
-        """About how many sets have an order no better than a random one: twice those with p above 0.5 (Storey 2002)."""
-        return min(len(self.by_set), round(2 * float((self.by_set > 0.5).sum())))
 
 
 def neighbour_test(distances: Sequence[Doubles], rng: np.random.Generator, draws: int = DRAWS) -> Neighbours:
@@ -42,23 +35,22 @@ def neighbour_test(distances: Sequence[Doubles], rng: np.random.Generator, draws
 
     >>> line = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
     >>> found = neighbour_test([line, line], np.random.default_rng(0))
-    >>> round(found.ratio, 2), found.p, found.shuffled
-    (0.43, 0.001, 0)
+    >>> round(found.ratio, 2), found.p
+    (0.43, 0.001)
     """
     total, chance = 0.0, np.zeros(draws)
-    by_set, pairs = np.ones(len(distances)), 0.0
-    for number, matrix in enumerate(distances):
+    pairs = 0.0
+    for matrix in distances:
         count = len(matrix)
         level = float(matrix[np.triu_indices(count, 1)].mean())
         scale = 1.0 / level if level > 0 else 0.0
         own = float(np.diagonal(matrix, 1).mean()) * scale
         orders = rng.permuted(np.tile(np.arange(count), (draws, 1)), axis=1)
         drawn = matrix[orders[:, :-1], orders[:, 1:]].mean(axis=1) * scale
-        by_set[number] = _p(int((drawn <= own * (1 + 1e-9)).sum()), draws)
         total, pairs = total + own, pairs + scale * level
         chance += drawn
     ratio = total / pairs if pairs else 1.0
-    return Neighbours(ratio, _p(int((chance <= total * (1 + 1e-9)).sum()), draws), by_set)
+    return Neighbours(ratio, _p(int((chance <= total * (1 + 1e-9)).sum()), draws))
 
 
 def seam_test(distances: Sequence[Doubles], rng: np.random.Generator, draws: int = DRAWS) -> float:
@@ -69,13 +61,32 @@ def seam_test(distances: Sequence[Doubles], rng: np.random.Generator, draws: int
     """
     own, chance = 0.0, np.zeros(draws)
     for matrix in distances:
-        count = len(matrix)
-        steps = matrix[np.arange(count), (np.arange(count) + 1) % count]
+        steps = _steps(matrix)
         level = float(steps.mean())
         if level > 0:
             own += float(steps[-1]) / level
-            chance += steps[rng.integers(0, count, draws)] / level
+            chance += steps[rng.integers(0, len(steps), draws)] / level
     return _p(int((chance >= own * (1 - 1e-9)).sum()), draws)
+
+
+def displaced(distances: Sequence[Doubles]) -> int:
+    """About how many sets are shuffled or start in the middle: twice those in which the step from the last image back to the
+    first is no larger than the median step. Wherever a cycle is cut by chance, half of the sets are such; in order, few are.
+
+    >>> line = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
+    >>> turned = np.roll(line, 2, (0, 1))
+    >>> displaced([line, line]), displaced([line, turned])
+    (0, 2)
+    """
+    there = [steps for matrix in distances if (steps := _steps(matrix)).any()]
+    return min(len(distances), 2 * sum(bool(steps[-1] <= np.median(steps) * (1 + 1e-9)) for steps in there))
+
+
+def _steps(matrix: Doubles) -> Doubles:
+    """Distances [K] from each image to the next, last from the last to the first."""
+    after = (np.arange(len(matrix)) + 1) % len(matrix)
+    steps: Doubles = matrix[np.arange(len(matrix)), after]
+    return steps
 
 
 def _p(as_far: int, draws: int) -> float:

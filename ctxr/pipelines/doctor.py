@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.errors import CtxrError
+from ctxr.errors import CtxrError, UsageError
 from ctxr.pipelines.check_artifact import Check, artifacts_in, check_artifact
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -37,7 +37,14 @@ class Doctor:
 
 
 def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
-    """All checks, in order. Problems are part of the result; the command turns them into exit code 5."""
+    """All checks, in order. Problems are part of the result; the command turns them into exit code 5.
+
+    Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
+    """
+    if config.seed < 0:
+        raise UsageError(f"--seed {config.seed} is out of range", hint="a whole number, 0 or more")
+    if config.scores and config.artifact is None:
+        raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
     if config.artifact is not None:
         talk = talk or Silent()
         within = artifacts_in(config.artifact)
@@ -80,6 +87,8 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
         dataset = open_dataset(path, config.workdir, talk)
         project = path.resolve().parent if (path / MANIFEST).is_file() else config.workdir
         yield from check_order(dataset, config.encoder, config.device, project, config.seed, talk)
+    except UsageError:
+        raise
     except (CtxrError, OSError) as error:
         told = error if isinstance(error, CtxrError) else CtxrError(_said(error))
         yield Check("order", "problem", told.message, told.hint)

@@ -145,7 +145,7 @@ def _banded(run: str, encoder: str, side: str, found: Interval) -> Iterator[Chec
     low, high = found.value if found.low is None else found.low, found.value if found.high is None else found.high
     inside = [band for band in bands if low <= band.high and high >= band.low]
     name, told = f"accuracy of {run}", f"{side}: {_percent(found)}"
-    names = "; ".join(f"{100 * band.low:.3g}–{100 * band.high:.3g} % {band.what}" for band in bands)
+    names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
     if inside and all(band.sound for band in inside):
         yield Check(name, "ok", f"{told}, the band of {encoder} ({names})")
     elif inside and not any(band.sound for band in inside):
@@ -153,6 +153,11 @@ def _banded(run: str, encoder: str, side: str, found: Interval) -> Iterator[Chec
     else:
         where = "in more than one band" if inside else "in no band"
         yield Check(name, "note", f"{told}, {where} of {encoder} ({names})")
+
+
+def _span(band: Band) -> str:
+    low, high = f"{100 * band.low:.1f}", f"{100 * band.high:.1f}"
+    return low if low == high else f"{low}–{high}"
 
 
 def _percent(found: Interval) -> str:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,8 +18,9 @@ from ctxr.data.embeddings import pairwise_distances
 from ctxr.data.images import encode_jpeg
 from ctxr.data.readers import read_dataset
 from ctxr.data.world import render, sample_sets
+from ctxr.errors import UsageError
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.orders import neighbour_test, seam_test
+from ctxr.metrics.orders import displaced, neighbour_test, seam_test
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.check_artifact import Check
 from ctxr.pipelines.doctor import Doctor, run
@@ -43,11 +45,12 @@ def turned(rng: np.random.Generator) -> Order:
 
 
 def test_a_sound_order_is_hardly_ever_accused() -> None:
-    accused = 0
+    states = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        accused += judged([walk(rng) for _ in range(20)], "made up", rng).state == "problem"
-    assert accused == 0
+        states.append(judged([walk(rng) for _ in range(20)], "made up", rng).state)
+    assert "problem" not in states
+    assert states.count("note") <= 6
 
 
 def test_tests_on_orders_without_meaning_hold_their_level() -> None:
@@ -65,8 +68,15 @@ def test_shuffled_sets_look_shuffled_and_are_counted() -> None:
     rng = np.random.default_rng(2)
     found = judged([walk(rng, rng.permutation) for _ in range(40)], "made up", rng)
     assert (found.state, "look shuffled" in found.detail) == ("problem", True)
-    half = [walk(rng, rng.permutation if number % 2 else None) for number in range(200)]
-    assert 70 <= neighbour_test(half, rng).shuffled <= 130
+
+
+def test_some_sets_out_of_order_are_counted_and_noted() -> None:
+    rng = np.random.default_rng(7)
+    orders: list[Callable[[], Order]] = [lambda: rng.permutation, lambda: turned(rng)]
+    for make in orders:
+        half = [walk(rng, make() if number % 2 else None) for number in range(200)]
+        assert 70 <= displaced(half) <= 140
+        assert judged(half, "made up", rng).state == "note"
 
 
 def test_sets_that_start_in_the_middle_are_told_from_shuffled_ones() -> None:
@@ -206,7 +216,7 @@ def test_scores_of_other_queries_are_told(sound: Path, tmp_path: Path) -> None:
 )
 def test_accuracy_is_told_beside_the_bands_of_its_encoder(interval: Interval, state: str) -> None:
     (found,) = _banded("clip", "ViT-B-16:openai", "valid", interval)
-    assert (found.state, "12.2–12.2 % a copy with frames sorted as text" in found.detail) == (state, True)
+    assert (found.state, "12.2 % a copy with frames sorted as text" in found.detail) == (state, True)
     assert list(_banded("clip", "ViT-L-14:openai", "valid", interval)) == []
 
 
@@ -217,3 +227,19 @@ def test_targets_move_back_to_where_they_were_meant() -> None:
         wrong = numbers.index(as_text[index])
         assert moved(numbers, wrong, AS_TEXT) == index
         assert moved(as_text, as_text.index(numbers[index]), BY_NUMBER) == index
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"encoder": "no-such-model"}, "no-such-model"),
+        ({"scores": ("nothing.jsonl",)}, "nothing.jsonl is neither"),
+        ({"seed": -1}, "--seed -1 is out of range"),
+        ({"artifact": None, "scores": ("x",)}, "--scores needs the dataset"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_sentence(
+    sound: Path, tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(replace(Doctor(artifact=sound, workdir=tmp_path), **more))
