@@ -93,18 +93,35 @@ def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
     return from_pairs(table[:, 0], table[:, 1])
 
 
-def number(
-    named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]
-) -> tuple[Relation, int]:
-    """A relation from names, and how many pairs it lacks because a name is not among those that were scored.
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """A relation made from names.
 
-    A query is left out only where none of its candidates is there; whether figures with missing pairs may be quoted is for
-    whoever prints them, with the number beside.
+    Attributes:
+        relation: of T queries. absent: [T] right candidates of each that nobody scored: they can never be found, and count.
+        unasked: pairs of queries that nobody scored, or of which every candidate is absent.
     """
-    lists, missing = {}, 0
+
+    relation: Relation
+    absent: Codes
+    unasked: int
+
+
+def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Numbered:
+    """A relation from names; two captions of ECCV's ground truth, for example, are not among COCO's 25,000.
+
+    Args:
+        queries, candidates: the row and the column of each name in the scores.
+    """
+    lists: dict[int, list[int]] = {}
+    absent: dict[int, int] = {}
+    unasked = 0
     for query, listed in named.items():
         known = [candidates[one] for one in listed if one in candidates] if query in queries else []
-        missing += len(listed) - len(known)
         if known:
             lists[queries[query]] = known
-    return relate(lists), missing
+            absent[queries[query]] = len(listed) - len(known)
+        else:
+            unasked += len(listed)
+    relation = relate(lists)
+    return Numbered(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64), unasked)

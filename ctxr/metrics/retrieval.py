@@ -115,8 +115,13 @@ class Retrieved:
         return recalls | {"R-Precision": float(self.r_precision.mean()), "mAP@R": float(self.map_at_r.mean())}
 
 
-def retrieved(scored: Scored, right: Relation, ks: Sequence[int] = KS, block: int = BLOCK) -> Retrieved:
+def retrieved(
+    scored: Scored, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
+) -> Retrieved:
     """Ask the queries of `right` and look where its candidates stand.
+
+    Args:
+        absent: [T] further right candidates of each query that are not scored; R counts them (`relations.number`).
 
     Raises DataError for a query or candidate that is not scored, and for a score that is no number.
 
@@ -130,7 +135,7 @@ def retrieved(scored: Scored, right: Relation, ks: Sequence[int] = KS, block: in
         marked = right.mask(held, scores.shape[1])
         found = places(scores, marked)
         recalls.append(np.stack([recall(found, k) for k in ks], axis=1))
-        sizes = right.sizes[held]
+        sizes = right.sizes[held] if absent is None else right.sizes[held] + absent[held]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision_at_r(scores, marked, sizes))
     columns = (np.concatenate(part) for part in (recalls, precisions, averages))
@@ -211,12 +216,13 @@ def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
 
 
 def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubles:
-    """AP@R of each row, [b], expected over ties: R is `sizes`, the number of marked candidates, at least 1.
+    """AP@R of each row, [b], expected over ties: R is `sizes` [b], at least 1, the number of marked candidates unless some of the
+    right ones are not scored.
 
     In a group of n equal scores with p marked, after a candidates with c marked, the j-th is marked with chance p / n, and then
     precision there is expected to be (c + 1 + (j - 1)(p - 1) / (n - 1)) / (a + j).
     """
-    edges = _kth(scores, sizes)
+    edges = _kth(scores, np.minimum(sizes, scores.shape[1]))
     found = np.zeros(len(scores))
     for row, (edge, wanted) in enumerate(zip(edges, sizes.tolist(), strict=True)):
         chosen = np.flatnonzero(scores[row] >= edge)

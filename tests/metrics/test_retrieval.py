@@ -33,7 +33,7 @@ def test_figures_are_the_mean_over_all_ways_to_break_ties(seed: int, block: int)
     scores = rng.integers(0, 3, (5, 6)).astype(np.float64)
     right = relate({query: rng.choice(6, rng.integers(1, 6), replace=False).tolist() for query in (0, 1, 2, 4)})
     ks = (1, 2, 4)
-    found = retrieved(Matrix(scores), right, ks, block)
+    found = retrieved(Matrix(scores), right, ks, block=block)
     assert found.queries.tolist() == [0, 1, 2, 4]
     for place, query in enumerate(found.queries.tolist()):
         wanted = over_all_ties(scores[query].tolist(), set(right.of(place).tolist()), ks)
@@ -152,6 +152,18 @@ def test_relations_are_sets_of_pairs() -> None:
 
 
 def test_names_that_nobody_scored_are_counted() -> None:
-    found, missing = number({"a": ["x", "y"], "b": ["z"], "c": ["x"]}, {"a": 0, "b": 1}, {"x": 4, "y": 5})
-    assert held(found) == {(0, 4), (0, 5)}
-    assert missing == 2
+    named = {"a": ["x", "y"], "b": ["z"], "c": ["x"], "d": ["y", "z"]}
+    found = number(named, {"a": 1, "b": 2, "d": 0}, {"x": 4, "y": 5})
+    assert held(found.relation) == {(1, 4), (1, 5), (0, 5)}
+    assert found.absent.tolist() == [1, 0]
+    assert found.unasked == 2
+
+
+def test_right_candidates_that_nobody_scored_count_as_never_found() -> None:
+    scores = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
+    right, absent = relate({0: [0, 2], 1: [3]}), np.array([1, 9])
+    found = retrieved(Matrix(scores), right, (1,), absent)
+    for place, row in enumerate(scores):
+        order = np.argsort(-row).tolist() + list(range(10, 20))
+        wanted = literal(order, {*right.of(place).tolist(), *range(100, 100 + int(absent[place]))}, (1,))
+        assert [*found.recalls[place], found.r_precision[place], found.map_at_r[place]] == pytest.approx(wanted)
