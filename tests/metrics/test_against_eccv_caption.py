@@ -4,6 +4,7 @@ import pytest
 from scripts.check_eccv import compare, folder, read_truth
 
 
+@pytest.mark.prove
 @pytest.mark.filterwarnings("ignore:failed to import `(ujson|tqdm)`")
 @pytest.mark.parametrize("quality", [0.0, 1.0], ids=["random", "good"])
 def test_figures_equal_those_of_the_package(quality: float) -> None:
