@@ -3,7 +3,7 @@
 What does not hold is near: a true statement with one thing changed, or what was written for a near neighbour of the picture.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +27,9 @@ SOURCE = "world"
 _POOLS: dict[str, tuple[str, ...]] = {
     "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:],
 }  # fmt: skip
+Hypothesis = tuple[str, str | None, str, bool]
+"""Text, the caption that it is, relation, whether it holds."""
+
 _TRIES = 12
 _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pictures
 
@@ -41,10 +44,12 @@ def pairs_about(
     """
     pairs: list[EntailmentPair] = []
     for place, image in enumerate(shown.images):
-        chosen = [
-            *_holding(rng, shown, place, hypotheses // 2),
-            *_failing(rng, shown, place, hypotheses - hypotheses // 2),
+        holding = _holding(rng, shown, place, hypotheses // 2)
+        details = [_details(shown, at) for at in holding]
+        chosen: list[Hypothesis] = [
+            (shown.statements[at].text, shown.captions[at], "entailment", True) for at in holding
         ]
+        chosen += _failing(rng, shown, place, hypotheses - hypotheses // 2, details)
         for number, (text, caption, relation, label) in enumerate(chosen):
             premise = " ".join(_premise(shown, place, caption, text))
             pairs.append(
@@ -100,38 +105,43 @@ def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
             yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
-Hypothesis = tuple[str, str | None, str, bool]
-"""Text, caption that it is, relation, whether it holds."""
-
-
-def _holding(rng: np.random.Generator, shown: "Shown", place: int, count: int) -> list[Hypothesis]:
+def _holding(rng: np.random.Generator, shown: "Shown", place: int, count: int) -> list[int]:
+    """Captions that hold of a picture: one of its own, then others."""
     own = [at for at, owner in enumerate(shown.owners) if owner == place]
     foreign = [at for at in np.flatnonzero(shown.verdicts[:, place] == 1).tolist() if shown.owners[at] != place]
-    # of those that hold, most say little; what says more comes first half of the time
+    # most of those that hold say little, so what says more comes first in half of the places
     rng.shuffle(foreign)
     foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda at: -_details(shown, at))
     once = [int(rng.choice(own))] if len(own) > 1 else []
-    return [(shown.statements[at].text, shown.captions[at], "entailment", True) for at in [*once, *foreign][:count]]
+    return [*once, *foreign][:count]
 
 
-def _failing(rng: np.random.Generator, shown: "Shown", place: int, count: int) -> list[Hypothesis]:
+def _failing(
+    rng: np.random.Generator, shown: "Shown", place: int, count: int, details: Sequence[int]
+) -> list[Hypothesis]:
+    """What does not hold, saying as many things as what does: else the number of words would give the label away."""
     family = shown.families[place]
+    true = np.flatnonzero(shown.verdicts[:, place] == 1).tolist()
     false = [at for at in np.flatnonzero(shown.verdicts[:, place] == 0).tolist() if shown.owners[at] != place]
     rng.shuffle(false)
-    near = [at for at in false if shown.families[shown.owners[at]] == family]
-    written = [*near, *(at for at in false if at not in set(near))]
+    wanted = [details[number % len(details)] if details else 1 for number in rng.permutation(count).tolist()]
     found: list[Hypothesis] = []
-    true = np.flatnonzero(shown.verdicts[:, place] == 1).tolist()
-    for _ in range(round(_ALTERED_SHARE * count)):
-        changed = altered(rng, shown.statements[true[int(rng.integers(len(true)))]], shown, place)
-        if changed is not None:
-            found.append((changed.text, None, "altered", False))
-    left = written[: count - len(found)]
-    relations = ["neighbour" if shown.families[shown.owners[at]] == family else "other" for at in left]
-    return found + [
-        (shown.statements[at].text, shown.captions[at], relation, False)
-        for at, relation in zip(left, relations, strict=True)
-    ]
+    for number, much in enumerate(wanted):
+        alike = [at for at in true if _details(shown, at) == much]
+        if number < round(_ALTERED_SHARE * count) and alike:
+            changed = altered(rng, shown.statements[int(rng.choice(alike))], shown, place)
+            if changed is not None:
+                found.append((changed.text, None, "altered", False))
+                continue
+        if false:
+            # of what is as detailed a near neighbour's comes first
+            best = min(
+                false, key=lambda at: (abs(_details(shown, at) - much), shown.families[shown.owners[at]] != family)
+            )
+            false.remove(best)
+            relation = "neighbour" if shown.families[shown.owners[best]] == family else "other"
+            found.append((shown.statements[best].text, shown.captions[best], relation, False))
+    return found
 
 
 def _premise(shown: "Shown", place: int, caption: str | None, text: str) -> Iterator[str]:

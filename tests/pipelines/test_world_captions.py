@@ -140,6 +140,12 @@ def test_pairs_are_true_to_the_truth_and_hard(drawn: Path) -> None:
     assert relations["neighbour"] > 0.05 * len(pairs)
 
 
+def test_what_holds_and_what_does_not_say_equally_much(drawn: Path) -> None:
+    pairs = read_table(drawn / "pairs.jsonl", EntailmentPair)
+    words = {label: np.mean([len((p.hypothesis or "").split()) for p in pairs if p.label == label]) for label in (0, 1)}
+    assert abs(words[0] - words[1]) < 0.15 * words[1]
+
+
 def test_training_pairs_stand_on_no_picture_that_is_searched_or_judged(drawn: Path) -> None:
     dataset = read_dataset(drawn)
     pairs = read_table(drawn / "pairs.jsonl", EntailmentPair)

@@ -1,9 +1,13 @@
 """Published entailment files in their own formats, clean and dirty; the samples are written for these tests."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ctxr.data.entailment import counts
 from ctxr.data.readers.entailment import Captions, Reading, read_captions, read_pairs
@@ -282,6 +286,19 @@ def test_a_caption_with_two_texts_is_refused(tmp_path: Path) -> None:
     rows = [{"id": 9, "image_id": 5, "caption": text} for text in ("One.", "Two.")]
     with pytest.raises(DataError, match="caption coco/9 stands already with another text"):
         read_captions([write(tmp_path, "captions.json", json.dumps({"images": [], "annotations": rows}))])
+
+
+@given(
+    st.sampled_from([sample[0].split("\n")[0] for sample in SAMPLES.values()]),
+    st.lists(st.text(st.sampled_from('ab"\t,{}:1\u00e9 -\n\r\x00'), max_size=20), max_size=6),
+    st.binary(max_size=6),
+)
+@settings(max_examples=150)
+def test_no_content_makes_a_traceback_or_loses_a_row(head: str, lines: list[str], tail: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = write(Path(folder), "x_train.tsv", "\n".join([head, *lines]).encode() + tail)
+        with suppress(DataError):
+            whole(read_pairs(path))
 
 
 def test_real_rows_are_all_accounted_for(real_files: Path) -> None:
