@@ -1,6 +1,7 @@
 """Our retrieval figures are those of `eccv_caption` on its own ground truth, where that package is installed."""
 
 import pytest
+
 from scripts.check_eccv import compare, folder, read_truth
 
 

@@ -1,6 +1,6 @@
 """ECCV's and CxC's ground truth for retrieval: for each query the candidates that are right, from JSON {query: [candidate]}."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +54,23 @@ def pairs_of(
         )
         for image, caption in sorted(held)
     ]  # fmt: skip
+
+
+def positives_of(pairs: Iterable[EntailmentPair]) -> tuple[Positives, Positives]:
+    """What holds among pairs of pictures and captions: captions of each picture, and pictures of each caption.
+
+    Of CxC's SITS these are the pairs of score 3 and more, by which it extends COCO's own positives
+    (`ctxr.metrics.relations.Relation.joined`).
+    """
+    of_image: dict[str, list[str]] = {}
+    of_caption: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.label and pair.image is not None and pair.caption is not None:
+            of_image.setdefault(pair.image, []).append(pair.caption)
+            of_caption.setdefault(pair.caption, []).append(pair.image)
+    unique = ({key: tuple(dict.fromkeys(listed)) for key, listed in one.items()} for one in (of_image, of_caption))
+    captions, images = unique
+    return captions, images
 
 
 def _is_id(value: object) -> bool:
