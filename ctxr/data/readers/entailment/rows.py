@@ -110,11 +110,16 @@ class Rows:
     def _quoted_cells(self, line: int, text: str) -> list[str]:
         """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
         parts, taken = [text], []
+        literal = text.split(self._delimiter)
         while True:
             try:
                 cells = next(csv.reader([f"{part}\n" for part in parts], delimiter=self._delimiter, strict=True))
             except csv.Error as error:
-                more = self._next() if "end of data" in str(error) and len(parts) < MOST_LINES else None
+                # a tab-separated line that is whole as it stands needs no other to close its quote
+                astray = "end of data" not in str(error) or (
+                    self._delimiter == "\t" and self._fitting(literal) is not None
+                )
+                more = None if astray or len(parts) >= MOST_LINES else self._next()
                 if more is None:
                     break
                 taken.append(more)
@@ -125,7 +130,6 @@ class Rows:
                 return cells
             break
         self._ahead.extendleft(reversed(taken))
-        literal = text.split(self._delimiter)
         if self._fitting(literal) is not None:
             self.note(line, "quotes", "a quote is not closed, and is taken as a letter", kept=True)
         return literal

@@ -148,6 +148,14 @@ def test_an_open_quote_does_not_swallow_the_row_with_the_next_one(tmp_path: Path
     assert [pair.hypothesis for pair in found.pairs] == ['"Open', "Shut", "Plain."]
 
 
+def test_a_quote_at_the_end_of_the_next_row_joins_no_two_rows(tmp_path: Path) -> None:
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    body = '0\t1\t2\t"Open\tWho?\t1\n1\t3\t4\tIs it "shut"\tNo?\t0\n2\t5\t6\t"Both"\tYes?\t0\n'
+    found = read_pairs(write(tmp_path, "qqp_train.tsv", head + body))
+    whole(found)
+    assert [pair.premise for pair in found.pairs] == ['"Open', 'Is it "shut"', "Both"]
+
+
 def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
     content = "index\tsentence1\tsentence2\tlabel\n0\tA\ttab\tB.\tentailment\n1\tA.\n\n2\tA.\tB.\tentailment\t\t\n"
     found = read_pairs(write(tmp_path, "rte_train.tsv", content))
