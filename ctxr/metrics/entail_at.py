@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.compare import Clusters, Interval
+from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
 from ctxr.metrics.relations import Relation
 from ctxr.metrics.retrieval import BLOCK, Scored, hits_at
@@ -108,16 +108,18 @@ def entail_at(
     leaked: Flags | None = None,
     audit: Audit | None = None,
     audit_of: AuditOf = "these_pairs",
+    resamples: int = RESAMPLES,
 ) -> list[EntailAt]:
     """Entail@K for each K, with intervals over pictures.
 
     Args:
         counted: of I pictures. leaked: [I] whether the classifier was trained on a picture.
         audit: what people said of pairs the classifier judged; those written for the picture need no classifier.
-        audit_of: whether it drew from these very pairs (`by_predictive_values`) or from any (`rogan_gladen`).
+        audit_of: whether the audit drew from these very pairs (`by_predictive_values`) or from any (`rogan_gladen`).
+        resamples: for the intervals; each holds a byte a picture.
     """
     images = len(counted.written)
-    clusters = Clusters(np.arange(images), rng)
+    clusters = Clusters(np.arange(images), rng, resamples)
     clean = np.ones(images, bool) if leaked is None else ~leaked
     found = []
     for place, k in enumerate(counted.ks):

@@ -34,9 +34,7 @@ _TRIES = 12
 _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pictures
 
 
-def pairs_about(
-    rng: np.random.Generator, shown: "Shown", gallery: str, split: SplitName, hypotheses: int
-) -> list[EntailmentPair]:
+def pairs_about(rng: np.random.Generator, shown: "Shown", split: SplitName, hypotheses: int) -> list[EntailmentPair]:
     """Up to `hypotheses` pairs for each picture of a gallery, half of them entailed where it can be.
 
     What holds was written for the picture itself, once, or for another one. What does not is one of `altered`, or was written for

@@ -25,6 +25,7 @@ from ctxr.data.world.statements import propose, state
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.world_caption_pairs import pairs_about
 from ctxr.pipelines.world_captions import WorldCaptions
+from ctxr.pipelines.world_text_pairs import text_pairs
 
 TABLES = ("sets", "images", "splits", "texts", "queries", "judgments", "truth", "pairs")
 
@@ -197,7 +198,8 @@ def _write_gallery(
             rows["judgments"].append(Judgment(caption, shown.images[shown.owners[place]], "gold", 1.0))
     if gallery.pairs:
         rng = np.random.default_rng((config.seed, gallery.number))  # families have three numbers
-        rows["pairs"] += pairs_about(rng, shown, gallery.name, gallery.split, config.hypotheses)
+        rows["pairs"] += pairs_about(rng, shown, gallery.split, config.hypotheses)
+        rows["pairs"] += text_pairs(rng, shown, gallery.split, config.texts)
 
 
 def _shown(gallery: Gallery, families: Sequence[Family]) -> Shown:

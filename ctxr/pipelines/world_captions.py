@@ -29,6 +29,7 @@ class WorldCaptions:
         pair_train, pair_valid: pictures on which pairs for entailment stand; they are in no other gallery.
         least, most: captions of a picture.
         hypotheses: pairs of a picture, half of them entailed where it can be.
+        texts: pairs of texts alone that come from a picture's captions, half of them entailed.
         say: the predicates that captions may use.
         side: of the square pictures, pixels.
         seed: of everything; the same one draws the same bytes.
@@ -44,6 +45,7 @@ class WorldCaptions:
     least: int = 2
     most: int = 6
     hypotheses: int = 8
+    texts: int = 4
     say: tuple[str, ...] = SAYINGS
     side: int = 96
     seed: int = 0
@@ -81,10 +83,10 @@ def _check(config: WorldCaptions) -> None:
     pictures = (config.train, config.valid, config.test, config.pair_train, config.pair_valid)
     if min(pictures) < 0 or not sum(pictures) or config.side < 16 or config.workers < 1:
         raise UsageError("a world of captions needs pictures, a side of 16 pixels or more, and a worker")
-    if not 1 <= config.least <= config.most or config.hypotheses < 2:
+    if not 1 <= config.least <= config.most or config.hypotheses < 2 or config.texts < 0:
         raise UsageError(
-            f"a picture has 1 caption or more and 2 hypotheses or more, not {config.least} to {config.most} and "
-            f"{config.hypotheses}"
+            f"a picture has 1 caption or more, 2 hypotheses or more and 0 texts or more, not {config.least} to {config.most}, "
+            f"{config.hypotheses} and {config.texts}"
         )
     odd = next((name for name in config.say if name not in predicates.__all__ or name[0].islower()), None)
     if odd is not None or "Shows" not in config.say:

@@ -21,6 +21,7 @@ from ctxr.metrics.retrieval import Matrix, caption_retrieval, retrieved
 from ctxr.pipelines.world_caption_pairs import altered
 from ctxr.pipelines.world_caption_rows import Shown, draw_family, judge_all, statement_about
 from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
+from ctxr.pipelines.world_text_pairs import weakened
 
 SMALL = WorldCaptions(Path(), train=30, valid=6, test=24, pair_train=20, pair_valid=6, side=24, workers=1, seed=5)
 
@@ -122,7 +123,7 @@ def test_an_altered_statement_is_clearly_false() -> None:
 
 
 def test_pairs_are_true_to_the_truth_and_hard(drawn: Path) -> None:
-    pairs = read_table(drawn / "pairs.jsonl", EntailmentPair)
+    pairs = [pair for pair in read_table(drawn / "pairs.jsonl", EntailmentPair) if pair.source == "world"]
     truth = {row.caption: row for row in read_table(drawn / "truth.jsonl", CaptionTruth)}
     for pair in pairs:
         if pair.caption is not None:
@@ -141,9 +142,37 @@ def test_pairs_are_true_to_the_truth_and_hard(drawn: Path) -> None:
 
 
 def test_what_holds_and_what_does_not_say_equally_much(drawn: Path) -> None:
-    pairs = read_table(drawn / "pairs.jsonl", EntailmentPair)
+    pairs = [pair for pair in read_table(drawn / "pairs.jsonl", EntailmentPair) if pair.source == "world"]
     words = {label: np.mean([len((p.hypothesis or "").split()) for p in pairs if p.label == label]) for label in (0, 1)}
     assert abs(words[0] - words[1]) < 0.15 * words[1]
+
+
+def test_a_weakened_text_holds_wherever_the_text_does() -> None:
+    rng = np.random.default_rng(0)
+    views = [View(scene) for n in range(25) for scene in draw_family(SMALL, 4, n).scenes]
+    held = less = 0
+    for view in views:
+        statement = statement_about(rng, view, SAYINGS)
+        weaker = weakened(rng, statement)
+        less += weaker.predicates != statement.predicates
+        for other in views:
+            if statement.holds(other):
+                held += 1
+                assert weaker.holds(other)
+    assert held > 2 * len(views)
+    assert less > 0.6 * len(views)
+
+
+def test_pairs_of_texts_have_both_labels_for_each_premise(drawn: Path) -> None:
+    pairs = [pair for pair in read_table(drawn / "pairs.jsonl", EntailmentPair) if pair.source == "world-text"]
+    assert {pair.kind for pair in pairs} == {"text"}
+    labels: dict[str | None, list[int]] = {}
+    for pair in pairs:
+        labels.setdefault(pair.premise, []).append(pair.label)
+    assert all(sum(found) * 2 == len(found) for found in labels.values())
+    assert len(pairs) > 2 * (20 + 6 + 24)
+    groups = {split: {pair.group for pair in pairs if pair.split == split} for split in ("train", "valid", "test")}
+    assert not groups["train"] & (groups["valid"] | groups["test"])
 
 
 def test_training_pairs_stand_on_no_picture_that_is_searched_or_judged(drawn: Path) -> None:
@@ -179,7 +208,7 @@ def test_figures_of_the_true_ranking_are_perfect_by_the_truth_and_not_by_the_ann
     [
         ({"train": -1}, "needs pictures"),
         ({"least": 3, "most": 2}, "not 3 to 2"),
-        ({"hypotheses": 1}, "not 2 to 6 and 1"),
+        ({"hypotheses": 1}, "not 2 to 6, 1 and 4"),
         ({"say": ("Shows", "Sings")}, "captions cannot be made of Shows, Sings"),
         ({"say": ("Before",)}, "captions cannot be made of Before"),
     ],
