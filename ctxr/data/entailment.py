@@ -58,8 +58,8 @@ class EntailmentPair(Record, frozen=True):
 def coco_image(name: str | int) -> str | None:
     """The id of a COCO picture from its number or file name; None for another name.
 
-    >>> coco_image("COCO_val2014_000000431431.jpg"), coco_image("000000431431.jpg"), coco_image(431431)
-    ('coco/431431', 'coco/431431', 'coco/431431')
+    >>> coco_image("COCO_val2014_000000000012.jpg"), coco_image("000000000012.jpg"), coco_image(12)
+    ('coco/12', 'coco/12', 'coco/12')
     """
     found = _COCO.fullmatch(str(name))
     return f"coco/{found[1]}" if found else None
@@ -68,8 +68,8 @@ def coco_image(name: str | int) -> str | None:
 def flickr_image(name: str) -> str | None:
     """The id of a Flickr30K picture from its number or file name; None for another name.
 
-    >>> flickr_image("4465359505.jpg"), flickr_image("4465359505")
-    ('flickr30k/4465359505', 'flickr30k/4465359505')
+    >>> flickr_image("77.jpg"), flickr_image("77")
+    ('flickr30k/77', 'flickr30k/77')
     """
     number = name.removesuffix(".jpg")
     return f"flickr30k/{number}" if number.isascii() and number.isdigit() else None

@@ -150,10 +150,10 @@ def _cell(row: Row, names: tuple[str, ...]) -> str:
 
 
 def _caption(name: str) -> str | None:
-    """The id of a caption such as `COCO_val2014:sentid:648388`; None for another name.
+    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
 
-    >>> _caption("COCO_val2014:sentid:648388")
-    'coco/648388'
+    >>> _caption("COCO_val2014:sentid:1234")
+    'coco/1234'
     """
     number = name.rpartition(":")[2]
     return f"coco/{number}" if number.isascii() and number.isdigit() else None
