@@ -1,0 +1,160 @@
+"""Entail@K: how many of the first K captions of a picture hold for it, whoever they were written for (entailment paper, section 6).
+
+A figure is never told without where its labels come from and how many of them the classifier's own training had seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ctxr.errors import DataError
+from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
+from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
+from ctxr.metrics.relations import Relation
+from ctxr.metrics.retrieval import BLOCK, Scored, hits_at
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+KS = (10, 30)
+LabelSource = Literal["gold", "classifier"]
+AuditOf = Literal["any_pairs", "these_pairs"]
+
+
+@dataclass(frozen=True)
+class EntailAt:
+    """Entail@K of one run.
+
+    Attributes:
+        k: captions looked at of each picture. labels: who says what is entailed, people or the classifier.
+        value: with its interval over pictures, 0..1.
+        corrected: for the classifier's error; no value where labels are gold or nothing was audited.
+        judged: share of the pairs looked at about which somebody said something, 0..1; the others count as not entailed.
+        leaked: share of the pictures that the classifier was trained on, 0..1; None where nobody knows.
+        without_leaked: the value on the other pictures alone.
+    """
+
+    k: int
+    labels: LabelSource
+    value: Interval
+    corrected: Interval
+    judged: float
+    leaked: float | None
+    without_leaked: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Entailed:
+    """What is known of pairs of picture and caption.
+
+    Attributes:
+        written: captions written for each picture; they hold. extra: further pairs that hold. labels: who says so.
+        judged: pairs that were looked at, `written` and `extra` or not; None: all of them.
+    """
+
+    written: Relation
+    extra: Relation
+    labels: LabelSource
+    judged: Relation | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Expected numbers among the first K of each picture, [I, len(ks)].
+
+    Attributes:
+        written: captions written for it. extra: other ones that hold. judged: those that were looked at.
+    """
+
+    written: Doubles
+    extra: Doubles
+    judged: Doubles
+    ks: tuple[int, ...]
+
+
+def count(
+    scored: Scored, known: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
+) -> Counted:
+    """Look at the first K captions of pictures, ties in expectation.
+
+    Args:
+        scored: pictures as queries, captions as candidates. images: which pictures; default: all.
+
+    Raises DataError where there are fewer than K captions, and for a K below 1.
+    """
+    everyone, width = scored.shape
+    if not ks or not 1 <= min(ks) <= max(ks) <= width:
+        raise DataError(f"Entail@K needs K of 1 to {width}, as many as there are captions, and not {list(ks)}")
+    asked = np.arange(everyone) if images is None else images
+    step = max(1, block // width)
+    parts = [np.zeros((3, 0, len(ks)))]
+    for start in range(0, len(asked), step):
+        held = asked[start : start + step]
+        scores = scored.rows(held)
+        if np.isnan(scores).any():
+            raise DataError(f"picture {held[np.isnan(scores).any(axis=1)][0]} has a score that is NaN")
+        written = known.written.among(held, width)
+        extra = known.extra.among(held, width) & ~written
+        judged = np.ones_like(extra) if known.judged is None else known.judged.among(held, width) | written | extra
+        parts.append(np.stack([_hits(scores, marked, ks) for marked in (written, extra, judged)]))
+    written, extra, judged = np.concatenate(parts, axis=1)
+    return Counted(written, extra, judged, tuple(ks))
+
+
+def entail_at(
+    counted: Counted,
+    labels: LabelSource,
+    rng: np.random.Generator,
+    leaked: Flags | None = None,
+    audit: Audit | None = None,
+    audit_of: AuditOf = "these_pairs",
+    resamples: int = RESAMPLES,
+) -> list[EntailAt]:
+    """Entail@K for each K, with intervals over pictures.
+
+    Args:
+        counted: of I pictures. leaked: [I] whether the classifier was trained on a picture.
+        audit: what people said of pairs the classifier judged; those written for the picture need no classifier.
+        audit_of: whether the audit drew from these very pairs (`by_predictive_values`) or from any (`rogan_gladen`).
+        resamples: for the intervals; each holds a byte a picture.
+    """
+    images = len(counted.written)
+    clusters = Clusters(np.arange(images), rng, resamples)
+    clean = np.ones(images, bool) if leaked is None else ~leaked
+    found = []
+    for place, k in enumerate(counted.ks):
+        written, extra = counted.written[:, place], counted.extra[:, place]
+        values = np.stack([(written + extra) / k] * 2, axis=1)
+        whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
+        corrected = Interval(None, clusters=images)
+        if labels == "classifier" and audit is not None and images:
+            corrected = _corrected(written, extra, k, audit, audit_of, rng)
+        judged = float(counted.judged[:, place].mean() / k) if images else 0.0
+        share = None if leaked is None or not images else float(leaked.mean())
+        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest))
+    return found
+
+
+def _corrected(
+    written: Doubles, extra: Doubles, k: int, audit: Audit, audit_of: AuditOf, rng: np.random.Generator
+) -> Interval:
+    """Of the captions that were written for others the corrected share, put together with those written for the picture."""
+    correct = by_predictive_values if audit_of == "these_pairs" else rogan_gladen
+    others = k - written
+    if not others.sum():
+        return Interval(1.0, 1.0, 1.0, len(written))
+    share = correct(extra, others, audit, rng)
+    if share.value is None or share.low is None or share.high is None:
+        return share
+    own = float(written.mean() / k)
+
+    def put_together(other: float) -> float:
+        return own + (1 - own) * other
+
+    return Interval(
+        put_together(share.value), put_together(share.low), put_together(share.high), share.clusters, share.resamples
+    )
+
+
+def _hits(scores: np.typing.NDArray[np.floating], marked: Flags, ks: Sequence[int]) -> Doubles:
+    return np.stack([hits_at(scores, marked, k) for k in ks], axis=1)

@@ -1,0 +1,262 @@
+"""How good an entailment classifier is: accuracy, precision, recall and F0.5, its calibration, and the threshold for a wanted
+precision.
+
+F0.5 = 1.25 P R / (0.25 P + R) of the entailed class: a caption that is wrongly added harms more than one that is missed
+(entailment paper, section 6).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.errors import DataError
+from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
+from ctxr.metrics.proportions import exact_interval
+from ctxr.metrics.resampling import LEVEL, percentiles
+from ctxr.metrics.votes import Column, Doubles, Flags
+
+BETA = 0.5
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Figures of a classifier, 0..1, with intervals over whole clusters; precision has none where nothing is called entailed.
+
+    Attributes:
+        accuracy, precision, recall, f: of the entailed class, F with `beta`. majority: accuracy of always saying the commoner
+            label. positives: how many are entailed, of `pairs`.
+    """
+
+    accuracy: Interval
+    precision: Interval
+    recall: Interval
+    f: Interval
+    majority: float
+    positives: int
+    pairs: int
+    beta: float = BETA
+
+
+def f_score(precision: float, recall: float, beta: float = BETA) -> float:
+    """(1 + b^2) P R / (b^2 P + R); 0 where both are.
+
+    The full model of the paper's Table 3:
+
+    >>> round(f_score(0.802, 0.743), 3)
+    0.789
+    """
+    below = beta**2 * precision + recall
+    return (1 + beta**2) * precision * recall / below if below else 0.0
+
+
+def quality(
+    entailed: Flags,
+    called: Flags,
+    groups: Column,
+    rng: np.random.Generator,
+    beta: float = BETA,
+    resamples: int = RESAMPLES,
+    confidence: float = LEVEL,
+) -> Quality:
+    """Compare what a classifier calls entailed [N] with what is [N].
+
+    Args:
+        groups: [N] what stands or falls together: the picture, or the premise.
+
+    Raises DataError for columns of different lengths, and for no pair.
+    """
+    _check(entailed, called)
+    pairs = len(entailed)
+    columns = np.stack([entailed == called, entailed & called, called, entailed, np.ones(pairs, bool)], axis=1)
+    clusters = Clusters(groups, rng, resamples)
+    whole = _figures(columns.sum(axis=0, dtype=np.float64)[None], beta)[0]
+    drawn = _figures(clusters.totals(columns.astype(np.float64)), beta)
+    accuracy, precision, recall, f = (
+        _interval(whole[place], drawn[:, place], clusters.size, confidence) for place in range(4)
+    )
+    share = float(entailed.mean())
+    return Quality(accuracy, precision, recall, f, max(share, 1 - share), int(entailed.sum()), pairs, beta)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Pairs whose probability lies in low..high (low excluded but for 0): how many, their mean probability, the share that is
+    entailed and its exact interval."""
+
+    low: float
+    high: float
+    pairs: int
+    probability: float
+    entailed: float
+    entailed_low: float
+    entailed_high: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether a probability means what it says.
+
+    Attributes:
+        error: expected calibration error: mean distance of share and probability over bins, by their pairs (Guo et al. 2017).
+        largest: the largest such distance of a bin. brier: mean squared distance of probability and label.
+        bins: those that hold pairs, in order: the reliability diagram.
+    """
+
+    error: float
+    largest: float
+    brier: float
+    bins: tuple[Bin, ...]
+
+
+def calibration(entailed: Flags, probability: Doubles, bins: int = BINS) -> Calibration:
+    """How far probabilities of being entailed [N] are from shares, in bins of equal width.
+
+    Raises DataError for columns of different lengths, no pair, no bin, or a probability outside 0..1.
+
+    >>> found = calibration(np.array([True, False, True, True]), np.array([0.5, 0.5, 1.0, 1.0]), bins=2)
+    >>> found.error, found.brier, [one.pairs for one in found.bins]
+    (0.0, 0.125, [2, 2])
+    """
+    _check(entailed, probability)
+    _check_probabilities(probability)
+    if bins < 1:
+        raise DataError(f"calibration needs at least one bin, not {bins}")
+    place = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
+    sizes = np.bincount(place, minlength=bins)
+    sums, hits = np.bincount(place, probability, bins), np.bincount(place, entailed, bins)
+    found = []
+    for one in np.flatnonzero(sizes).tolist():
+        size, share = int(sizes[one]), float(hits[one] / sizes[one])
+        low, high = exact_interval(float(hits[one]), size)
+        found.append(Bin(one / bins, (one + 1) / bins, size, float(sums[one] / size), share, low, high))
+    gaps = np.array([abs(one.entailed - one.probability) for one in found])
+    weights = np.array([one.pairs for one in found]) / len(entailed)
+    brier = float(((probability - entailed) ** 2).mean())
+    return Calibration(float(weights @ gaps), float(gaps.max()), brier, tuple(found))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """From which probability on to call a pair entailed.
+
+    Attributes:
+        value: pairs of at least this probability. wanted: precision asked for.
+        precision: on dev, exact interval. recall: on dev. called: pairs of dev at or above it.
+        sure: whether even the interval's low end reaches the wanted precision.
+    """
+
+    value: float
+    wanted: float
+    precision: Interval
+    recall: float
+    called: int
+    sure: bool
+
+
+def threshold_for(
+    entailed: Flags, probability: Doubles, wanted: float, surely: bool = False, confidence: float = LEVEL
+) -> Threshold | None:
+    """The lowest threshold, so that of highest recall, whose precision on dev reaches `wanted`; None where none does.
+
+    Because it is chosen on the pairs it is measured on, its precision is a little flattered: quote that of other pairs.
+
+    Args:
+        entailed, probability: [N] of dev. wanted: 0..1.
+        surely: let the low end of the exact interval reach `wanted`, not only the figure itself.
+
+    Raises DataError as `calibration` does, and for a wanted precision outside 0..1.
+
+    >>> found = threshold_for(np.array([True, False, True, True]), np.array([0.2, 0.4, 0.6, 0.9]), 0.9)
+    >>> found.value, found.precision.value, found.recall
+    (0.6, 1.0, 0.6666666666666666)
+    """
+    _check(entailed, probability)
+    _check_probabilities(probability)
+    if not 0 < wanted <= 1:
+        raise DataError(f"a precision of {wanted} cannot be wanted", hint="name one above 0 and up to 1")
+    order = np.argsort(-probability, kind="stable")
+    ranked = probability[order]
+    last = np.append(ranked[1:] != ranked[:-1], True)
+    called, hits = np.arange(1, len(ranked) + 1)[last], np.cumsum(entailed[order])[last]
+    for place in np.flatnonzero(hits / called >= wanted)[::-1].tolist():
+        trials, right = int(called[place]), int(hits[place])
+        low, high = exact_interval(right, trials, confidence)
+        if not surely or low >= wanted:
+            precision = Interval(right / trials, low, high, trials)
+            recall = right / int(entailed.sum()) if right else 0.0
+            return Threshold(float(ranked[last][place]), wanted, precision, recall, trials, low >= wanted)
+    return None
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
+
+    population: int
+    sampled: int
+    positive: int
+
+
+def finite_share(strata: Sequence[Stratum], rng: np.random.Generator, confidence: float = LEVEL) -> Interval:
+    """The share of entailed pairs in all strata together, with a finite-population interval: what was drawn is known, only the
+    rest varies (beta-binomial with Jeffreys' prior in each stratum).
+
+    No value where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
+
+    >>> found = finite_share([Stratum(10, 10, 7)], np.random.default_rng(0))
+    >>> found.value, found.low, found.high
+    (0.7, 0.7, 0.7)
+    """
+    for one in strata:
+        if not 0 <= one.positive <= one.sampled <= one.population:
+            raise DataError(
+                f"a stratum of {one.population} cannot have {one.sampled} drawn and {one.positive} entailed"
+            )
+    total = sum(one.population for one in strata)
+    if not total or any(one.population and not one.sampled for one in strata):
+        return Interval(None)
+    value, drawn = 0.0, np.zeros(RESAMPLES)
+    for one in strata:
+        if not one.population:
+            continue
+        value += one.population * one.positive / one.sampled
+        chance = rng.beta(one.positive + 0.5, one.sampled - one.positive + 0.5, RESAMPLES)
+        drawn += one.positive + rng.binomial(one.population - one.sampled, chance)
+    low, high = percentiles(drawn / total, confidence)
+    return Interval(value / total, low, high, len(strata), RESAMPLES)
+
+
+def _figures(totals: Doubles, beta: float) -> Doubles:
+    """Accuracy, precision, recall and F [R, 4] from sums [R, 5]; NaN where one is not defined."""
+    agreeing, both, called, entailed, pairs = totals.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = both / called, both / entailed
+        below = beta**2 * entailed + called
+        f = (1 + beta**2) * both / below
+        return np.stack([agreeing / pairs, precision, recall, f], axis=1)
+
+
+def _interval(value: float, drawn: Doubles, clusters: int, confidence: float) -> Interval:
+    if np.isnan(value):
+        return Interval(None, clusters=clusters)
+    defined = drawn[~np.isnan(drawn)]
+    if clusters < 2 or not defined.size:
+        return Interval(float(value), clusters=clusters)
+    low, high = percentiles(defined, confidence)
+    return Interval(float(value), low, high, clusters, len(defined))
+
+
+def _check(entailed: Flags, other: Flags | Doubles) -> None:
+    if len(entailed) != len(other):
+        raise DataError(f"{len(entailed)} labels and {len(other)} answers are not parallel columns")
+    if not len(entailed):
+        raise DataError("there is no pair to judge a classifier by")
+
+
+def _check_probabilities(probability: Doubles) -> None:
+    odd = ~((probability >= 0) & (probability <= 1))
+    if odd.any():
+        place = int(np.flatnonzero(odd)[0])
+        raise DataError(f"pair {place}: {probability[place]} is no probability")

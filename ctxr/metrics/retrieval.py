@@ -1,0 +1,295 @@
+"""Retrieval between pictures and captions, each with any number of right answers: recall@k, R-precision, mAP@R.
+
+Scores are computed block by block and never held as a whole, so 100,000 pictures against 100,000 captions fit anywhere. Ties are
+broken as by a fair coin and what comes back is the mean over all ways to break them (`ctxr.metrics.ranking`).
+Figures iterate the ground truth: a query about which it says nothing is not asked (ECCV Caption, section 4).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import DataError
+from ctxr.metrics.ranking import places, recall
+from ctxr.metrics.relations import Relation, from_pairs
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+KS = (1, 5, 10)
+
+BLOCK = 16_000_000
+"""Scores held at a time."""
+
+Scores = npt.NDArray[np.floating]
+
+
+class Scored(Protocol):
+    """Scores of queries for candidates, computed when they are asked for; higher is better."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many queries and candidates there are."""
+
+    def rows(self, queries: Codes) -> Scores:
+        """The scores of these queries for all candidates, [b, G]."""
+
+    def part(self, queries: Codes, candidates: Codes) -> "Scored":
+        """The same for some queries and candidates, numbered anew."""
+
+    def turned(self) -> "Scored":
+        """The same with queries and candidates exchanged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Dot products of query vectors [Q, D] and candidate vectors [G, D]."""
+
+    queries: npt.NDArray[np.float32]
+    candidates: npt.NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Q and G."""
+        return len(self.queries), len(self.candidates)
+
+    def rows(self, queries: Codes) -> Scores:
+        """Scores [b, G] of these queries."""
+        return np.asarray(self.queries[queries] @ self.candidates.T)
+
+    def part(self, queries: Codes, candidates: Codes) -> "Vectors":
+        """Some of both."""
+        return Vectors(self.queries[queries], self.candidates[candidates])
+
+    def turned(self) -> "Vectors":
+        """Candidates ask for queries."""
+        return Vectors(self.candidates, self.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Scores [Q, G] that are there already, of a cross-encoder or from a file; may be memory-mapped."""
+
+    values: Scores
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Q and G."""
+        return self.values.shape[0], self.values.shape[1]
+
+    def rows(self, queries: Codes) -> Scores:
+        """Scores [b, G] of these queries."""
+        return np.asarray(self.values[queries])
+
+    def part(self, queries: Codes, candidates: Codes) -> "Matrix":
+        """Some of both."""
+        return Matrix(self.values[np.ix_(queries, candidates)])
+
+    def turned(self) -> "Matrix":
+        """Candidates ask for queries."""
+        return Matrix(self.values.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieved:
+    """How well each of T queries found what is right for it, all 0..1.
+
+    Attributes:
+        queries: [T] their numbers. recalls: [T, len(ks)] whether one of the first k is right. ks: as asked.
+        r_precision: [T] share of right ones among the first R, R being how many are right.
+        map_at_r: [T] mean over r = 1..R of precision@r where the r-th is right, else 0; mAP@R is its mean.
+    """
+
+    queries: Codes
+    recalls: Doubles
+    ks: tuple[int, ...]
+    r_precision: Doubles
+    map_at_r: Doubles
+
+    def means(self) -> dict[str, float]:
+        """`R@k`, `R-Precision` and `mAP@R` over all queries; empty where there is none."""
+        if not len(self.queries):
+            return {}
+        recalls = {f"R@{k}": float(value) for k, value in zip(self.ks, self.recalls.mean(axis=0), strict=True)}
+        return recalls | {"R-Precision": float(self.r_precision.mean()), "mAP@R": float(self.map_at_r.mean())}
+
+
+def retrieved(
+    scored: Scored, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
+) -> Retrieved:
+    """Ask the queries of `right` and look where its candidates stand.
+
+    Args:
+        absent: [T] further right candidates of each query that are not scored; R counts them (`relations.number`).
+
+    Raises DataError for a query or candidate that is not scored, and for a score that is no number.
+
+    >>> from ctxr.metrics.relations import relate
+    >>> found = retrieved(Matrix(np.array([[0.9, 0.5, 0.8, 0.1]])), relate({0: [0, 1]}), ks=(1,))
+    >>> found.means()
+    {'R@1': 1.0, 'R-Precision': 0.5, 'mAP@R': 0.5}
+    """
+    recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
+    for held, scores in _blocks(scored, right, block):
+        marked = right.mask(held, scores.shape[1])
+        found = places(scores, marked)
+        recalls.append(np.stack([recall(found, k) for k in ks], axis=1))
+        sizes = right.sizes[held] if absent is None else right.sizes[held] + absent[held]
+        precisions.append(hits_at(scores, marked, sizes) / sizes)
+        averages.append(average_precision_at_r(scores, marked, sizes))
+    columns = (np.concatenate(part) for part in (recalls, precisions, averages))
+    recalls_of, precision, average = columns
+    return Retrieved(right.queries, recalls_of, tuple(ks), precision, average)
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionRetrieval:
+    """Recall@k in both directions.
+
+    Attributes:
+        tr: [I, len(ks)] of each picture that has captions. ir: [C, len(ks)] of each caption.
+        image_folds: [I]. caption_folds: [C] the fold each was asked in; all 0 where there is one.
+    """
+
+    tr: Doubles
+    ir: Doubles
+    ks: tuple[int, ...]
+    image_folds: Codes
+    caption_folds: Codes
+
+    def means(self) -> dict[str, float]:
+        """`TR@k` and `IR@k`, 0..1: means over the folds' means."""
+        named: dict[str, float] = {}
+        for name, values, folds in (("TR", self.tr, self.image_folds), ("IR", self.ir, self.caption_folds)):
+            mean = np.mean([values[folds == fold].mean(axis=0) for fold in np.unique(folds)], axis=0)
+            named |= {f"{name}@{k}": float(value) for k, value in zip(self.ks, mean, strict=True)}
+        return named
+
+
+def caption_retrieval(
+    scored: Scored, owners: Codes, folds: int = 1, ks: Sequence[int] = KS, block: int = BLOCK
+) -> CaptionRetrieval:
+    """Pictures ask for captions (TR) and captions for pictures (IR), each picture with as many captions as it has.
+
+    Args:
+        scored: pictures as queries, captions as candidates. owners: [C] the picture each caption was written for.
+        folds: 1 for COCO 5K or all of Flickr30K; 5 for COCO 1K: pictures are parted in their order, and each fold's captions
+            compete only with each other.
+
+    Raises DataError for owners that are no pictures, and for fewer pictures than folds.
+    """
+    images, captions = scored.shape
+    if len(owners) != captions or (captions and not 0 <= int(owners.min()) <= int(owners.max()) < images):
+        raise DataError(f"{len(owners)} owners of {captions} captions do not all name one of {images} pictures")
+    if not 1 <= folds <= images:
+        raise DataError(f"{images} pictures cannot be parted into {folds} folds")
+    fold_of = np.arange(images) * folds // images
+    tr, ir = [], []
+    for fold in range(folds):
+        asked, told = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of[owners] == fold)
+        part = scored.part(asked, told) if folds > 1 else scored
+        written = from_pairs(np.searchsorted(asked, owners[told]), np.arange(len(told)))
+        found = _recalls(part, written, ks, block)
+        tr.append((asked[written.queries], found))
+        ir.append((told, _recalls(part.turned(), written.turned(), ks, block)))
+    pictures, tr_of = (np.concatenate(column) for column in zip(*tr, strict=True))
+    texts, ir_of = (np.concatenate(column) for column in zip(*ir, strict=True))
+    order = np.argsort(texts)
+    return CaptionRetrieval(tr_of, ir_of[order], tuple(ks), fold_of[pictures], fold_of[owners])
+
+
+def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
+    """Expected number of marked candidates among the first k of each row, [b]; k of a row is at least 1.
+
+    >>> hits_at(np.array([[3.0, 1.0, 1.0]]), np.array([[False, True, False]]), 2).tolist()
+    [0.5]
+    """
+    wanted = np.minimum(np.broadcast_to(np.asarray(k), len(scores)), scores.shape[1])
+    edge = _kth(scores, wanted)[:, None]
+    above, level = scores > edge, scores == edge
+    room = wanted - above.sum(axis=1)
+    found: Doubles = (above & marked).sum(axis=1) + room * (level & marked).sum(axis=1) / np.maximum(
+        1, level.sum(axis=1)
+    )
+    return found
+
+
+def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubles:
+    """AP@R of each row, [b], expected over ties: R is `sizes` [b], at least 1, the number of marked candidates unless some of the
+    right ones are not scored.
+
+    In a group of n equal scores with p marked, after a candidates with c marked, the j-th is marked with chance p / n, and then
+    precision there is expected to be (c + 1 + (j - 1)(p - 1) / (n - 1)) / (a + j).
+    """
+    edges = _kth(scores, np.minimum(sizes, scores.shape[1]))
+    found = np.zeros(len(scores))
+    for row, (edge, wanted) in enumerate(zip(edges, sizes.tolist(), strict=True)):
+        chosen = np.flatnonzero(scores[row] >= edge)
+        values, group = np.unique(-scores[row, chosen], return_inverse=True)
+        level = np.bincount(group, minlength=len(values))
+        good = np.bincount(group, marked[row, chosen], len(values))
+        ahead, right = np.cumsum(level) - level, np.cumsum(good) - good
+        of = np.repeat(np.arange(len(values)), level)[:wanted]
+        rank = np.arange(1, len(of) + 1)
+        inside = rank - ahead[of] - 1
+        before = right[of] + 1 + inside * np.maximum(good[of] - 1, 0) / np.maximum(level[of] - 1, 1)
+        found[row] = (good[of] / level[of] * before / rank).sum() / wanted
+    return found
+
+
+def top(scored: Scored, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:
+    """The k best candidates of every query, block by block: queries [b], candidates [b, k] best first, their scores [b, k].
+
+    Equal scores stand in the order of their numbers. k is cut to the number of candidates.
+    """
+    count, width = scored.shape
+    wanted = min(k, width)
+    step = max(1, block // max(1, width))
+    for start in range(0, count if wanted > 0 else 0, step):
+        asked = np.arange(start, min(start + step, count))
+        scores = scored.rows(asked)
+        _refuse_nan(scores, asked)
+        edge = _kth(scores, np.full(len(asked), wanted))
+        best = np.empty((len(asked), wanted), np.int64)
+        for row in range(len(asked)):
+            above = np.flatnonzero(scores[row] > edge[row])
+            level = np.flatnonzero(scores[row] == edge[row])[: wanted - len(above)]
+            best[row] = np.concatenate([above[np.argsort(-scores[row, above], kind="stable")], level])
+        yield asked, best, np.take_along_axis(scores, best, axis=1)
+
+
+def _kth(scores: Scores, k: Codes) -> Scores:
+    """The k-th highest score of each row [b], k [b] being at least 1."""
+    width, most = scores.shape[1], int(k.max(initial=1))
+    highest = np.partition(scores, width - most, axis=1)[:, width - most :]
+    highest.sort(axis=1)
+    found: Scores = highest[np.arange(len(scores)), most - k]
+    return found
+
+
+def _recalls(scored: Scored, right: Relation, ks: Sequence[int], block: int) -> Doubles:
+    parts = [np.zeros((0, len(ks)))]
+    for held, scores in _blocks(scored, right, block):
+        found = places(scores, right.mask(held, scores.shape[1]))
+        parts.append(np.stack([recall(found, k) for k in ks], axis=1))
+    return np.concatenate(parts)
+
+
+def _blocks(scored: Scored, right: Relation, block: int) -> Iterator[tuple[slice, Scores]]:
+    """Scores of the queries of a relation: places in it, and their rows."""
+    count, width = scored.shape
+    if len(right) and (right.queries[-1] >= count or right.candidates.max() >= width):
+        raise DataError(f"the ground truth names more than the {count} queries and {width} candidates that are scored")
+    step = max(1, block // max(1, width))
+    for start in range(0, len(right), step):
+        held = slice(start, min(start + step, len(right)))
+        scores = scored.rows(right.queries[held])
+        _refuse_nan(scores, right.queries[held])
+        yield held, scores
+
+
+def _refuse_nan(scores: Scores, queries: Codes) -> None:
+    if not np.isfinite(scores.sum()) and not np.isfinite(scores).all():
+        row, column = np.argwhere(~np.isfinite(scores))[0]
+        raise DataError(f"query {queries[row]}: the score of candidate {column} is {scores[row, column]}")

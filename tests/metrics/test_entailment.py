@@ -1,0 +1,141 @@
+"""Figures of an entailment classifier against literal counts and the paper's own table."""
+
+import numpy as np
+import pytest
+
+from ctxr.errors import DataError
+from ctxr.metrics.compare import Interval
+from ctxr.metrics.entailment import Stratum, calibration, f_score, finite_share, quality, threshold_for
+
+
+@pytest.mark.parametrize(
+    ("precision", "recall", "f"),
+    [
+        (65.0, 90.9, 68.9),
+        (66.9, 87.5, 70.2),
+        (80.2, 74.3, 78.9),
+        (77.7, 79.4, 78.0),
+        (62.5, 81.9, 65.6),
+        (74.2, 84.6, 76.1),
+    ],
+)
+def test_f_of_one_half_is_that_of_the_paper(precision: float, recall: float, f: float) -> None:
+    assert 100 * f_score(precision / 100, recall / 100) == pytest.approx(f, abs=0.06)
+
+
+def width(found: Interval) -> float:
+    """Of an interval that holds its value."""
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+    return found.high - found.low
+
+
+def test_f_of_nothing_is_nothing() -> None:
+    assert f_score(0.0, 0.0) == 0.0
+
+
+def test_quality_counts_and_its_intervals_hold_whole_groups() -> None:
+    rng = np.random.default_rng(0)
+    entailed, called = rng.random(400) < 0.4, rng.random(400) < 0.5
+    found = quality(entailed, called, np.arange(400) // 4, np.random.default_rng(1), resamples=500)
+    both = (entailed & called).sum()
+    precision, recall = both / called.sum(), both / entailed.sum()
+    assert found.accuracy.value == pytest.approx((entailed == called).mean())
+    assert (found.precision.value, found.recall.value) == pytest.approx((precision, recall))
+    assert found.f.value == pytest.approx(f_score(precision, recall))
+    assert found.f.clusters == 100
+    assert 0 < width(found.f) < 0.3
+    assert found.majority == pytest.approx(max(entailed.mean(), 1 - entailed.mean()))
+
+
+def test_a_group_that_is_copied_makes_no_interval_narrower() -> None:
+    rng = np.random.default_rng(0)
+    entailed, called, groups = rng.random(60) < 0.5, rng.random(60) < 0.5, np.arange(60)
+    once = quality(entailed, called, groups, np.random.default_rng(1), resamples=400)
+    five = np.repeat(np.arange(60), 5)
+    often = quality(entailed[five], called[five], groups[five], np.random.default_rng(1), resamples=400)
+    assert (once.f.low, once.f.high) == pytest.approx((often.f.low, often.f.high))
+
+
+def test_nothing_called_entailed_has_no_precision() -> None:
+    found = quality(
+        np.array([True, False]), np.array([False, False]), ["a", "b"], np.random.default_rng(0), resamples=50
+    )
+    assert found.precision.value is None
+    assert found.recall.value == 0.0
+    assert found.f.value == 0.0
+
+
+def test_calibration_is_the_mean_gap_over_bins() -> None:
+    rng = np.random.default_rng(0)
+    probability = rng.random(500)
+    entailed = rng.random(500) < probability**2
+    found = calibration(entailed, probability, bins=10)
+    gaps = []
+    for one in range(10):
+        inside = [i for i in range(500) if one / 10 < probability[i] <= (one + 1) / 10]
+        gaps.append(len(inside) / 500 * abs(np.mean(entailed[inside]) - np.mean(probability[inside])))
+    assert found.error == pytest.approx(sum(gaps))
+    assert found.largest == pytest.approx(max(abs(one.entailed - one.probability) for one in found.bins))
+    assert all(one.entailed_low <= one.entailed <= one.entailed_high for one in found.bins)
+    assert found.brier == pytest.approx(np.mean([(p - e) ** 2 for p, e in zip(probability, entailed, strict=True)]))
+
+
+def test_a_calibrated_probability_has_hardly_an_error() -> None:
+    rng = np.random.default_rng(0)
+    probability = rng.random(20_000)
+    assert calibration(rng.random(20_000) < probability, probability).error < 0.02
+
+
+@pytest.mark.parametrize("surely", [False, True])
+def test_the_threshold_is_the_lowest_of_those_that_are_precise_enough(surely: bool) -> None:
+    rng = np.random.default_rng(3)
+    probability = np.round(rng.random(300), 2)
+    entailed = rng.random(300) < probability
+    wanted = 0.7
+    found = threshold_for(entailed, probability, wanted, surely)
+    assert found is not None
+    assert found.precision.value is not None
+    assert found.precision.low is not None
+    assert found.precision.value == pytest.approx(entailed[probability >= found.value].mean())
+    assert found.recall == pytest.approx(entailed[probability >= found.value].sum() / entailed.sum())
+    assert (found.precision.low if surely else found.precision.value) >= wanted
+    if not surely:
+        lower = [value for value in np.unique(probability) if value < found.value]
+        assert all(entailed[probability >= value].mean() < wanted for value in lower)
+
+
+def test_no_threshold_where_none_is_precise_enough() -> None:
+    entailed, probability = np.array([False, True]), np.array([0.9, 0.1])
+    assert threshold_for(entailed, probability, 0.6) is None
+    assert threshold_for(np.array([True]), np.array([0.5]), 0.9, surely=True) is None
+
+
+def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
+    rng = np.random.default_rng(0)
+    whole = finite_share([Stratum(40, 40, 30), Stratum(60, 60, 6)], rng)
+    assert (whole.value, whole.low, whole.high) == (0.36, 0.36, 0.36)
+    part = finite_share([Stratum(40, 20, 15), Stratum(60, 30, 3)], rng)
+    large = finite_share([Stratum(40_000, 20, 15), Stratum(60_000, 30, 3)], rng)
+    assert part.value == large.value == pytest.approx(0.36)
+    assert width(part) < width(large)
+    assert finite_share([Stratum(4, 0, 0), Stratum(4, 4, 1)], rng).value is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: calibration(np.array([True]), np.array([1.2])), "pair 0: 1.2 is no probability"),
+        (lambda: calibration(np.array([True]), np.array([np.nan])), "pair 0: nan is no probability"),
+        (lambda: calibration(np.array([], bool), np.array([])), "there is no pair"),
+        (lambda: calibration(np.array([True]), np.array([0.5]), bins=0), "at least one bin"),
+        (lambda: threshold_for(np.array([True]), np.array([0.5]), 1.5), "a precision of 1.5 cannot be wanted"),
+        (lambda: quality(np.array([True]), np.array([True, False]), ["a"], np.random.default_rng(0)), "1 labels and 2 answers"),
+        (lambda: finite_share([Stratum(3, 4, 1)], np.random.default_rng(0)), "a stratum of 3 cannot have 4 drawn"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_judged_is_refused(ask, says: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(DataError, match=says):
+        ask()
