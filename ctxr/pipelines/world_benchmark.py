@@ -66,7 +66,11 @@ def write_benchmark(config: WorldBenchmark, talk: Talk | None = None) -> "Artifa
     from ctxr.data.artifacts import finish, finished, locked, refuse_strangers, take_manifest
 
     talk = talk or Silent()
-    if not 0 <= config.video <= 1 or min(config.train, config.valid, config.test, config.targets) < 0 or config.side < 16:
+    if (
+        not 0 <= config.video <= 1
+        or min(config.train, config.valid, config.test, config.targets) < 0
+        or config.side < 16
+    ):
         raise UsageError(
             "a world benchmark needs counts of at least 0, a share of video in 0..1 and a side of 16 pixels"
         )

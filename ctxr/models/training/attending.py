@@ -5,13 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer
-<<<<<<< HEAD
 from ctxr.models.context import attention_of
-=======
-from ctxr.models.context import attention_of, fuse
->>>>>>> blip-eval
 from ctxr.models.pairs import PairScorer
 from ctxr.models.training.questions import Questions
 
@@ -23,14 +18,8 @@ def attend_all(
     """float32 [n, K, K] on the CPU: how much each candidate (rows) looks at each (columns) in the last layer, mean of its heads.
 
     Args:
-<<<<<<< HEAD
         scorer: with a head, for what the questions hold; in evaluation or not, it is looked at as in evaluation.
         questions: with vectors of images and texts. wanted: n rows of them. at_once: queries in one pass. device: where the scorer lives.
-=======
-        scorer: with a head; in evaluation or not, its head is looked at as in evaluation.
-        questions: as the scorer takes them: vectors of images and texts, pair features, or what its encoder of pairs looks at.
-        wanted: n rows of them. at_once: queries in one pass. device: where the scorer lives.
->>>>>>> blip-eval
 
     Raises ValueError for a scorer without a head.
     """
@@ -40,21 +29,6 @@ def attend_all(
     found = [torch.zeros(0, count, count)]
     for rows in torch.split(torch.tensor(wanted, dtype=torch.long), at_once):
         batch = questions.batch(rows).to(device)
-<<<<<<< HEAD
         shares = attention_of(scorer.head, scorer.pairs(batch), batch.mask, batch.ordered)
-=======
-        pairs = _pairs(scorer, batch)
-        shares = attention_of(scorer.head, pairs, batch.mask, batch.ordered)
->>>>>>> blip-eval
         found.append(shares[:, -1].mean(1).float().cpu())
     return torch.cat(found)
-
-
-def _pairs(scorer: ClipScorer | PairScorer, batch: Batch) -> Tensor:
-    """[B, K, D] that the head looks at."""
-    if isinstance(scorer, ClipScorer):
-        return fuse(batch.images[batch.candidates], batch.texts, scorer.fusion, scorer.scale)
-    if scorer.encoder is None:
-        return batch.images[batch.candidates]
-    pairs: Tensor = scorer.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
-    return pairs

@@ -17,14 +17,8 @@ _PROJECTIONS = ("text_projection", "proj")
 
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
-<<<<<<< HEAD
     weights, betas = list(weights), (recipe.beta1, recipe.beta2)
     groups, fused = _decayed(weights, recipe), all(one.device.type in _FUSED for one in weights) or None
-=======
-    known = list(weights)
-    groups, betas = _decayed(known, recipe), (recipe.beta1, recipe.beta2)
-    fused = all(one.device.type in _FUSED for one in known) or None
->>>>>>> blip-eval
     if recipe.optimiser == "adamw":
         return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay, fused=fused)
     # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay

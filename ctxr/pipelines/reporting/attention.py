@@ -31,14 +31,14 @@ def attended(root: Path, scored: Scored, shown: Collection[str], talk: Talk) -> 
     runs = [run for run in _runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
     if not runs or not shown:
         return found, notes
-    dataset = _dataset(project, scored.dataset)
-    if dataset is None:
-        return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
-    for run in runs:
-        try:
+    try:
+        dataset = _dataset(project, scored.dataset)
+        if dataset is None:
+            return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
+        for run in runs:
             found |= _of_run(run, dataset, set(shown), project, talk)
-        except CtxrError as error:
-            notes.append(f"attention of {run.path.name} is not shown: {error.message}")
+    except CtxrError as error:
+        notes.append(f"attention is not shown: {error.message}")
     return found, notes
 
 
@@ -80,12 +80,7 @@ def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, tal
         wanted = [row for row, one in enumerate(asked) if one.query in shown]
         if wanted:
             files = pictures_of(dataset, asked)
-<<<<<<< HEAD
             pictures = with_regions(Pictures(files, contents_of(dataset, files), project), encoder, regions, talk)
-=======
-            pictures = Pictures(files, contents_of(dataset, files), project)
-            pictures = with_regions(pictures, encoder, str(run.manifest.config.get("regions", "")), talk)
->>>>>>> blip-eval
             for seed in seeds:
                 name = scorer_name(run.path, seed, len(seeds))
                 shares = _shares(seed, encoder, asked, wanted, pictures, Machine(precision=precision), talk)
