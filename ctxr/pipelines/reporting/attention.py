@@ -31,14 +31,14 @@ def attended(root: Path, scored: Scored, shown: Collection[str], talk: Talk) -> 
     runs = [run for run in _runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
     if not runs or not shown:
         return found, notes
-    try:
-        dataset = _dataset(project, scored.dataset)
-        if dataset is None:
-            return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
-        for run in runs:
+    dataset = _dataset(project, scored.dataset)
+    if dataset is None:
+        return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
+    for run in runs:
+        try:
             found |= _of_run(run, dataset, set(shown), project, talk)
-    except CtxrError as error:
-        notes.append(f"attention is not shown: {error.message}")
+        except CtxrError as error:
+            notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return found, notes
 
 
