@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ctxr.errors import UsageError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
-from ctxr.models.training.questions import by_sets, with_distractors
+from ctxr.models.training.questions import by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head
 from tests.models.training_questions import make_questions
@@ -47,6 +47,23 @@ def test_distractors_are_random_images_beside_the_target_all_different(count: in
     assert not bool(drawn.ordered.any())
     again = with_distractors(questions, count, torch.Generator().manual_seed(0))
     assert torch.equal(again.candidates, drawn.candidates)
+
+
+@given(st.integers(1, 24), st.integers(1, 9), st.integers(0, 9))
+def test_shared_distractors_are_other_targets_of_the_step_all_different(batch: int, count: int, seed: int) -> None:
+    questions = make_questions(ClipScorer(None, make_head()), sets=8)
+    own = questions.candidates.gather(1, questions.target[:, None])[:, 0]
+    chance = torch.Generator().manual_seed(seed)
+    steps = torch.split(torch.randperm(24, generator=chance), batch)
+    drawn = with_shared_distractors(questions, steps, count, chance)
+    for rows in steps:
+        targets = set(own[rows].tolist())
+        for row in rows.tolist():
+            there = drawn.candidates[row][drawn.mask[row]].tolist()
+            assert there[0] == int(own[row])
+            assert len(set(there)) == len(there) == min(count + 1, len(targets))
+            assert set(there) <= targets
+    assert not bool(drawn.target.any() | drawn.ordered.any())
 
 
 def test_every_other_image_of_the_pool_can_be_a_distractor() -> None:

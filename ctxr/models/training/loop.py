@@ -5,7 +5,7 @@ All chance of an epoch follows from the seed and the epoch's number, so a traini
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.passes import is_memory
-from ctxr.models.training.questions import Questions, by_sets, with_distractors
+from ctxr.models.training.questions import Questions, by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
 
@@ -151,11 +151,10 @@ class Trainer:
     def _epoch(self, number: int) -> Epoch:
         recipe, start = self.recipe, time.monotonic()
         chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
-        self.asked = self._asked(number)
         without_sets = torch.arange(len(self.train))
         order = by_sets(without_sets if recipe.variant == "none" else self.train.sets, chance)
         parts = torch.split(order, recipe.batch)
-        total = 0.0
+        self.asked, total = self._asked(number, parts), 0.0
         for place, rows in enumerate(parts):
             step = (number - 1) * len(parts) + place
             leaks = recipe.leaked_gradients and len(rows) < recipe.batch
@@ -169,12 +168,14 @@ class Trainer:
             accuracy = self._judge(number)
         return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
 
-    def _asked(self, number: int) -> Questions:
-        """The queries of an epoch with the candidates that it trains on."""
+    def _asked(self, number: int, steps: Sequence[Tensor]) -> Questions:
+        """The queries of an epoch, in these steps, with the candidates that it trains on."""
         if self.recipe.variant != "none":
             return self.train
         turn = 0 if self.recipe.fixed_distractors else number
         chance = torch.Generator().manual_seed(self.seed * 1_000_003 + turn + 500_009)
+        if self.recipe.shared_distractors:
+            return with_shared_distractors(self.train, steps, self.recipe.distractors, chance)
         return with_distractors(self.train, self.recipe.distractors, chance)
 
     def _judge(self, number: int) -> float | None:

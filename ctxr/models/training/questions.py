@@ -1,5 +1,6 @@
 """Queries as arrays, and the batches made of them. Letters: Q queries, K candidates, N images, D width, T tokens."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -82,9 +83,27 @@ def with_distractors(questions: Questions, count: int, chance: torch.Generator) 
     )
 
 
+def with_shared_distractors(
+    questions: Questions, steps: Sequence[Tensor], count: int, chance: torch.Generator
+) -> Questions:
+    """The same as `with_distractors`, but the pool of a query is the targets of its step: each image is encoded once for all.
+
+    Args:
+        questions: with known targets. steps: the rows of each step, int64; every row is in one.
+        count: how many distractors; fewer where a step has fewer other targets.
+    """
+    own = questions.candidates.gather(1, questions.target[:, None])
+    candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
+    alone = replace(questions, candidates=own, mask=mask.new_ones(own.shape), target=torch.zeros_like(questions.target))
+    for rows in steps:
+        drawn = with_distractors(alone.part(rows), count, chance).candidates
+        candidates[rows, : drawn.shape[1]], mask[rows, : drawn.shape[1]] = drawn, True
+    return replace(alone, candidates=candidates, mask=mask, ordered=torch.zeros_like(questions.ordered))
+
+
 def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> Tensor:
     """int64 [rows, count] below `choices`, in each row all different."""
-    if 4 * count > choices:
+    if 4 * count >= choices:
         return torch.rand(rows, choices, generator=chance).argsort(1)[:, :count]
     drawn = torch.randint(choices, (rows, count), generator=chance)
     while True:

@@ -44,6 +44,7 @@ class Recipe:
         loss: over the candidates of a query: "softmax", or "binary", each candidate by itself.
         undecayed_vectors: no weight decay on biases and layer norms.
         distractors: random images beside the target where a variant has no context.
+        shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
         summed_gradients: of the queries of a step; else averaged.
         undivided_decay: L2 against an averaged gradient as strong as against a sum; else divided by `batch`.
         dropout_in_evaluation: the released code never switches it off.
@@ -84,6 +85,7 @@ class Recipe:
     loss: str = "softmax"
     undecayed_vectors: bool = False
     distractors: int = 9
+    shared_distractors: bool = False
     summed_gradients: bool = False
     undivided_decay: bool = False
     dropout_in_evaluation: bool = False
@@ -123,5 +125,10 @@ class Recipe:
         for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+        if self.shared_distractors and self.fixed_distractors:
+            raise UsageError(
+                "shared_distractors and fixed_distractors exclude each other: steps hold other queries in every epoch",
+                hint="--set fixed_distractors=false",
+            )
         if self.learns and self.epochs < 1:
             raise UsageError(f"epochs = {self.epochs}: {self.variant} would learn nothing", hint="--set epochs=1")
