@@ -52,9 +52,7 @@ def main(arguments: list[str]) -> int:
         for name, changes in VARIANTS.items():
             changed = ("encoder=ctxr-tiny", *changes)
             report = train(
-                Train(
-                    f"clip-{name}", drawn.out, name, seeds=options.seeds, changes=changed, workdir=options.folder
-                )
+                Train(f"clip-{name}", drawn.out, name, seeds=options.seeds, changes=changed, workdir=options.folder)
             )
             told(f"{name}: valid {report.valid:.1%}, test {report.test:.1%}, {report.seeds}")
         for pair in STEPS:

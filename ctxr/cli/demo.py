@@ -55,8 +55,21 @@ def command(config: Demo, as_json: bool) -> None:
         console.print(
             f"          {one.name} {found}, put by the simulation at {where} in 95 % of draws{'' if one.fits else ': outside'}"
         )
+    models = report.models
     console.print(
-        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
+        f"\n[bold]models[/]    trained on {models.queries['train']} drawn descriptions, judged on {models.queries['test']}: "
+        "too few to tell neighbours in this table apart (docs/log.md has the larger run)"
+    )
+    accuracies = Table()
+    for name in ("accuracy on test, %", "all", "95 %", "video", "static"):
+        accuracies.add_column(name, justify="left" if not accuracies.columns else "right")
+    for tried in models.runs:
+        parts = ["–" if part is None else f"{100 * part:.1f}" for part in (tried.video, tried.static)]
+        accuracies.add_row(tried.run, f"{100 * tried.value:.1f}", f"{100 * tried.low:.1f} to {100 * tried.high:.1f}", *parts)
+    console.print(accuracies)
+    console.print(
+        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'};\n"
+        f"          {models.page}, with what each model picked"
     )
     console.print(
         "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
@@ -64,5 +77,6 @@ def command(config: Demo, as_json: bool) -> None:
         "          ctxr filter --brisque 0.65 --max-text 0.02\n"
         "          ctxr report\n"
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
+        "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare\n"
         "          ctxr doctor work/filtered"
     )
