@@ -12,6 +12,7 @@ from ctxr.pipelines.reporting.attention import Attended, attended
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import ticks
 from ctxr.pipelines.reporting.scored import Scored, find_scored
+from ctxr.pipelines.sets_report import KIND
 
 MOST_QUERIES = 3000
 """Queries that a page holds; the hardest of them."""
@@ -59,11 +60,13 @@ class Panel:
 
 def make(edition: Edition) -> Mapping[str, Any] | None:
     """Fills `data["results"]`; None where nothing was evaluated."""
-    scored = find_scored(edition.chain.root)
+    chain = edition.chain
+    scored = find_scored(chain.project, chain.last.sha256 if chain.last.kind != KIND else "")
     if scored is None or not scored.runs:
         return None
     ranked = _ranked(scored)
-    shares, unseen = attended(edition.chain.root, scored, list(ranked), edition.talk)
+    known = chain.dataset if scored.dataset == chain.last.sha256 else None
+    shares, unseen = attended(chain.project, scored, list(ranked), edition.talk, known)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
     asked = len({row.query for row in scored.rows})
