@@ -54,6 +54,11 @@ class Chain:
         return self.last.kind != KIND or (bool(self.units) and not any(unit.ledger for unit in self.units))
 
     @property
+    def evaluated(self) -> str:
+        """SHA-256 of the dataset, as evaluations of it name it; "" for image sets, of which many may be made."""
+        return self.last.sha256 if self.dataset is not None else ""
+
+    @property
     def root(self) -> Path:
         """Folder that the paths of pictures are relative to."""
         return self.last.path if self.dataset is None or self.dataset.root is None else self.dataset.root
@@ -152,8 +157,6 @@ def _of_dataset(last: Stage, notes: list[str], talk: Talk) -> Content:
         dataset = read_dataset(last.path, task.advance)
     # what was changed is said of each stage
     notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
-    if dataset.root is None:
-        notes.append(f"the pictures of {dataset.name} are not at hand: descriptions and results are shown without them")
     return bare_units(dataset), dataset.splits, dataset
 
 

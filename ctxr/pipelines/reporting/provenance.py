@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxr.pipelines.reporting.stages import Stage
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import plain
+from ctxr.pipelines.reporting.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,10 @@ class Origin:
     groups: list[tuple[str, list[tuple[str, str]]]]
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """Origins of all artifacts, the last one first, and the sources with their hashes."""
-    return {
-        "origins": [_origin(stage) for stage in reversed(edition.chain.stages) if stage.sha256],
-        "sources": [unit.source for unit in edition.chain.units],
-    }
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """Origins of all artifacts, the last one first. None where there are results alone."""
+    origins = [_origin(stage) for stage in reversed(edition.chain.stages) if stage.sha256]
+    return {"origins": origins} if origins else None
 
 
 def _origin(stage: Stage) -> Origin:

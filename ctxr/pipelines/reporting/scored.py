@@ -39,11 +39,12 @@ class Scored:
         return tuple(name for run in self.runs for name in met if _is_of(name, run))
 
 
-def find_scored(project: Path, about: str = "") -> Scored | None:
+def find_scored(project: Path, about: str | None = "") -> Scored | None:
     """The evaluations in `results` of a project; None where there is none.
 
     Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
-    with most rows. Of a run that was evaluated twice, the evaluation with most runs counts. Raises DataError for a damaged table.
+    with most rows; `about` is None where no dataset is at hand, which is then not noted again. Of a run that was evaluated
+    twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
     artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
     artifacts = [one for one in artifacts if one.manifest.kind == KIND]
@@ -59,8 +60,10 @@ def find_scored(project: Path, about: str = "") -> Scored | None:
         others = sum(len(found) for sha256, found in by_dataset.items() if sha256 != chosen)
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
     if about and chosen != about:
-        notes.append("these results are of another dataset than the sets above, or of what it was before it was changed")
-    elif chosen not in {about, *here}:
+        notes.append(
+            "these results are of another dataset than the sets above, or of what it was before it was changed"
+        )
+    elif about is not None and chosen not in {about, *here}:
         notes.append("the dataset that was evaluated is not in this project, or was made anew since")
     return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
 

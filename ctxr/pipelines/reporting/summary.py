@@ -83,7 +83,7 @@ def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
     """(side, sets, descriptions) of each side of a dataset that has any; the last side is that of sets on none."""
     if dataset is None:
         return []
-    sides = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+    sides: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
     sets = Counter(sides.values())
     asked = Counter(sides[query.image_set] for query in dataset.queries.values() if query.labels is None)
     return [(side or "no split", sets[side], asked[side]) for side in (*SPLITS, "") if sets[side]]

@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, figure, percent, picture } = window.ctxr;
+const { data, make, percent, picture, framed } = window.ctxr;
 const held = data.results, cards = document.getElementById("r-cards");
 if (!held || !cards) return;
 const PAGE = 12;
@@ -133,6 +133,7 @@ function card(query) {
   const size = held.sets[query.set].length;
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
+  if (pictured(query)) framed(list.querySelectorAll(".frame"), held.sets[query.set].map(([, , width, height]) => [width, height]));
   if (!size) list.append(make("li", "muted small", "A gallery of so many images is not drawn."));
   made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
     ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));

@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, figure, percent, picture, keys } = window.ctxr;
+const { data, make, figure, percent, picture, framed, keys } = window.ctxr;
 const cards = document.getElementById("cards");
 if (!cards) return;
 const STEP = 1e-4, PAGE = 20, STRIP = 20, TEXTS = 3;
@@ -62,7 +62,6 @@ function frame(at, place, near, large) {
   const image = at < 0 ? null : data.images[at];
   const box = make("div", "frame", image ? picture(image[PICTURE], image[NAME]) : "not in images.jsonl");
   box.append(make("span", "place", String(place + 1)));
-  if (image && image[WIDTH] > 0 && image[HEIGHT] > 0 && image[CODE]) box.style.aspectRatio = `${image[WIDTH]} / ${image[HEIGHT]}`;
   item.append(box);
   if (!image) return item;
   const under = make("p", "under");
@@ -97,6 +96,7 @@ function strip(set, large) {
   list.style.setProperty("--columns", String(Math.max(6, Math.min(10, set.images.length))));
   const some = large ? set.images : set.images.slice(0, STRIP);
   some.forEach((at, place) => list.append(frame(at, place, near.includes(place), large)));
+  framed(list.querySelectorAll(".frame"), some.map((at) => (at < 0 ? [0, 0] : [data.images[at][WIDTH], data.images[at][HEIGHT]])));
   if (some.length < set.images.length) list.append(make("li", "muted small", `and ${set.images.length - some.length} more`));
   return list;
 }
@@ -116,7 +116,7 @@ function texts(set, large) {
 const pictured = (set) => set.images.some((at) => at >= 0 && data.images[at][PICTURE] !== -1);
 
 function meta(set) {
-  return make("span", "meta", make("span", `chip ${set.kind}`, set.kind), make("span", "", set.source),
+  return make("span", "meta", make("span", `chip ${set.kind}`, set.kind), set.source === set.id ? null : make("span", "", set.source),
     set.shot === null ? null : make("span", "", `shot ${set.shot}`), set.split ? make("span", "", `${set.split} split`) : null);
 }
 
