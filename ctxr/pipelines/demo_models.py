@@ -29,6 +29,16 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Run, its recipe, and what it changes there: a small encoder that is far from what it is tuned for takes larger steps."""
 
+MEANING = {
+    "zero-shot": "the encoder as it is",
+    "none": "tuned without context",
+    "batch": "tuned within each set",
+    "module": "and a transformer on top",
+    "temporal": "the same, with positions",
+    "uniter": "cross-encoder, untaught",
+}
+"""What each run is, in words for a table."""
+
 
 @dataclass(frozen=True)
 class Accuracy:

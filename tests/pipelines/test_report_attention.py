@@ -114,3 +114,13 @@ def test_a_reader_opens_the_squares_and_reads_a_row(show: Open, work: Path) -> N
     expect(card.locator(".told-of")).to_contain_text(", the target, looks at")
     card.locator(".share").nth(size + 1).hover()
     expect(card.locator(".told-of")).to_contain_text(re.compile(r"^2(, the \w+,)? looks at"))
+
+
+def test_a_dataset_outside_of_the_project_has_its_attention_as_well(work: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy)
+    (copy / "dataset").rename(tmp_path / "mine")
+    inside = shown(run(Report(workdir=work)).page)
+    outside = shown(run(Report(workdir=copy, input=tmp_path / "mine")).page)
+    assert [query["runs"] for query in outside] == [query["runs"] for query in inside]
+    assert any("attention" in one for query in outside for one in query["runs"])
