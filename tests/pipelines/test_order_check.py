@@ -20,7 +20,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.world import render, sample_sets
 from ctxr.errors import UsageError
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.orders import displaced, neighbour_test, seam_test
+from ctxr.metrics.orders import arch_test, displaced, neighbour_test, seam_test
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.check_artifact import Check
 from ctxr.pipelines.doctor import Doctor, run
@@ -86,10 +86,68 @@ def test_sets_that_start_in_the_middle_are_told_from_shuffled_ones() -> None:
     assert "put together the wrong way round" in found.detail
 
 
-def test_few_sets_and_pictures_all_alike_accuse_nobody() -> None:
+def test_too_few_sets_accuse_nobody() -> None:
     rng = np.random.default_rng(4)
     assert judged([walk(rng, rng.permutation) for _ in range(5)], "made up", rng).state == "ok"
     assert neighbour_test([np.zeros((4, 4))], rng, 19).p == 1.0
+
+
+def between(points: npt.NDArray[np.float64]) -> Doubles:
+    """Distances of points, with a little noise."""
+    return np.asarray(pairwise_distances(points.astype(np.float32)), np.float64)
+
+
+def alike(rng: np.random.Generator) -> Doubles:
+    return np.zeros((10, 10))
+
+
+def scattered(rng: np.random.Generator) -> Doubles:
+    return between(rng.standard_normal((10, 5)))
+
+
+def flickering(rng: np.random.Generator) -> Doubles:
+    return between(rng.standard_normal((10, 1)))
+
+
+def panned_and_returned(rng: np.random.Generator) -> Doubles:
+    there_and_back = np.array([0, 1, 2, 3, 4, 5, 4, 3, 2, 1])[:, None] * rng.standard_normal(16)
+    return between(there_and_back + 0.3 * rng.standard_normal((10, 16)))
+
+
+def turned_round_once(rng: np.random.Generator) -> Doubles:
+    angles = 2 * np.pi * (np.arange(10) / 10 + rng.random())
+    return between(np.c_[np.cos(angles), np.sin(angles), 0.1 * rng.standard_normal((10, 14))])
+
+
+def shown_twice(rng: np.random.Generator) -> Doubles:
+    """A scene, another one, and the first again."""
+    first, last = sorted(1 + rng.permutation(9)[:2])
+    other = (np.arange(10) >= first) & (np.arange(10) < last)
+    return between(other[:, None] + 0.1 * rng.standard_normal((10, 16)))
+
+
+@pytest.mark.parametrize("draw", [alike, scattered, flickering, panned_and_returned, turned_round_once, shown_twice])
+def test_an_order_that_cannot_be_seen_is_noted_and_not_accused(draw: Callable[[np.random.Generator], Doubles]) -> None:
+    states = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        states.append(judged([draw(rng) for _ in range(25)], "made up", rng).state)
+    assert "problem" not in states
+    assert "note" in states
+
+
+def test_what_accuses_is_found_in_every_scrambled_copy() -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        orders: list[Callable[[], Order]] = [lambda: rng.permutation, lambda: turned(rng)]  # noqa: B023
+        for make in orders:
+            assert judged([walk(rng, make()) for _ in range(25)], "made up", rng).state == "problem"
+
+
+def test_points_without_structure_seldom_bend_like_an_arch() -> None:
+    rng = np.random.default_rng(6)
+    found = [arch_test([scattered(rng) for _ in range(8)], rng, 99) for _ in range(200)]
+    assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.10
 
 
 def write_copy(folder: Path, renamed: bool = False) -> Path:
