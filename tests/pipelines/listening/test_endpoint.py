@@ -130,7 +130,9 @@ def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int
     one.close()
 
 
-@pytest.mark.parametrize("content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000])
+@pytest.mark.parametrize(
+    "content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000]
+)
 def test_what_is_no_completion_is_asked_again_and_then_told_apart(content: bytes) -> None:
     with endpoint(in_turn((200, {}, content))) as (one, waits), pytest.raises(Unreadable, match="no completion"):
         one.complete({})
