@@ -185,11 +185,15 @@ class Encoder:
         """
         import torch
 
+        from ctxr.models.training.passes import is_memory
+
         try:
             with torch.inference_mode(), float32_matmul(matmul or self._matmul):
                 vectors = torch.nn.functional.normalize(tower(batch).float(), dim=-1)
                 return np.asarray(vectors.cpu().numpy())
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_memory(error):
+                raise
             if self._rows == 1:
                 raise CtxrError(f"no memory left on {self.device} for one image", hint="use --device cpu") from error
             self._rows //= 2

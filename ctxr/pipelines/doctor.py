@@ -77,7 +77,6 @@ def _holds_sets(path: Path) -> bool:
 
 
 def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
-    from ctxr.data.artifacts import MANIFEST
     from ctxr.pipelines.evaluating.runs import Scoring, find_runs
     from ctxr.pipelines.inputs import open_dataset
     from ctxr.pipelines.order_check import check_order
@@ -85,8 +84,7 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
 
     try:
         dataset = open_dataset(path, config.workdir, talk)
-        project = path.resolve().parent if (path / MANIFEST).is_file() else config.workdir
-        yield from check_order(dataset, config.encoder, config.device, project, config.seed, talk)
+        yield from check_order(dataset, config.encoder, config.device, config.workdir, config.seed, talk)
     except UsageError:
         raise
     except (CtxrError, OSError) as error:

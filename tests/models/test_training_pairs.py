@@ -124,12 +124,21 @@ def test_random_pairs_are_learned_with_the_binary_loss(tmp_path: Path) -> None:
     assert all(0 < row.loss < 10 for row in history)
 
 
-def test_scoring_goes_on_with_half_as_many_when_memory_runs_out() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 17.9 GB, max allowed: 18.1 GB)"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
+    ],
+    ids=["cuda", "mps", "windows"],
+)
+def test_scoring_goes_on_with_half_as_many_when_memory_runs_out(error: RuntimeError) -> None:
     sizes: list[int] = []
 
     def work(rows: torch.Tensor) -> None:
         if len(rows) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         sizes.extend(rows.tolist())
 
     in_passes(torch.arange(20), 16, "cpu", work)

@@ -2,94 +2,29 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.data.embeddings import pairwise_distances
 from ctxr.data.images import encode_jpeg
 from ctxr.data.readers import read_dataset
 from ctxr.data.world import render, sample_sets
 from ctxr.errors import UsageError
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.orders import displaced, neighbour_test, seam_test
-from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.check_artifact import Check
 from ctxr.pipelines.doctor import Doctor, run
-from ctxr.pipelines.order_check import _check_numbers, _check_targets, judged, numbers_of
+from ctxr.pipelines.order_check import _check_numbers, _check_targets, numbers_of
 from ctxr.pipelines.order_check_scores import AS_TEXT, BY_NUMBER, _banded, moved
+from tests.pipelines.world_dataset import write_world_dataset
 
 runner = CliRunner()
 SETS = 24
-
-Order = Callable[[int], npt.NDArray[np.int64]]
-
-
-def walk(rng: np.random.Generator, order: Order | None = None) -> Doubles:
-    """Distances of ten frames that drift away from the first, in another order if one is given."""
-    steps = (rng.standard_normal((10, 16)).cumsum(axis=0) + 0.5 * rng.standard_normal((10, 16))).astype(np.float32)
-    return np.asarray(pairwise_distances(steps if order is None else steps[order(10)]), np.float64)
-
-
-def turned(rng: np.random.Generator) -> Order:
-    """The order of ten frames that crossed a power of ten and were sorted as text."""
-    return lambda count: np.roll(np.arange(count), int(rng.integers(1, count)))
-
-
-def test_a_sound_order_is_hardly_ever_accused() -> None:
-    states = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        states.append(judged([walk(rng) for _ in range(20)], "made up", rng).state)
-    assert "problem" not in states
-    assert states.count("note") <= 6
-
-
-def test_tests_on_orders_without_meaning_hold_their_level() -> None:
-    rng = np.random.default_rng(1)
-    neighbours, seams = [], []
-    for _ in range(200):
-        sets = [np.asarray(pairwise_distances(rng.standard_normal((6, 4), np.float32))) for _ in range(8)]
-        neighbours.append(neighbour_test(sets, rng, 99).p)
-        seams.append(seam_test(sets, rng, 99))
-    for found in (neighbours, seams):
-        assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.10
-
-
-def test_shuffled_sets_look_shuffled_and_are_counted() -> None:
-    rng = np.random.default_rng(2)
-    found = judged([walk(rng, rng.permutation) for _ in range(40)], "made up", rng)
-    assert (found.state, "look shuffled" in found.detail) == ("problem", True)
-
-
-def test_some_sets_out_of_order_are_counted_and_noted() -> None:
-    rng = np.random.default_rng(7)
-    orders: list[Callable[[], Order]] = [lambda: rng.permutation, lambda: turned(rng)]
-    for make in orders:
-        half = [walk(rng, make() if number % 2 else None) for number in range(200)]
-        assert 70 <= displaced(half) <= 140
-        assert judged(half, "made up", rng).state == "note"
-
-
-def test_sets_that_start_in_the_middle_are_told_from_shuffled_ones() -> None:
-    rng = np.random.default_rng(3)
-    found = judged([walk(rng, turned(rng)) for _ in range(30)], "made up", rng)
-    assert found.state == "problem"
-    assert "put together the wrong way round" in found.detail
-
-
-def test_few_sets_and_pictures_all_alike_accuse_nobody() -> None:
-    rng = np.random.default_rng(4)
-    assert judged([walk(rng, rng.permutation) for _ in range(5)], "made up", rng).state == "ok"
-    assert neighbour_test([np.zeros((4, 4))], rng, 19).p == 1.0
 
 
 def write_copy(folder: Path, renamed: bool = False) -> Path:
@@ -130,6 +65,20 @@ def test_a_sound_release_is_in_order_and_its_vectors_are_kept(sound: Path, tmp_p
     kept = list((tmp_path / ".ctxr-cache" / "encoded").iterdir())
     assert kept
     assert looked(sound, tmp_path) == found
+
+
+def test_vectors_lie_in_the_workdir_and_are_not_needed_on_the_disk(tmp_path: Path) -> None:
+    dataset = write_world_dataset(tmp_path / "elsewhere" / "dataset", sets=2)
+    work = tmp_path / "work"
+    beside = {file.name for file in dataset.parent.iterdir()}
+    found = looked(dataset, work)
+    assert list((work / ".ctxr-cache" / "encoded").iterdir())
+    assert {file.name for file in dataset.parent.iterdir()} == beside
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / ".ctxr-cache").touch()
+    assert looked(dataset, blocked) == found
+    assert found["frames in time"].state == "ok"
 
 
 def test_a_copy_that_was_numbered_anew_after_a_sort_as_text_is_seen_by_its_frames(tmp_path: Path) -> None:

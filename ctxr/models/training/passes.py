@@ -8,11 +8,15 @@ from torch import Tensor
 from ctxr.errors import CtxrError
 
 
+NO_MEMORY = ("allocate memory", "out of memory", "not enough memory")
+"""How torch says so in plain RuntimeErrors: on a CPU, on MPS, and on a CPU under Windows."""
+
+
 def is_memory(error: BaseException) -> bool:
-    """Whether an error means that there is no memory; on a CPU torch says so in words alone."""
+    """Whether an error means that there is no memory; on a CPU and on MPS torch says so in words alone."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
 
 
 def in_passes(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], None]) -> None:

@@ -70,7 +70,7 @@ class Listener:
     Args:
         endpoint: where it is. model: its name. files: of the pictures, by image id. side, limit: of a picture in pixels, of an
             answer in tokens. journal: file of replies, to which each is added.
-        trusted: whether the endpoint is known to answer: one that never did is not taken for a model that refuses.
+        trusted: whether the endpoint is known to answer: from one that never did, what is no completion is no answer.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Listener:
     def ask(self, request: Request) -> Reply:
         """The reply to a request, on the disk.
 
-        Raises CtxrError for an endpoint that does not answer, or refuses before it ever answered; DataError for a picture.
+        Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content; DataError for a picture.
         """
         size = len(request.asked.images)
         completion: dict[str, Any] = {}
@@ -99,7 +99,8 @@ class Listener:
             said = read_answer(completion, size)
             self._trusted = True
         except Rejected as error:
-            if error.status in NOT_ALLOWED or not (error.filtered or self._trusted):
+            # an empty account or a moved address is not the model's answer: what is written down is never asked again
+            if error.status in NOT_ALLOWED or not error.filtered:
                 raise
             said = Said("refused", text=error.message)
         except Unreadable as error:

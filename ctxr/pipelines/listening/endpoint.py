@@ -23,11 +23,16 @@ LONGEST = 300.0
 MOST_BYTES = 1 << 20
 """Of a reply: a number needs a hundred."""
 
+MOST_SAID = 300
+"""Characters of a complaint that are passed on."""
+
 BUSY = frozenset({408, 425, 429})
 SERVER_ERROR = 500
 NOT_ALLOWED = frozenset({401, 403, 404, 405})
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety")
 """Words by which hosts say that it was the content that they refuse."""
+
+AGAIN = "run the same command again: it goes on where it was"
 
 
 class Rejected(CtxrError):
@@ -172,24 +177,28 @@ class Endpoint:
                 if len(said) >= MOST_BYTES:
                     raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
                 found = _decoded(said)
-                if status == httpx.codes.OK and found is not None and "error" not in found:
+                failed = found is not None and bool(found.get("error"))
+                if status == httpx.codes.OK and found is not None and not failed:
                     return dict(self._cleaned(found))
-                detail = self.clean(_detail(said))
-                answered = status == httpx.codes.OK and (found is None or "error" not in found)
+                detail = self._detail(said)
+                answered = status == httpx.codes.OK and not failed
                 trouble = "something that is no completion" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
                     raise Rejected(status, detail, _hint(status))
                 wait = max(wait, self._asked_wait(headers.get("retry-after", "")))
             if number < TRIES - 1:
                 self.pause(wait)
-        again = "run the same command again: it goes on where it was"
         if answered:
-            raise Unreadable(f"the endpoint answered {TRIES} times with {trouble}", hint=again)
-        raise CtxrError(f"the endpoint did not answer {TRIES} times, at last: {trouble}", hint=again)
+            raise Unreadable(f"the endpoint answered {TRIES} times with {trouble}", hint=AGAIN)
+        raise CtxrError(f"the endpoint did not answer {TRIES} times, at last: {trouble}", hint=AGAIN)
 
     def clean(self, text: str) -> str:
         """The text without the key: hosts repeat it when they refuse it."""
         return text.replace(self.key, "[key]") if self.key else text
+
+    def _detail(self, said: bytes) -> str:
+        """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
+        return " ".join(self.clean(_complaint(said)).split())[:MOST_SAID] or "nothing"
 
     def _cleaned(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -237,23 +246,22 @@ def _decoded(said: bytes) -> dict[str, Any] | None:
         found = json.loads(said)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and ("choices" in found or "error" in found) else None
+    return found if isinstance(found, dict) and ("choices" in found or found.get("error")) else None
 
 
-def _detail(said: bytes) -> str:
-    """What a host says about an error, on one line."""
+def _complaint(said: bytes) -> str:
+    """What a host says about an error, without the JSON around it."""
     text = said.decode(errors="replace")
     try:
         found = json.loads(text)
-        error = found.get("error", found) if isinstance(found, dict) else found
-        parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
-        text = " ".join(str(part) for part in parts if part)
     except (ValueError, RecursionError):
-        pass
-    return " ".join(text.split())[:300] or "nothing"
+        return text
+    error = (found.get("error") or found) if isinstance(found, dict) else found
+    parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
+    return " ".join(str(part) for part in parts if part)
 
 
 def _hint(status: int) -> str:
     if status in (401, 403):
         return "check the key, and that --key-from names its variable"
-    return "check --endpoint and --model" if status in NOT_ALLOWED else "see what it says, and ask in another way"
+    return "check --endpoint and --model" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"

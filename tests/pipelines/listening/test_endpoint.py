@@ -12,6 +12,7 @@ from ctxr.errors import CtxrError, UsageError
 from ctxr.pipelines.listening.endpoint import (
     LONGEST,
     MOST_BYTES,
+    MOST_SAID,
     TRIES,
     Endpoint,
     Rejected,
@@ -114,7 +115,24 @@ def test_a_host_that_is_not_there_ends_it() -> None:
         Endpoint(place, KEY, 1.0, waits.append).complete({})
 
 
-@pytest.mark.parametrize("content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b"\xff\xfe", b"[" * 10_000])
+def test_a_completion_that_names_an_error_of_none_is_one() -> None:
+    answer: Answer = (200, {}, b'{"choices": [{"message": {"content": "3"}}], "error": null}')
+    with endpoint(in_turn(answer)) as (one, waits):
+        assert number_of(one.complete({})) == "3"
+    assert waits == []
+
+
+@pytest.mark.parametrize("before", range(MOST_SAID - len(KEY), MOST_SAID))
+def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int) -> None:
+    one = Endpoint(place_of("http://127.0.0.1/v1", insecure=False), KEY, 5.0)
+    for said in (f'{{"error": {{"message": "{"a" * before}{KEY}"}}}}', "a" * before + KEY):
+        assert set(one._detail(said.encode())) <= {"a", *"[key]"}
+    one.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000]
+)
 def test_what_is_no_completion_is_asked_again_and_then_told_apart(content: bytes) -> None:
     with endpoint(in_turn((200, {}, content))) as (one, waits), pytest.raises(Unreadable, match="no completion"):
         one.complete({})

@@ -210,6 +210,24 @@ def test_a_host_that_lets_nobody_in_ends_it_at_once(work: Path, status: int) -> 
     assert len(server.asked) <= 2
 
 
+@pytest.mark.parametrize("status", [307, 402, 413])
+def test_a_status_that_is_no_answer_is_asked_about_again(work: Path, status: int) -> None:
+    know = knowing(work)
+    poor = True
+
+    def behave(body: Body, number: int) -> Answer:
+        return fails(status, "Insufficient credits") if poor and number >= 2 else know(body, number)
+
+    with serving(behave) as server:
+        with pytest.raises(CtxrError, match=f"refused with {status}: Insufficient credits") as caught:
+            ask(server, work, at_once=1)
+        assert "goes on where it was" in caught.value.hint
+        assert [line["outcome"] for line in journal(work)] == ["chosen"] * 2
+        poor = False
+        report = ask(server, work, at_once=1)
+    assert (report.outcomes, report.accuracy) == ({"chosen": 4}, 1)
+
+
 def test_a_host_that_breaks_down_loses_nothing_that_it_answered(work: Path) -> None:
     know = knowing(work)
     broken = True
