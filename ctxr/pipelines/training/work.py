@@ -19,6 +19,7 @@ from ctxr.data.regions import KIND
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
@@ -61,7 +62,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
-    parents = [_parent(dataset, sha256_of_asked(everything, contents))]
+    parents = [parent_of(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
         parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
     if regions is not None:
@@ -146,11 +147,3 @@ def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
             f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
         )
     return ({"train": train} if recipe.learns else {}) | judged
-
-
-def _parent(dataset: Dataset, asked: str) -> Parent:
-    """The dataset as a parent: its manifest where it is an artifact, else all that a model sees of it."""
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
-    return Parent(dataset.name, "release", asked)
