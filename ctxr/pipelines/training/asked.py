@@ -64,7 +64,9 @@ def pictures_of(dataset: Dataset, asked: Sequence[Asked]) -> dict[str, Path]:
     return {image: file for image, file in files.items() if file is not None}
 
 
-def contents_of(dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None) -> dict[str, str]:
+def contents_of(
+    dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
+) -> dict[str, str]:
     """SHA-256 of each picture by image id; `passed` is told of every one.
 
     What the table says is looked at again where the file is younger than the manifest. Raises DataError for a changed picture.

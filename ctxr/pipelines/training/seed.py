@@ -37,6 +37,7 @@ class Job:
     Attributes:
         recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
+        weights: fingerprint of the encoder as it was published.
         start: run whose fine-tuned encoder is taken, None for the published one.
         parents: what the run is made from. tensorboard: whether event files are written.
     """
@@ -46,6 +47,7 @@ class Job:
     dataset: str
     asked: dict[str, list[Asked]]
     pictures: Pictures
+    weights: str
     start: Path | None
     parents: tuple[Parent, ...]
     device: str
@@ -55,7 +57,7 @@ class Job:
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
-        return sha256_of([decides, seed, [(parent.name, parent.sha256) for parent in self.parents]])
+        return sha256_of([decides, self.weights, seed, [(parent.name, parent.sha256) for parent in self.parents]])
 
 
 def train_seed(job: Job, seed: int) -> None:

@@ -46,6 +46,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
+    from ctxr.models.training.checkpoint import fingerprint_of
     from ctxr.models.training.events import find_writer
 
     if config.tensorboard:
@@ -68,10 +69,12 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     pictures = Pictures(files, contents, config.workdir, regions)
+    weights = fingerprint_of(source)
     job = Job(
-        recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk, config.tensorboard
-    )
-    decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
+        recipe, config.folder(), dataset.name, sides, pictures, weights, start, tuple(parents), device, talk,
+        config.tensorboard,
+    )  # fmt: skip
+    decides = {**asdict(recipe), "weights": weights, "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
         return report_on(job, up_to_date=True)
     refuse_strangers(job.out)

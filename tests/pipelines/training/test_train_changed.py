@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from ctxr.data.records import Image
 from ctxr.data.tables import read_table
@@ -16,7 +17,9 @@ from ctxr.pipelines.listen import Listen
 from ctxr.pipelines.listen import run as listen
 from ctxr.pipelines.regions import Regions
 from ctxr.pipelines.regions import run as look
+from tests.models.encoder_folder import make_folder
 from tests.pipelines.training.conftest import Trains
+from tests.pipelines.training.test_train import Note
 
 Build = Callable[[str], Any]
 
@@ -83,3 +86,23 @@ def test_an_edited_table_is_refused(build: Build, copied: Path, what: str) -> No
     with pytest.raises(DataError, match=r"texts\.jsonl was changed since it was written") as caught:
         build(what)
     assert caught.value.hint.startswith("restore it, or run")
+
+
+def test_other_weights_of_an_encoder_of_the_same_name_train_again(train: Trains, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "one")
+    named = f"encoder=local-dir:{folder}"
+    first = (train("clip-module", named).folder / "scores.jsonl").read_bytes()
+    assert train("clip-module", named).up_to_date
+    with pytest.raises(KeyboardInterrupt):
+        train("clip-batch", named, talk=Note("epoch 1 of 2"))
+    other = make_folder(tmp_path / "other", seed=1)
+    shutil.copy(other / "open_clip_model.safetensors", folder)
+    again = train("clip-module", named)
+    assert not again.up_to_date
+    assert (again.folder / "scores.jsonl").read_bytes() != first
+    talk = Note()
+    resumed = train("clip-batch", named, talk=talk).folder
+    assert [text[:21] for text in talk.said] == ["seed 0, epoch 1 of 2:", "seed 0, epoch 2 of 2:"]
+    fresh = train("clip-batch", f"encoder=local-dir:{other}", name="fresh").folder
+    own, whole = (load_file(run / "seed0" / "encoder.safetensors") for run in (resumed, fresh))
+    assert all((own[name] == whole[name]).all() for name in own)
