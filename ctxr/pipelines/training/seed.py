@@ -99,10 +99,12 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     from ctxr.models.training.events import Events
     from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
+    from ctxr.models.training.passes import memory_for
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
-    scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
+    with memory_for(f"a scorer over {recipe.encoder}", job.device, "use a smaller encoder or head, or --device cpu"):
+        scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
     bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
     events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None
