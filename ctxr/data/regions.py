@@ -69,11 +69,7 @@ class Regions:
 
         Raises DataError naming the picture that was never looked at, and an array that is missing or damaged.
         """
-        if lost := [content for content in contents if content not in self.rows]:
-            raise DataError(
-                f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more",
-                hint="make regions of the dataset that is asked about: ctxr regions DATASET",
-            )
+        self.check(contents)
         found = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
         for place, content in enumerate(contents):
             row = self.rows[content]
@@ -85,6 +81,14 @@ class Regions:
                 )
             found[place, : row.regions] = block[row.row, : row.regions]
         return found
+
+    def check(self, contents: Sequence[str]) -> None:
+        """Raises DataError naming the picture that was never looked at."""
+        if lost := [content for content in contents if content not in self.rows]:
+            raise DataError(
+                f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more",
+                hint="make regions of the dataset that is asked about: ctxr regions DATASET",
+            )
 
     def _shard(self, number: int) -> Array:
         if number not in self._shards:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from stat import S_ISREG
 
-from ctxr.data.artifacts import MANIFEST, Artifact
+from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Image
 from ctxr.data.tables import read_table
@@ -45,6 +46,29 @@ def refuse_changed(artifact: Artifact, maker: str) -> None:
     )
 
 
+def parent_of(dataset: Dataset, seen: str) -> Parent:
+    """The dataset as a parent: its manifest where it is an artifact, else `seen`, a hash over all that is read of it.
+
+    Raises DataError where a table was edited since: its manifest would stand for what was never built on.
+    """
+    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
+        return Parent(dataset.name, "release", seen)
+    artifact = open_artifact(dataset.root)
+    if edited := artifact.changed_files():
+        raise _changed(artifact.path / edited[0])
+    return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
+
+
+def refuse_other(picture: Path, content: str) -> None:
+    """Raise DataError where a picture has another SHA-256 than `content`; one that cannot be read is left to who reads it."""
+    try:
+        same = sha256_file(picture) == content
+    except OSError:
+        return
+    if not same:
+        raise _changed(picture)
+
+
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], talk: Talk) -> None:
     """Remove what was changed, so that it is made again, and say so."""
     for number, name in enumerate(files):
@@ -56,6 +80,12 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], talk: Ta
         elif file.suffix != ".jsonl":
             file.unlink(missing_ok=True)
     drop_units(artifact, units)
+
+
+def _changed(file: Path) -> DataError:
+    return DataError(
+        f"{file} was changed since it was written", hint="restore it, or run the command that made its dataset again"
+    )
 
 
 def _pictures(folder: Path) -> Iterator[tuple[str, str, str]]:

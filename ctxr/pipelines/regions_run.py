@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ctxr.data.artifacts import (
-    MANIFEST,
     Parent,
     finish,
     finished,
@@ -21,15 +20,17 @@ from ctxr.data.artifacts import (
 )
 from ctxr.data.atomic import link_or_copy
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_file, sha256_of
+from ctxr.data.hashing import sha256_of
 from ctxr.data.images import Pixels, read_image
 from ctxr.data.regions import BOX, KIND, PICTURES, Array, RegionRow, read_regions, shard_name
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError
+from ctxr.pipelines.changes import parent_of, refuse_other
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.regions import Regions, RegionsReport
 from ctxr.pipelines.regions_files import FileRegions
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import contents_of
 from ctxr.pipelines.training.caches import cached
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class PictureRegions:
         return "it could not be read when it was looked at"
 
     def _read(self, content: str) -> Pixels | None:
+        refuse_other(self._files[content], content)
         try:
             return read_image(self._files[content])
         except DataError:
@@ -111,7 +113,7 @@ def extract(config: Regions, talk: Talk) -> RegionsReport:
     maker, by = _maker(config, dataset, images, files, talk)
     keys = [maker.key(content) for content in images]
     decides = {"by": by, "most": config.most, "made_by": maker.describe(), "content": sha256_of(keys)}
-    parents = [_parent(dataset, list(images))]
+    parents = [parent_of(dataset, sha256_of(list(images)))]
     out = config.folder()
     there = finished(out, KIND, "regions", decides, parents)
     if there is None:
@@ -139,17 +141,14 @@ def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, P
             f"{len(lost)} of {len(wanted)} pictures of {dataset.name} are not there{first}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
-    images: dict[str, str] = {}
-    files: dict[str, Path] = {}
+    files = {image: file for image, file in places.items() if file is not None}
     with talk.progress("hashing pictures", len(wanted)) as task:
-        for image in wanted:
-            file = places[image]
-            if file is not None:
-                content = dataset.images[image].sha256 or sha256_file(file)
-                images.setdefault(content, image)
-                files.setdefault(content, file)
-            task.advance()
-    return dict(sorted(images.items())), files
+        contents = contents_of(dataset, files, task.advance)
+    images: dict[str, str] = {}
+    for image, content in contents.items():
+        images.setdefault(content, image)
+    ordered = dict(sorted(images.items()))
+    return ordered, {content: files[image] for content, image in ordered.items()}
 
 
 def _maker(
@@ -253,11 +252,3 @@ def _counts(block: Array) -> list[int]:
     boxes = block[:, :, -BOX:]
     there = (boxes != 0).any(-1)
     return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
-
-
-def _parent(dataset: Dataset, contents: list[str]) -> Parent:
-    """The dataset as a parent: its manifest where it is an artifact, else its pictures."""
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
-    return Parent(dataset.name, "release", sha256_of(contents))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from math import gcd
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from ctxr.data.atomic import link_or_copy, write_bytes
 from ctxr.data.hashing import sha256_file, sha256_of
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead, Fusion
 from ctxr.models.cross.sources import CrossSource
@@ -20,6 +21,7 @@ from ctxr.models.families import makes_pairs
 from ctxr.models.loading import Source, fingerprint
 from ctxr.models.pairs import PairScorer
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.passes import memory_for
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import save_tensors
 
@@ -85,14 +87,36 @@ def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -
         if not recipe.has_head:
             alone = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
             return PairScorer(encoder, None, alone) if pairs else ClipScorer(encoder)
-        pair = width if pairs or recipe.fusion == "multiply" else 2 * width
         kind = EverywhereOrdered if recipe.all_positions else ContextHead
         head = kind(
-            pair, recipe.layers, recipe.heads, recipe.inner, recipe.dropout, positions=recipe.variant == "temporal"
-        )
+            _pair_width(recipe, width), recipe.layers, recipe.heads, recipe.inner, recipe.dropout,
+            positions=recipe.variant == "temporal",
+        )  # fmt: skip
     if pairs:
         return PairScorer(encoder, head)
     return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)
+
+
+def check_head(recipe: Recipe, width: int, device: str) -> None:
+    """Build the head of a recipe over `width` and let it go, before hours go into what it looks at.
+
+    Raises UsageError for heads that do not divide what they look at, CtxrError where memory does not hold it.
+    """
+    if not recipe.has_head:
+        return
+    pair = _pair_width(recipe, width)
+    if pair % recipe.heads:
+        raise UsageError(
+            f"{recipe.heads} heads do not divide the {pair} numbers of a pair of {recipe.encoder}",
+            hint=f"--set heads={gcd(pair, 8)}",
+        )
+    with memory_for(f"a head of {recipe.layers} layers, {recipe.inner} wide", device, "--set inner=3072"):
+        new_scorer(recipe, width).to(device)
+
+
+def _pair_width(recipe: Recipe, width: int) -> int:
+    """Length of what the head is given of each pair."""
+    return width if makes_pairs(recipe.encoder) or recipe.fusion == "multiply" else 2 * width
 
 
 def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:

@@ -1,6 +1,7 @@
 """Work on many rows in as large passes as memory allows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -17,6 +18,17 @@ def is_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+
+
+@contextmanager
+def memory_for(what: str, device: str, hint: str) -> Iterator[None]:
+    """Raises CtxrError with `hint` where there is no memory on `device` for what the block builds."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_memory(error):
+            raise
+        raise CtxrError(f"no memory on {device} for {what}", hint=hint) from error
 
 
 def in_passes(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], None]) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.data.artifacts import Parent
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError
+from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.listen import Listen
 from ctxr.pipelines.listening.asking import Purse, Request
@@ -72,7 +73,7 @@ def job_of(config: Listen, talk: Talk) -> Job:
         for one in asked
         for shift in shifts_of(config.shifts, len(one.images))
     )
-    parent = _parent(dataset, sha256_of_asked(asked, contents))
+    parent = parent_of(dataset, sha256_of_asked(asked, contents))
     return Job(config, place, dataset, len(side), asked, files, requests, (parent,))
 
 
@@ -92,11 +93,3 @@ def heard_of(job: Job, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
 def is_complete(job: Job, replies: Sequence[Reply]) -> bool:
     """Whether every request of a job was answered."""
     return len(heard_of(job, replies)) == len(job.asked)
-
-
-def _parent(dataset: Dataset, asked: str) -> Parent:
-    """The dataset as a parent: its manifest where it is an artifact, else all that a model sees of it."""
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
-    return Parent(dataset.name, "release", asked)

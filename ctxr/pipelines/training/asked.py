@@ -1,13 +1,15 @@
 """What a dataset asks, for machines: the text, the images of the set in its own order, and the target."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctxr.data.artifacts import MANIFEST
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import SplitName
 from ctxr.errors import DataError
+from ctxr.pipelines.changes import refuse_other
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,23 @@ def pictures_of(dataset: Dataset, asked: Sequence[Asked]) -> dict[str, Path]:
     return {image: file for image, file in files.items() if file is not None}
 
 
-def contents_of(dataset: Dataset, files: Mapping[str, Path]) -> dict[str, str]:
-    """SHA-256 of each picture by image id."""
-    return {image: dataset.images[image].sha256 or sha256_file(file) for image, file in files.items()}
+def contents_of(
+    dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
+) -> dict[str, str]:
+    """SHA-256 of each picture by image id; `passed` is told of every one.
+
+    What the table says is looked at again where the file is younger than the manifest. Raises DataError for a changed picture.
+    """
+    manifest = None if dataset.root is None else dataset.root / MANIFEST
+    written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
+    found = {}
+    for image, file in files.items():
+        known = dataset.images[image].sha256
+        if known and written is not None and file.stat().st_mtime_ns > written:
+            refuse_other(file, known)
+        found[image] = known or sha256_file(file)
+        passed()
+    return found
 
 
 def sha256_of_asked(asked: Sequence[Asked], contents: Mapping[str, str]) -> str:

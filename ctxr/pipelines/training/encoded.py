@@ -11,6 +11,8 @@ import numpy as np
 
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels, read_image
+from ctxr.errors import DataError
+from ctxr.pipelines.changes import refuse_other
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.caches import Array, cached
@@ -48,9 +50,25 @@ class Pictures:
         )
 
     def read(self, part: slice) -> list[Pixels]:
-        """Some of them, decoded side by side. Raises DataError for one that cannot be read."""
+        """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(read_image, list(self.files.values())[part]))
+            return list(pool.map(_read, list(self.files.values())[part], list(self.contents.values())[part]))
+
+    def check(self, talk: Talk) -> None:
+        """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
+        contents = list(self.contents.values())
+        if self.regions is not None:
+            self.regions.check(contents)
+            return
+        files = list(self.files.values())
+
+        def readable(part: slice) -> Array:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                sizes = pool.map(lambda *known: _read(*known).size, files[part], contents[part])
+                return np.array([size > 0 for size in sizes])
+
+        with talk.progress("checking pictures", len(contents)) as task:
+            cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
 
 
 def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", talk: Talk) -> "Questions":
@@ -125,6 +143,14 @@ def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images",
         target=column(lambda one: -1 if one.target is None else one.target, np.int64),
         sets=column(lambda one: numbers[one.image_set], np.int64),
     )
+
+
+def _read(picture: Path, content: str) -> Pixels:
+    refuse_other(picture, content)  # what is kept under a content must be of it, whatever the clocks of files say
+    try:
+        return read_image(picture)
+    except DataError as error:
+        raise DataError(error.message, hint=error.hint or "restore it, or name a dataset without it") from error
 
 
 def _stacked(arrays: Sequence[Array], width: int) -> Array:

@@ -39,11 +39,20 @@ def write_history(run: Path, seed: int, epochs: Iterable["Epoch"]) -> None:
     rows = list(epochs)
     others = [row for row in read_history(run) if row.seed != seed]
     write_table(run / HISTORY, others + [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in rows])
-    clocks = [row for row in read_table(run / CLOCK, ClockRow) if row.seed != seed] if (run / CLOCK).exists() else []
+    clocks = [row for row in _read_clock(run) if row.seed != seed]
     write_table(run / CLOCK, clocks + [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in rows])
 
 
-def read_history(run: Path, seeds: int | None = None) -> list[HistoryRow]:
-    """What is known of every epoch, of the first `seeds` seeds."""
-    rows = read_table(run / HISTORY, HistoryRow) if (run / HISTORY).exists() else []
-    return [row for row in rows if seeds is None or row.seed < seeds]
+def drop_seeds(run: Path, seeds: int) -> None:
+    """Keep the epochs of the first `seeds` seeds alone: a run may have had more."""
+    write_table(run / HISTORY, [row for row in read_history(run) if row.seed < seeds])
+    write_table(run / CLOCK, [row for row in _read_clock(run) if row.seed < seeds])
+
+
+def read_history(run: Path) -> list[HistoryRow]:
+    """What is known of every epoch."""
+    return read_table(run / HISTORY, HistoryRow) if (run / HISTORY).exists() else []
+
+
+def _read_clock(run: Path) -> list[ClockRow]:
+    return read_table(run / CLOCK, ClockRow) if (run / CLOCK).exists() else []

@@ -71,7 +71,7 @@ def as_inputs(
     if pictures.regions is None:
         raise ValueError("no regions to look at")
     contents = list(pictures.contents.values())
-    pictures.regions.of(contents[:1])  # a picture without regions is named before hours are spent
+    pictures.regions.check(contents)  # a picture without regions is named before hours are spent
     return questions_with(asked, pictures, RegionTable(pictures.regions, contents), tokens)
 
 

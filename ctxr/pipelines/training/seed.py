@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import Parent
 from ctxr.data.hashing import sha256_of
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.scoring import source_of
 from ctxr.pipelines.talk import Talk
@@ -37,6 +37,7 @@ class Job:
     Attributes:
         recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
+        weights: fingerprint of the encoder as it was published.
         start: run whose fine-tuned encoder is taken, None for the published one.
         parents: what the run is made from. tensorboard: whether event files are written.
     """
@@ -46,6 +47,7 @@ class Job:
     dataset: str
     asked: dict[str, list[Asked]]
     pictures: Pictures
+    weights: str
     start: Path | None
     parents: tuple[Parent, ...]
     device: str
@@ -55,7 +57,7 @@ class Job:
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
-        return sha256_of([decides, seed, [(parent.name, parent.sha256) for parent in self.parents]])
+        return sha256_of([decides, self.weights, seed, [(parent.name, parent.sha256) for parent in self.parents]])
 
 
 def train_seed(job: Job, seed: int) -> None:
@@ -93,16 +95,21 @@ def train_seed(job: Job, seed: int) -> None:
 
 def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
     """The training itself; its states lie in `making`."""
+    from ctxr.models.clip import ClipScorer
     from ctxr.models.training.checkpoint import new_scorer, width_of
     from ctxr.models.training.events import Events
     from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
+    from ctxr.models.training.passes import memory_for
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
-    scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
+    with memory_for(f"a scorer over {recipe.encoder}", job.device, "use a smaller encoder or head, or --device cpu"):
+        scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
     if recipe.start_at_cosine:
-        scorer.start_at_cosine(float(source.build().logit_scale.exp()))
+        if not isinstance(scorer, ClipScorer):
+            raise UsageError(f"{recipe.encoder} scores no cosine to start at", hint="--set start_at_cosine=false")
+        scorer.start_at_cosine(float(source.build().logit_scale.exp()))  # type: ignore[union-attr]
     bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
     events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None

@@ -17,8 +17,9 @@ from ctxr.data.artifacts import (
 from ctxr.data.dataset import Dataset
 from ctxr.data.regions import KIND
 from ctxr.data.tables import write_table
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
@@ -33,7 +34,7 @@ from ctxr.pipelines.training.asked import (
     sha256_of_asked,
 )
 from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.history import HISTORY
+from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
 from ctxr.pipelines.training.summary import report_on
@@ -45,6 +46,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.families import find_encoder
     from ctxr.models.precision import choose_device
+    from ctxr.models.training.checkpoint import check_head, fingerprint_of, width_of
     from ctxr.models.training.events import find_writer
 
     if config.tensorboard:
@@ -52,8 +54,9 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
+    check_head(recipe, width_of(source), device)
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
-    start = _start(config.workdir, recipe)
+    start = _start(config, recipe)
     dataset = open_dataset(config.dataset, config.workdir, talk)
     sides = _sides(dataset, recipe)
     everything = [one for side in sides.values() for one in side]
@@ -61,18 +64,22 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
-    parents = [_parent(dataset, sha256_of_asked(everything, contents))]
+    parents = [parent_of(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
         parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     pictures = Pictures(files, contents, config.workdir, regions)
+    weights = fingerprint_of(source)
     job = Job(
-        recipe, config.folder(), dataset.name, sides, pictures, start, tuple(parents), device, talk, config.tensorboard
-    )
-    decides = {**asdict(recipe), "seeds": config.seeds if recipe.learns else 1}
+        recipe, config.folder(), dataset.name, sides, pictures, weights, start, tuple(parents), device, talk,
+        config.tensorboard,
+    )  # fmt: skip
+    decides = {**asdict(recipe), "weights": weights, "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
         return report_on(job, up_to_date=True)
+    if recipe.learns:  # its own side is read before the first step, the others when hours have passed
+        pictures.of([one for one in everything if one.split != "train"]).check(talk)
     refuse_strangers(job.out)
     with locked(job.out):
         take_manifest(job.out)
@@ -80,6 +87,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
             train_seed(job, seed)
         for extra in checkpoints(job.out)[decides["seeds"] :]:
             shutil.rmtree(extra)
+        drop_seeds(job.out, decides["seeds"])
         _finish(job, decides, parents)
     return report_on(job, up_to_date=False)
 
@@ -118,11 +126,15 @@ def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None
     shutil.rmtree(job.out / MAKING, ignore_errors=True)
 
 
-def _start(workdir: Path, recipe: Recipe) -> Path | None:
+def _start(config: Train, recipe: Recipe) -> Path | None:
     """The run that a recipe starts from; None for the encoder as it was published."""
     if not recipe.start:
         return None
-    folder = workdir / "runs" / recipe.start
+    folder = config.workdir / "runs" / recipe.start
+    if folder.resolve() == config.folder().resolve():
+        raise UsageError(
+            f"the run {folder.name} cannot start from itself: it would be written over", hint="give it another --name"
+        )
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
             f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
@@ -140,17 +152,15 @@ def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
             f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
             hint="name another --dataset; the recipe clip-zero-shot needs no training",
         )
+    if recipe.learns and recipe.leaked_gradients and len(train) < recipe.batch:
+        raise UsageError(
+            f"with leaked_gradients a step of fewer than batch = {recipe.batch} queries is never taken, and {dataset.name} "
+            f"has {len(train)} to train on: nothing would be learned",
+            hint=f"--set batch={len(train)}, or --set leaked_gradients=false",
+        )
     judged = {side: sides[side] for side in ("valid", "test") if side in sides}
     if not judged and not recipe.learns:
         raise DataError(
             f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
         )
     return ({"train": train} if recipe.learns else {}) | judged
-
-
-def _parent(dataset: Dataset, asked: str) -> Parent:
-    """The dataset as a parent: its manifest where it is an artifact, else all that a model sees of it."""
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
-    return Parent(dataset.name, "release", asked)
