@@ -182,10 +182,10 @@ def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None)
 def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
-    Raises DataError where it was trained over another encoder than `encoder`.
+    Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.
     """
     from ctxr.models.families import find_encoder
-    from ctxr.models.training.checkpoint import read_checkpoint, tuned
+    from ctxr.models.training.checkpoint import fingerprint_of, read_checkpoint, tuned
 
     source = find_encoder(encoder, talk.warn)
     if checkpoint is None:
@@ -196,4 +196,10 @@ def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | Cr
             f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
             hint=f"--set encoder={notes.encoder}",
         )
-    return tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    found = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if fingerprint_of(found) != notes.fingerprint:
+        raise DataError(
+            f"{checkpoint} was trained over other weights than {notes.encoder} has now",
+            hint="put the weights back that it was trained with, or train again: ctxr train",
+        )
+    return found

@@ -63,6 +63,7 @@ def train_seed(job: Job, seed: int) -> None:
 
     Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder.
     """
+    from ctxr.models.families import find_encoder
     from ctxr.models.training.checkpoint import (
         ENCODER,
         Checkpoint,
@@ -84,7 +85,8 @@ def train_seed(job: Job, seed: int) -> None:
     write_weights(final, None if progress is None else making / BEST, None if below is None else below / ENCODER)
     write_history(job.out, seed, [] if progress is None else progress.history)
     recipe, best = job.recipe, 0 if progress is None else progress.best or 0
-    fingerprint = fingerprint_of(tuned(source, final, source.name))
+    # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
+    fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, job.talk.warn), final, source.name))
     own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
     kept = {name: getattr(recipe, name) for name in own}
     notes = Checkpoint(**kept, fingerprint=fingerprint, width=width_of(source), epoch=best, made_by=job.key(seed))
