@@ -139,6 +139,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
+    from ctxr.models.training.judging import resolved
 
     recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
     if isinstance(source, CrossSource):
@@ -147,7 +148,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
         return lambda asked: as_features(asked, pictures, source, device, recipe.precision, talk)
     if recipe.tunes:
         return lambda asked: as_pixels(asked, pictures, source, device, talk)
-    frozen = Encoder(source, device, recipe.precision, talk.warn)
+    frozen = Encoder(source, device, resolved(recipe.precision, device), talk.warn)
     return lambda asked: as_vectors(asked, pictures, frozen, talk)
 
 
