@@ -16,7 +16,7 @@ from ctxr.data.artifacts import (
 )
 from ctxr.data.dataset import Dataset
 from ctxr.data.regions import KIND
-from ctxr.data.tables import write_table
+from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.inputs import open_dataset
@@ -98,7 +98,7 @@ def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None
             seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
         )
     ]
-    write_table(job.out / "scores.jsonl", scores)
+    write_scores(job.out / "scores.jsonl", scores)
     report = report_on(job, up_to_date=False)
     notes = read_checkpoint(seeds[0])
     finish(
