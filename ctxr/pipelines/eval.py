@@ -132,6 +132,8 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     ]
     out = config.out or config.workdir / RESULTS / _name(found)
     parents = [_origin(dataset), *(one.origin for one in found)]
+    if config.regions:
+        parents.append(_regions(config))
     settings = config.result_config() | {"runs": [one.name for one in found]}
 
     from ctxr.data.artifacts import finished, locked, refuse_strangers
@@ -195,6 +197,15 @@ def _name(runs: "list[Run]") -> str:
     from ctxr.pipelines.evaluating.outside import plain_name
 
     return plain_name(runs[0].name) if len(runs) == 1 else "comparison"
+
+
+def _regions(config: Eval) -> "Parent":
+    """The region features that are looked at instead of those a run was trained on."""
+    from ctxr.data.artifacts import Parent
+    from ctxr.data.regions import KIND, read_regions
+    from ctxr.pipelines.training.paired import REGIONS
+
+    return Parent(config.regions, KIND, read_regions(config.workdir / REGIONS / config.regions).sha256)
 
 
 def _origin(dataset: "Dataset") -> "Parent":

@@ -231,7 +231,9 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path: Path, epochs: int) -> None:
     recipe = replace(SMALL, lr=1e30, batch=18, epochs=epochs)  # one step an epoch: its loss was taken before it
-    with pytest.raises(CtxrError, match="scores of training queries after epoch 1 are no numbers; no epoch was finished"):
+    with pytest.raises(
+        CtxrError, match="scores of training queries after epoch 1 are no numbers; no epoch was finished"
+    ):
         make_trainer(tmp_path, recipe, valid=None).run()
     assert not (tmp_path / BEST).exists()
 

@@ -20,6 +20,7 @@ from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.inputs import open_dataset
+from ctxr.pipelines.lineage import foreign_notes
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
@@ -63,7 +64,10 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     contents = contents_of(dataset, files)
     parents = [_parent(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
-        parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
+        origin = open_artifact(start, RUN)
+        parents.append(Parent(start.name, RUN, origin.sha256))
+        for note in foreign_notes(origin, dataset):
+            talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     pictures = Pictures(files, contents, config.workdir, regions)
