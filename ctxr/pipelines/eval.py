@@ -9,7 +9,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact
+    from ctxr.data.artifacts import Artifact, Parent
     from ctxr.pipelines.evaluating.questions import Question
     from ctxr.pipelines.evaluating.runs import Run
 
@@ -131,6 +131,8 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     ]
     out = config.out or config.workdir / RESULTS / _name(found)
     parents = [origin_of(dataset), *(one.origin for one in found)]
+    if config.regions:
+        parents.append(_regions(config))
     settings = config.result_config() | {"runs": [one.name for one in found]}
 
     from ctxr.data.artifacts import finished, locked, refuse_strangers
@@ -194,3 +196,12 @@ def _name(runs: "list[Run]") -> str:
     from ctxr.pipelines.evaluating.outside import plain_name
 
     return plain_name(runs[0].name) if len(runs) == 1 else "comparison"
+
+
+def _regions(config: Eval) -> "Parent":
+    """The region features that are looked at instead of those a run was trained on."""
+    from ctxr.data.artifacts import Parent
+    from ctxr.data.regions import KIND, read_regions
+    from ctxr.pipelines.training.paired import REGIONS
+
+    return Parent(config.regions, KIND, read_regions(config.workdir / REGIONS / config.regions).sha256)

@@ -26,7 +26,7 @@ RUN = "run"
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how finely vectors are computed: "auto", "cpu", "cuda", "mps"; "auto", "fp32", "bf16"."""
+    """Where and how finely vectors are computed: "auto", "cpu", "cuda", "mps"; "fp32", "bf16", or "auto", as a run was trained."""
 
     device: str = "auto"
     precision: str = "auto"
@@ -70,8 +70,11 @@ def scores_of(
     seeds = checkpoints(folder)
     if not seeds:
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
-    encoder, scores = str(artifact.manifest.config["encoder"]), []
-    pictures = with_regions(pictures, encoder, regions or str(artifact.manifest.config.get("regions", "")), talk)
+    config, machine = artifact.manifest.config, machine or Machine()
+    if machine.precision == "auto":
+        machine = replace(machine, precision=str(config.get("precision", "auto")))
+    encoder, scores = str(config["encoder"]), []
+    pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), talk)
     for seed in seeds:
         scorer = scorer_name(folder, seed, len(seeds))
         scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
@@ -108,6 +111,7 @@ def scores_by(
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
         check_places(asked, PLACES, notes.all_positions)
+    chance = None if notes is None else notes.chance
     talk, machine = talk or Silent(), machine or Machine()
     source = source_of(checkpoint, encoder, talk)
     device = choose_device(machine.device)
@@ -116,7 +120,7 @@ def scores_by(
     for side in by_side(asked).values():
         questions = way.prepare(side)
         with talk.progress("scoring", len(side)) as task:
-            values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance).tolist()
+            values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance, chance).tolist()
         scores += [
             Score(one.query, image, scorer, value)
             for one, row in zip(side, values, strict=True)
@@ -130,7 +134,7 @@ class Way:
     """How queries are scored.
 
     Attributes:
-        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode.
+        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode (see `load_head`).
         at_once: queries in one pass. bf16: compute in it by autocast.
     """
 
@@ -152,11 +156,11 @@ def way_of(
     from ctxr.models.encode import Encoder
     from ctxr.models.pairs import PairScorer
     from ctxr.models.training.checkpoint import load_head, read_checkpoint
-    from ctxr.models.training.judging import in_bf16
+    from ctxr.models.training.judging import in_bf16, resolved
 
     device, precision = machine.device, machine.precision
     if not isinstance(source, CrossSource):
-        embedder = Encoder(source, device, precision, talk.warn)
+        embedder = Encoder(source, device, resolved(precision, device), talk.warn)
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
         return Way(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
@@ -182,10 +186,10 @@ def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None)
 def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
-    Raises DataError where it was trained over another encoder than `encoder`.
+    Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.
     """
     from ctxr.models.families import find_encoder
-    from ctxr.models.training.checkpoint import read_checkpoint, tuned
+    from ctxr.models.training.checkpoint import fingerprint_of, read_checkpoint, tuned
 
     source = find_encoder(encoder, talk.warn)
     if checkpoint is None:
@@ -196,4 +200,10 @@ def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | Cr
             f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
             hint=f"--set encoder={notes.encoder}",
         )
-    return tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    found = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if fingerprint_of(found) != notes.fingerprint:
+        raise DataError(
+            f"{checkpoint} was trained over other weights than {notes.encoder} has now",
+            hint="put the weights back that it was trained with, or train again: ctxr train",
+        )
+    return found

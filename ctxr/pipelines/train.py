@@ -62,6 +62,7 @@ class TrainReport:
         queries: of each side. seeds: each by itself.
         valid, test: mean accuracy over the seeds; None where no target is known.
         up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
+        judged_on: the side that chose the epoch, "valid" or "test"; "" where none did.
     """
 
     run: str
@@ -75,6 +76,7 @@ class TrainReport:
     test: float | None
     up_to_date: bool = False
     regions: str = ""
+    judged_on: str = "valid"
 
 
 def run(config: Train, talk: Talk | None = None) -> TrainReport:

@@ -228,6 +228,16 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
     assert not (tmp_path / STATE).exists()
 
 
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path: Path, epochs: int) -> None:
+    recipe = replace(SMALL, lr=1e30, batch=18, epochs=epochs)  # one step an epoch: its loss was taken before it
+    with pytest.raises(
+        CtxrError, match="scores of training queries after epoch 1 are no numbers; no epoch was finished"
+    ):
+        make_trainer(tmp_path, recipe, valid=None).run()
+    assert not (tmp_path / BEST).exists()
+
+
 class Narrow(ClipScorer):
     """A scorer that has memory for three queries."""
 

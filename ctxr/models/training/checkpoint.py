@@ -40,7 +40,7 @@ class Checkpoint:
         layers, heads, inner, fusion, scale: of the head.
         epoch: the one that was chosen, from 1; 0 where nothing was trained.
         made_by: hash over what decided the training: recipe, seed, dataset.
-        frozen, new_score, all_positions, regions: as in `Recipe`.
+        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation: as in `Recipe`.
     """
 
     variant: str
@@ -58,6 +58,13 @@ class Checkpoint:
     new_score: bool = False
     all_positions: bool = False
     regions: str = ""
+    dropout: float = 0.1
+    dropout_in_evaluation: bool = False
+
+    @property
+    def chance(self) -> int:
+        """Seed of what is drawn while it scores, where dropout stays on in evaluation."""
+        return int(sha256_of(self.made_by)[:15], 16)
 
 
 class EverywhereOrdered(ContextHead):
@@ -151,7 +158,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def load_head(folder: Path, encoder: Any = None) -> Any:
-    """The trained scorer of vectors or pair features, or around `encoder`, in evaluation mode.
+    """The trained scorer of vectors or pair features, or around `encoder`, in evaluation mode unless its quirk leaves dropout on.
 
     Raises DataError where weights and config do not fit.
     """
@@ -163,7 +170,7 @@ def load_head(folder: Path, encoder: Any = None) -> Any:
         module = getattr(scorer, part, None)
         if module is not None:
             fill(module, folder / _PARTS[part], f"the head that {folder / CONFIG} describes")
-    return scorer.eval()
+    return scorer.train(notes.dropout_in_evaluation)
 
 
 def tuned(source: Source | CrossSource, folder: Path, name: str) -> Source | CrossSource:

@@ -18,6 +18,7 @@ def score_all(
     device: str = "cpu",
     bf16: bool = False,
     advance: Callable[[float], None] | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """float32 [Q, K] on the CPU, -inf where there is no candidate.
 
@@ -27,6 +28,7 @@ def score_all(
         at_once: queries in one pass, fewer where memory runs out.
         device: where the scorer lives. bf16: compute in it by autocast.
         advance: told of every pass how many queries are done.
+        seed: of what a scorer that is not in evaluation mode draws; None to draw on from wherever torch is.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
 
@@ -36,7 +38,11 @@ def score_all(
         if advance is not None:
             advance(len(rows))
 
-    in_passes(questions.sets.sort(stable=True).indices, at_once, device, score)
+    gpus = list(range(torch.cuda.device_count())) if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=gpus, enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        in_passes(questions.sets.sort(stable=True).indices, at_once, device, score)
     return scores
 
 
@@ -46,6 +52,11 @@ def in_bf16(precision: str, device: str) -> bool:
     return precision == "bf16" or (
         precision == "auto" and device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
     )
+
+
+def resolved(precision: str, device: str) -> str:
+    """A recipe's precision as an encoder of vectors takes it, so that it trains and scores in the same: "fp32" or "bf16"."""
+    return "bf16" if in_bf16(precision, device) else "fp32"
 
 
 def accuracy_of(scores: Tensor, target: Tensor) -> float | None:

@@ -163,9 +163,7 @@ class Trainer:
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {place + 1} of {len(parts)}")
             total += loss
             self.hearing.advance(len(rows))
-        accuracy = None
-        if not (recipe.unjudged_last_epoch and number == recipe.epochs):
-            accuracy = self._judge(number)
+        accuracy = self._judge(number)
         return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
 
     def _asked(self, number: int, steps: Sequence[Tensor]) -> Questions:
@@ -179,13 +177,20 @@ class Trainer:
         return with_distractors(self.train, self.recipe.distractors, chance)
 
     def _judge(self, number: int) -> float | None:
-        if self.valid is None or not len(self.valid):
+        skipped = self.recipe.unjudged_last_epoch and number == self.recipe.epochs
+        if skipped or self.valid is None or not len(self.valid):
+            # nobody judges this epoch, but what may be kept as the result must score at all
+            few = self.train.part(torch.arange(min(len(self.train), self.recipe.batch)))
+            self._score(few, f"the scores of training queries after epoch {number}")
             return None
+        return accuracy_of(self._score(self.valid, f"the validation scores after epoch {number}"), self.valid.target)
+
+    def _score(self, questions: Questions, what: str) -> Tensor:
         self.scorer.train(self.recipe.dropout_in_evaluation)
-        scores = score_all(self.scorer, self.valid, self.progress.at_once, self.device, self.bf16)
-        if bool(scores[self.valid.mask].isnan().any()):
-            raise self._broken(f"the validation scores after epoch {number} are no numbers")
-        return accuracy_of(scores, self.valid.target)
+        scores = score_all(self.scorer, questions, self.progress.at_once, self.device, self.bf16)
+        if not bool(scores[questions.mask].isfinite().all()):
+            raise self._broken(f"{what} are no numbers")
+        return scores
 
     def _keep(self, row: Epoch) -> None:
         """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ctxr.errors import CtxrError
 
-
 NO_MEMORY = ("allocate memory", "out of memory", "not enough memory")
 """How torch says so in plain RuntimeErrors: on a CPU, on MPS, and on a CPU under Windows."""
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.runs import Run
 from ctxr.pipelines.leaks import leakage_table
+from ctxr.pipelines.lineage import chosen_on_test, foreign_notes
 from ctxr.pipelines.published import HUMANS, is_release
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats import Stats
@@ -71,22 +71,17 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[s
 
 def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[Run]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
-    here, names = _manifest(dataset), {side.name for side in sides}
-    kind = "dataset" if here else "release"
+    names = {side.name for side in sides}
     trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
-    notes = []
-    for run in trained:
-        parents = [] if run.artifact is None else run.artifact.manifest.parents
-        learnt = [one for one in parents if one.kind in ("dataset", "release")]
-        if any(one.kind != kind or (one.kind == "dataset" and one.sha256 != here) for one in learnt):
-            notes.append(
-                f"{run.name}: trained on another dataset ({learnt[0].name}) than this one; the two may share sets"
-            )
+    notes = [note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, dataset)]
+    tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
     if trained and "train" in names:
         notes.append(f"figures on train say how well {_listed(trained)} fit, not how good they are")
-    if trained and "valid" in names:
+    if tested and "test" in names:
+        notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
+    if (others := [run for run in trained if run not in tested]) and "valid" in names:
         notes.append(
-            f"where valid chose the epoch of {_listed(trained)}, its figures flatter a little; those of test do not"
+            f"where valid chose the epoch of {_listed(others)}, its figures flatter a little; those of test do not"
         )
     if outside := [run for run in runs if run not in trained]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
@@ -122,9 +117,3 @@ def tagged_elsewhere(dataset: Dataset) -> list[str]:
         query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()
     )
     return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []
-
-
-def _manifest(dataset: Dataset) -> str:
-    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
-        return ""
-    return open_artifact(dataset.root).sha256

@@ -1,6 +1,6 @@
 """Where scores come from: a trained run of the project, a file that any model wrote, or a model scored as it is."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import Score
 from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.lineage import other_datasets
 from ctxr.pipelines.talk import Talk
 
 RUNS = "runs"
@@ -73,20 +74,28 @@ class Scoring:
     talk: Talk
     regions: str = ""
 
-    def __call__(self, source: str | Path) -> list[Score]:
-        """Scores by a run's folder, or a model's name."""
+    def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
+        """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
         module: Any = import_module(SCORING)
         machine = module.Machine(device=self.device)
+        wanted = self.queries() if queries is None else queries
         scores: list[Score] = module.scores_of(
-            source, self.dataset, self.queries(), self.workdir, machine, self.talk, self.regions
+            source, self.dataset, wanted, self.workdir, machine, self.talk, self.regions
         )
         return scores
+
+    def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
+        """Whether the dataset asks all of these queries, with these candidates."""
+        images = {one.id: frozenset(one.images) for one in self.dataset.sets}
+        asked = self.dataset.queries
+        return all(name in asked and row.keys() <= images[asked[name].image_set] for name, row in values.items())
 
 
 def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     """The runs that `sources` name, in that order: the name or folder of a run, a file of scores, or a model's name.
 
-    Without sources, every finished run of the project.
+    Without sources, every finished run of the project; one that was made on another dataset, and one that scores nothing, is
+    left out with a warning if its scores do not fit.
 
     Raises UnfinishedError where there is none, UsageError for a name that is nothing of this or stands twice, DataError as
     `read_scores` does.
@@ -95,6 +104,13 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     named = list(sources) or sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
     if not named:
         raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
+    if not sources:
+        named = [name for name in named if not _left_out(folder / name, scoring)]
+        if not named:
+            raise UnfinishedError(
+                f"no run in {folder} has scores for {scoring.dataset.name}",
+                hint="ctxr eval NAME   scores one of them here",
+            )
     runs = [run for source in named for run in _open(source, scoring)]
     seen: set[str] = set()
     for run in runs:
@@ -133,16 +149,68 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     origin = Parent(name, KIND, artifact.sha256)
     if SCORES in artifact.changed_files():
         raise DataError(f"{folder / SCORES} was changed since the run was written", hint="restore it, or train again")
-    if SCORES not in artifact.manifest.files:
-        if find_spec(SCORING) is None:
-            raise UnfinishedError(f"{folder} holds no {SCORES}", hint="run the command that made it again")
-        return Run(name, _scorers(name, scoring(folder)), origin, artifact)
-    files = read_scores(folder / SCORES)
-    scorers = tuple(
+    if not _can_score(artifact):
+        return Run(name, _stored(folder), origin, artifact)
+    kept = _stored(folder) if _holds(artifact, scoring) else ()
+    lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
+    if not lacking:
+        return Run(name, kept, origin, artifact)
+    made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
+    held = {one.name: one for one in kept}
+    scorers = tuple(_joined(held[one], made[one]) if one in held else made[one] for one in made)
+    return Run(name, scorers, origin, artifact)
+
+
+def _stored(folder: Path) -> tuple[Scorer, ...]:
+    name, files = folder.resolve().name, read_scores(folder / SCORES)
+    return tuple(
         Scorer(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
         for scorer, file in sorted(files.items())
     )
-    return Run(name, scorers, origin, artifact)
+
+
+def _can_score(artifact: Artifact) -> bool:
+    """Whether a run holds checkpoints that can be asked for what it did not score."""
+    return artifact.manifest.verb == "train" and any(artifact.path.glob("seed*/config.json"))
+
+
+def _has_scores(artifact: Artifact) -> bool:
+    entry = artifact.manifest.files.get(SCORES)
+    return entry is not None and entry.bytes > 0
+
+
+def _holds(artifact: Artifact, scoring: Scoring) -> bool:
+    """Whether the stored scores of a run are answers to what is asked: made on this dataset, over the regions that are named."""
+    if not _has_scores(artifact) or other_datasets(artifact, scoring.dataset):
+        return False
+    if scoring.regions not in ("", artifact.manifest.config.get("regions", "")):
+        return False
+    return all(scoring.fits(one.values) for one in _stored(artifact.path))
+
+
+def _joined(kept: Scorer, made: Scorer) -> Scorer:
+    def place(query: str, candidate: str | None) -> str:
+        return (kept if query in kept.values else made).place(query, candidate)
+
+    return Scorer(kept.name, kept.values | made.values, place)
+
+
+def _left_out(folder: Path, scoring: Scoring) -> bool:
+    """Whether a run that nobody named has nothing to say here; then it is told of."""
+    artifact = open_artifact(folder, KIND)
+    why = ""
+    if _can_score(artifact):
+        if others := other_datasets(artifact, scoring.dataset):
+            why = f"was made on another dataset ({others[0].name}): ctxr eval {folder.name}   scores it on this one"
+        elif not _has_scores(artifact):
+            why = f"scored nothing: ctxr eval {folder.name}   scores it on what there is"
+    elif not _has_scores(artifact):
+        why = "scored nothing"
+    elif not all(scoring.fits(one.values) for one in _stored(folder)):
+        why = f"scored what {scoring.dataset.name} does not ask"
+    if why:
+        scoring.talk.warn(f"the run {folder.name} is left out, it {why}")
+    return bool(why)
 
 
 def _seed_name(run: str, scorer: str) -> str:

@@ -112,7 +112,7 @@ def _shares(
 
         device = choose_device(machine.device)
         way = way_of(seed, source_of(seed, encoder, talk), pictures, Machine(device, machine.precision), talk)
-        shares: Array = attend_all(way.ranker, way.prepare(asked), wanted[part], way.at_once, device).numpy()
+        shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
         return shares
 
     with talk.progress("attention", len(wanted)) as task:

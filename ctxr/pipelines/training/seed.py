@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import Parent
 from ctxr.data.hashing import sha256_of
@@ -65,6 +65,7 @@ def train_seed(job: Job, seed: int) -> None:
 
     Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder.
     """
+    from ctxr.models.families import find_encoder
     from ctxr.models.training.checkpoint import (
         ENCODER,
         Checkpoint,
@@ -86,7 +87,8 @@ def train_seed(job: Job, seed: int) -> None:
     write_weights(final, None if progress is None else making / BEST, None if below is None else below / ENCODER)
     write_history(job.out, seed, [] if progress is None else progress.history)
     recipe, best = job.recipe, 0 if progress is None else progress.best or 0
-    fingerprint = fingerprint_of(tuned(source, final, source.name))
+    # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
+    fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, job.talk.warn), final, source.name))
     own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
     kept = {name: getattr(recipe, name) for name in own}
     notes = Checkpoint(**kept, fingerprint=fingerprint, width=width_of(source), epoch=best, made_by=job.key(seed))
@@ -109,7 +111,8 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     if recipe.start_at_cosine:
         if not isinstance(scorer, ClipScorer):
             raise UsageError(f"{recipe.encoder} scores no cosine to start at", hint="--set start_at_cosine=false")
-        scorer.start_at_cosine(float(source.build().logit_scale.exp()))  # type: ignore[union-attr]
+        published: Any = source.build()
+        scorer.start_at_cosine(float(published.logit_scale.exp()))
     bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
     events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None
@@ -146,6 +149,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
+    from ctxr.models.training.judging import resolved
 
     recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
     if isinstance(source, CrossSource):
@@ -154,7 +158,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
         return lambda asked: as_features(asked, pictures, source, device, recipe.precision, talk)
     if recipe.tunes:
         return lambda asked: as_pixels(asked, pictures, source, device, talk)
-    frozen = Encoder(source, device, recipe.precision, talk.warn)
+    frozen = Encoder(source, device, resolved(recipe.precision, device), talk.warn)
     return lambda asked: as_vectors(asked, pictures, frozen, talk)
 
 

@@ -43,7 +43,17 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
         test=_mean([one.test for one in seeds]),
         up_to_date=up_to_date,
         regions=job.recipe.regions,
+        judged_on=_judged_on(job),
     )
+
+
+def _judged_on(job: "Job") -> str:
+    known = {side for side, asked in job.asked.items() if any(one.target is not None for one in asked)}
+    if not job.recipe.learns:
+        return ""
+    if job.recipe.judged_on_test and "test" in known:
+        return "test"
+    return "valid" if "valid" in known else ""
 
 
 def accuracy(scores: "Sequence[Score]", asked: "Sequence[Asked]") -> float | None:
@@ -85,7 +95,8 @@ def table(report: TrainReport) -> Table:
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
         rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
-    note = "valid chooses the epoch, so it flatters; candidates that share the highest score share the hit"
+    chosen = f"{report.judged_on} chooses the epoch, so it flatters; " if report.judged_on else ""
+    note = f"{chosen}candidates that share the highest score share the hit"
     return Table("accuracy, %", ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
 
 

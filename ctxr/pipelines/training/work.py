@@ -16,11 +16,12 @@ from ctxr.data.artifacts import (
 )
 from ctxr.data.dataset import Dataset
 from ctxr.data.regions import KIND
-from ctxr.data.tables import write_table
+from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
+from ctxr.pipelines.lineage import foreign_notes
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
@@ -66,7 +67,10 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     contents = contents_of(dataset, files)
     parents = [parent_of(dataset, sha256_of_asked(everything, contents))]
     if start is not None:
-        parents.append(Parent(start.name, RUN, open_artifact(start, RUN).sha256))
+        origin = open_artifact(start, RUN)
+        parents.append(Parent(start.name, RUN, origin.sha256))
+        for note in foreign_notes(origin, dataset):
+            talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     pictures = Pictures(files, contents, config.workdir, regions)
@@ -106,7 +110,7 @@ def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None
             seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
         )
     ]
-    write_table(job.out / "scores.jsonl", scores)
+    write_scores(job.out / "scores.jsonl", scores)
     report = report_on(job, up_to_date=False)
     notes = read_checkpoint(seeds[0])
     finish(
