@@ -1,5 +1,6 @@
 """What the loop is made of: orders, distractors, rates, optimisers, recipes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxr.errors import UsageError
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.questions import by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head
@@ -159,3 +160,23 @@ def test_a_recipe_that_makes_no_sense_is_refused(changes: dict[str, object], mes
 def test_the_default_recipe_makes_sense() -> None:
     Recipe().check()
     Recipe(variant="zero-shot", epochs=0).check()
+
+
+@pytest.mark.parametrize("fmt", [torch.contiguous_format, torch.channels_last])
+def test_a_fused_step_is_the_plain_one_however_weights_and_gradients_lie_in_memory(fmt: torch.memory_format) -> None:
+    gradients = torch.randn(3, 8, 4, 3, 3)
+
+    def stepped(
+        optimiser: Callable[[list[torch.Tensor]], torch.optim.Optimizer], one: torch.memory_format
+    ) -> torch.Tensor:
+        weights = torch.ones(8, 4, 3, 3).to(memory_format=one).requires_grad_()
+        made = optimiser([weights])
+        for gradient in gradients:
+            weights.grad = laid_out_as(weights, gradient.contiguous(memory_format=fmt))
+            made.step()
+        return weights.detach()
+
+    plain = stepped(lambda weights: torch.optim.Adam(weights, 0.1, (0.9, 0.98), 1e-6), torch.contiguous_format)
+    for one in (torch.contiguous_format, torch.channels_last):
+        fused = stepped(lambda weights: make_optimiser(weights, Recipe(optimiser="adam", lr=0.1, weight_decay=0)), one)
+        torch.testing.assert_close(fused, plain, rtol=1e-3, atol=1e-5)

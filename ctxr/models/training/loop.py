@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError
 from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.losses import loss_of
-from ctxr.models.training.optimising import make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.passes import is_memory
 from ctxr.models.training.questions import Questions, by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.recipe import Recipe
@@ -108,7 +108,9 @@ class Trainer:
                 return loss
             for weights, gradient in zip(self.weights, gradients, strict=True):
                 if gradient is not None:
-                    weights.grad = gradient if weights.grad is None else weights.grad.add_(gradient)
+                    weights.grad = (
+                        laid_out_as(weights, gradient) if weights.grad is None else weights.grad.add_(gradient)
+                    )
             total, left = total + loss, left[len(part) :]
         if step:
             self._step(rate)

@@ -15,6 +15,14 @@ _PROJECTIONS = ("text_projection", "proj")
 """What the published CLIP keeps in fp16: layers of these kinds, and parameters of these names."""
 
 
+def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
+    """`tensor` in memory as `weights` of its shape lie.
+
+    Fused steps walk through memory and not through indices: where the two lie differently, they mix up numbers without a word.
+    """
+    return tensor if tensor.stride() == weights.stride() else torch.empty_like(weights).copy_(tensor)
+
+
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
     weights, betas = list(weights), (recipe.beta1, recipe.beta2)

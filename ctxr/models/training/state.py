@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ctxr.data.atomic import disk_errors
+from ctxr.models.training.optimising import laid_out_as
 
 
 @dataclass
@@ -89,12 +90,15 @@ def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, 
         parts[kind][rest] = tensor
     scorer.load_state_dict(parts["model"])
     kept: dict[int, dict[str, Tensor]] = {}
+    stepped = [weights for group in optimiser.param_groups for weights in group["params"]]
     for name, tensor in parts["optimiser"].items():
         number, _, value = name.partition(".")
-        kept.setdefault(int(number), {})[value] = tensor
+        weights = stepped[int(number)]
+        same = tensor.shape == weights.shape
+        kept.setdefault(int(number), {})[value] = laid_out_as(weights, tensor.to(weights)) if same else tensor
     optimiser.load_state_dict({"state": kept, "param_groups": optimiser.state_dict()["param_groups"]})
     for name, weights in scorer.named_parameters():
         if name in parts["gradient"]:
-            weights.grad = parts["gradient"][name].to(weights.device)
+            weights.grad = laid_out_as(weights, parts["gradient"][name].to(weights.device))
     progress = notes["progress"]
     return Progress([Epoch(**row) for row in progress["history"]], progress["best"], progress["at_once"])
