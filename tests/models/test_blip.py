@@ -11,10 +11,8 @@ import torch
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.base import Batch
 from ctxr.models.blip import TINY, BlipEncoder, load_blip
-from ctxr.models.context import ContextHead
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.families import find_encoder, makes_pairs
-from ctxr.models.pairs import PairScorer
 from tests.models.blip_folder import make_blip, make_model
 
 TEXTS = ["a bat", "c", "the dog is near a big red ball"]
@@ -221,72 +219,10 @@ def test_a_name_says_of_which_family_it_is() -> None:
     assert found.fingerprint == load_blip(TINY).fingerprint != load_blip(TINY, seed=1).fingerprint
 
 
-SCORERS = ("published", "alone", "module", "temporal")
-
-
-@pytest.fixture(params=SCORERS)
-def scorer(request: pytest.FixtureRequest, source: CrossSource) -> PairScorer:
-    torch.manual_seed(0)
-    encoder = source.build().requires_grad_(True)
-    if request.param == "alone":
-        return PairScorer(encoder, None, torch.nn.Linear(source.width, 1)).eval()
-    head = ContextHead(source.width, 1, 4, 64, positions=request.param == "temporal")
-    return PairScorer(encoder, None if request.param == "published" else head).eval()
-
-
-def changed(batch: Batch, order: list[int], more: int = 0) -> Batch:
-    """The batch with its candidates in another order, and `more` places where there is none."""
-    empty = torch.zeros(len(batch.mask), more, dtype=torch.int64)
-    return Batch(
-        batch.images, batch.texts, torch.cat([batch.candidates[:, order], empty], 1),
-        torch.cat([batch.mask[:, order], empty.bool()], 1), batch.ordered, batch.target,
-    )  # fmt: skip
-
-
 @torch.no_grad()
-def test_padding_and_the_size_of_a_batch_change_no_score(scorer: PairScorer, source: CrossSource) -> None:
-    batch = batch_of(source)
-    before = scorer(batch)
-    assert (before.shape, before.dtype) == ((6, 5), torch.float32)
-    wide = scorer(changed(batch, [0, 1, 2, 3, 4], 2))
-    assert bool((wide[:, 5:] == -torch.inf).all())
-    torch.testing.assert_close(wide[:, :5], before, rtol=1e-4, atol=1e-4)
-    for row in range(6):
-        one = slice(row, row + 1)
-        alone = Batch(
-            batch.images,
-            batch.texts[one],
-            batch.candidates[one],
-            batch.mask[one],
-            batch.ordered[one],
-            batch.target[one],
-        )
-        torch.testing.assert_close(scorer(alone), before[one], rtol=1e-4, atol=1e-4)
+def test_places_behind_the_longest_text_change_no_bit(source: CrossSource) -> None:
+    encoder, batch = source.build(), batch_of(source)
+    assert isinstance(encoder, BlipEncoder)
+    before = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
     longer = torch.nn.functional.pad(batch.texts, (0, 4))
-    more = Batch(batch.images, longer, batch.candidates, batch.mask, batch.ordered, batch.target)
-    assert torch.equal(scorer(more), before)
-
-
-@torch.no_grad()
-def test_permuting_candidates_permutes_scores_but_for_positions_in_time(
-    scorer: PairScorer, source: CrossSource
-) -> None:
-    batch, order = batch_of(source), [3, 0, 4, 1, 2]
-    before, after = scorer(batch)[:, order], scorer(changed(batch, order))
-    kept = ~batch.ordered if scorer.head is not None and scorer.head.positions is not None else batch.ordered >= 0
-    torch.testing.assert_close(after[kept], before[kept], rtol=1e-4, atol=1e-4)
-    if not bool(kept.all()):
-        assert float((after - before)[~kept].abs().amax(1).min()) > 1e-3
-
-
-def test_six_queries_are_learned_by_heart(scorer: PairScorer, source: CrossSource) -> None:
-    batch = batch_of(source)
-    optimiser = torch.optim.Adam(scorer.parameters(), lr=2e-3)
-    for _ in range(80):
-        scores = scorer(batch)
-        if bool((scores.argmax(1) == batch.target).all()):
-            return
-        optimiser.zero_grad()
-        torch.autograd.backward(torch.nn.functional.cross_entropy(scores, batch.target))
-        optimiser.step()
-    pytest.fail(f"{int((scores.argmax(1) == batch.target).sum())} of 6 after 80 steps")
+    assert torch.equal(encoder.pairs(batch.images, longer, batch.candidates, batch.mask), before)

@@ -12,7 +12,8 @@ from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import SCALE, ContextHead, fuse
 from ctxr.models.layers import Block, parameters_of, unit
-from tests.models.scorers import SCORERS, WIDTH, make_head, make_scorer, random_batch
+from ctxr.models.pairs import PairScorer
+from tests.models.scorers import BLIP_SCORERS, SCORERS, WIDTH, make_blip_scorer, make_head, make_scorer, random_batch
 
 
 def silence(head: ContextHead) -> None:
@@ -22,9 +23,13 @@ def silence(head: ContextHead) -> None:
             nn.init.zeros_(weights)
 
 
-@pytest.fixture(params=SCORERS)
-def scorer(request: pytest.FixtureRequest, tmp_path: Path) -> ClipScorer:
-    return make_scorer(request.param, tmp_path).eval()
+def made(name: str, folder: Path, dropout: float = 0.1) -> ClipScorer | PairScorer:
+    return (make_blip_scorer if name in BLIP_SCORERS else make_scorer)(name, folder, dropout)
+
+
+@pytest.fixture(params=[*SCORERS, *BLIP_SCORERS])
+def scorer(request: pytest.FixtureRequest, tmp_path: Path) -> ClipScorer | PairScorer:
+    return made(request.param, tmp_path).eval()
 
 
 def permuted(batch: Batch, order: torch.Tensor) -> Batch:
@@ -42,7 +47,7 @@ def padded(batch: Batch, more: int) -> Batch:
 
 
 @torch.no_grad()
-def test_scores_are_float32_and_minus_infinity_where_there_is_no_candidate(scorer: ClipScorer) -> None:
+def test_scores_are_float32_and_minus_infinity_where_there_is_no_candidate(scorer: ClipScorer | PairScorer) -> None:
     batch = padded(random_batch(scorer), 2)
     scores = scorer(batch)
     assert (scores.shape, scores.dtype) == ((6, 7), torch.float32)
@@ -51,13 +56,13 @@ def test_scores_are_float32_and_minus_infinity_where_there_is_no_candidate(score
 
 
 @torch.no_grad()
-def test_padding_changes_no_score(scorer: ClipScorer) -> None:
+def test_padding_changes_no_score(scorer: ClipScorer | PairScorer) -> None:
     batch = random_batch(scorer)
     torch.testing.assert_close(scorer(padded(batch, 3))[:, :5], scorer(batch), rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
-def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: ClipScorer) -> None:
+def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: ClipScorer | PairScorer) -> None:
     batch = random_batch(scorer)
     batch.mask[2:4, 3:] = False
     alone = replace(
@@ -72,7 +77,7 @@ def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: ClipScorer) ->
 
 
 @torch.no_grad()
-def test_the_size_of_a_batch_changes_no_score(scorer: ClipScorer) -> None:
+def test_the_size_of_a_batch_changes_no_score(scorer: ClipScorer | PairScorer) -> None:
     batch = random_batch(scorer)
     rows = [slice(start, start + 1) for start in range(6)]
     single = [
@@ -84,13 +89,13 @@ def test_the_size_of_a_batch_changes_no_score(scorer: ClipScorer) -> None:
 
 
 @torch.no_grad()
-def test_saving_changes_no_bit(scorer: ClipScorer, tmp_path: Path) -> None:
+def test_saving_changes_no_bit(scorer: ClipScorer | PairScorer, tmp_path: Path) -> None:
     batch = random_batch(scorer)
     if not scorer.state_dict():
         assert scorer.encoder is None  # nothing is learned: there is nothing to save
         return
     before = scorer(batch)
-    save_file(scorer.state_dict(), tmp_path / "scorer.safetensors")
+    save_file({name: one.contiguous() for name, one in scorer.state_dict().items()}, tmp_path / "scorer.safetensors")
     for weights in scorer.parameters():
         nn.init.normal_(weights)
     assert not torch.equal(scorer(batch), before)
@@ -99,7 +104,7 @@ def test_saving_changes_no_bit(scorer: ClipScorer, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_permuting_candidates_permutes_scores_but_for_positions_in_time(scorer: ClipScorer) -> None:
+def test_permuting_candidates_permutes_scores_but_for_positions_in_time(scorer: ClipScorer | PairScorer) -> None:
     batch = random_batch(scorer)
     order = torch.tensor([3, 0, 4, 1, 2])
     before, after = scorer(batch)[:, order], scorer(permuted(batch, order))
@@ -112,7 +117,7 @@ def test_permuting_candidates_permutes_scores_but_for_positions_in_time(scorer: 
 
 
 @torch.no_grad()
-def test_evaluation_leaves_nothing_to_chance(scorer: ClipScorer) -> None:
+def test_evaluation_leaves_nothing_to_chance(scorer: ClipScorer | PairScorer) -> None:
     batch = random_batch(scorer)
     assert torch.equal(scorer(batch), scorer(batch))
     scorer.train()
@@ -120,9 +125,9 @@ def test_evaluation_leaves_nothing_to_chance(scorer: ClipScorer) -> None:
         assert not torch.equal(scorer(batch), scorer(batch))
 
 
-@pytest.mark.parametrize("name", [name for name in SCORERS if name != "zero-shot"])
+@pytest.mark.parametrize("name", [name for name in (*SCORERS, *BLIP_SCORERS) if name != "zero-shot"])
 def test_eight_queries_are_learned_by_heart(name: str, tmp_path: Path) -> None:
-    scorer = make_scorer(name, tmp_path, dropout=0.0).train()
+    scorer = made(name, tmp_path, dropout=0.0).train()
     batch = random_batch(scorer, queries=8)
     optimiser = torch.optim.Adam(scorer.parameters(), lr=3e-3)
     for _ in range(150):
