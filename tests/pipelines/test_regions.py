@@ -201,6 +201,7 @@ def test_file_names_alone_are_enough_where_no_two_pictures_share_one(dataset: Pa
         (folder / f"{row['id']}.npz").rename(folder / f"p{number}.npz")
         row["path"] = f"images/p{number}.jpg"
     (dataset / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sign_again(dataset)
     assert run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work")).pictures == 30
 
 
