@@ -8,6 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+TEXT, IMAGE, JOINT = 0, 1, 2
+"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
+
 
 @dataclass(frozen=True)
 class Claim:

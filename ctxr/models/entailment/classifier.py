@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
 from ctxr.models.entailment.fusion import cut
-
-TEXT, IMAGE, JOINT = 0, 1, 2
-"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
 
 
 @dataclass(frozen=True)

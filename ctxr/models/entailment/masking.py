@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctxr.models.entailment.classifier import IMAGE, TEXT, PairBatch
+from ctxr.models.entailment.base import IMAGE, TEXT
+from ctxr.models.entailment.classifier import PairBatch
 
 
 def most_seen(shares: Tensor, ratio: float) -> Tensor:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
 from ctxr.models.entailment.sources import SHARED, Sizes
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
@@ -48,6 +49,14 @@ class ClassifierRecipe(Recipe):
         return Sizes(
             self.width, self.vision_layers, self.text_layers, self.fusion_layers, self.dropout, self.image_size
         )
+
+    def column(self, premise: bool, image: bool) -> int:
+        """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
+        classifier has, which then sees an empty premise or a black picture."""
+        has_text, has_image = bool(self.text), bool(self.image)
+        if has_text and has_image:
+            return JOINT if premise and image else IMAGE if image else TEXT
+        return TEXT if has_text else IMAGE
 
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
