@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
-from ctxr.models.entailment.fresh import PREMISE, paired
+from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.sources import Sizes, TextSource
 from ctxr.models.hub import PATIENCE, answers
@@ -72,7 +72,7 @@ def tiny_source(sizes: Sizes) -> TextSource:
         "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
         "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
         "max_position_embeddings": PREMISE, "hidden_dropout_prob": sizes.dropout,
-        "attention_probs_dropout_prob": sizes.dropout,
+        "attention_probs_dropout_prob": sizes.dropout, "initializer_range": spread_of(sizes.width),
     }  # fmt: skip
 
     def build() -> BertBranch:
