@@ -66,8 +66,9 @@ def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
     pieces, width, heads = made_vocabulary(), sizes.width, max(1, sizes.width // 32)
     config = FusionConfig(
-        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout
-    )
+        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout,
+        products=True,
+    )  # fmt: skip
 
     def build() -> FusionBranch:
         stem = CellStem(features, width)
