@@ -148,7 +148,7 @@ def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path
     write_table(
         other / "pairs.jsonl",
         [msgspec.structs.replace(one, split=swapped.get(one.split or "", one.split)) for one in rows],
-    )  # type: ignore[arg-type]
+    )
     with pytest.raises(DataError, match=r"entailment-tiny/seed0 was trained on 10 pictures that it would judge"):
         evaluate(Eval(("entailment-tiny",), other, made.workdir, out=tmp_path / "out", device="cpu"))
     judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny" / "seed0", "cpu")

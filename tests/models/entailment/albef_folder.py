@@ -41,9 +41,12 @@ def make_state(seed: int = 0, fine_tuned: bool = False) -> dict[str, Tensor]:
     norm("visual_encoder.norm", IMAGE)
     for block in range(BLOCKS):
         at = f"visual_encoder.blocks.{block}"
-        norm(f"{at}.norm1", IMAGE), norm(f"{at}.norm2", IMAGE)
-        layer(f"{at}.attn.qkv", 3 * IMAGE, IMAGE), layer(f"{at}.attn.proj", IMAGE, IMAGE)
-        layer(f"{at}.mlp.fc1", 64, IMAGE), layer(f"{at}.mlp.fc2", IMAGE, 64)
+        norm(f"{at}.norm1", IMAGE)
+        norm(f"{at}.norm2", IMAGE)
+        layer(f"{at}.attn.qkv", 3 * IMAGE, IMAGE)
+        layer(f"{at}.attn.proj", IMAGE, IMAGE)
+        layer(f"{at}.mlp.fc1", 64, IMAGE)
+        layer(f"{at}.mlp.fc2", IMAGE, 64)
     text = "text_encoder" if fine_tuned else "text_encoder.bert"
     for name, rows in (("word", len(WORDS)), ("position", PLACES), ("token_type", 2)):
         add(f"{text}.embeddings.{name}_embeddings.weight", rows, WIDTH)
@@ -53,15 +56,21 @@ def make_state(seed: int = 0, fine_tuned: bool = False) -> dict[str, Tensor]:
         for kind in ("attention", "crossattention")[: 1 + (number >= BELOW)]:
             seen = IMAGE if kind == "crossattention" else WIDTH
             layer(f"{at}.{kind}.self.query", WIDTH, WIDTH)
-            layer(f"{at}.{kind}.self.key", WIDTH, seen), layer(f"{at}.{kind}.self.value", WIDTH, seen)
-            layer(f"{at}.{kind}.output.dense", WIDTH, WIDTH), norm(f"{at}.{kind}.output.LayerNorm", WIDTH)
-        layer(f"{at}.intermediate.dense", INNER, WIDTH), layer(f"{at}.output.dense", WIDTH, INNER)
+            layer(f"{at}.{kind}.self.key", WIDTH, seen)
+            layer(f"{at}.{kind}.self.value", WIDTH, seen)
+            layer(f"{at}.{kind}.output.dense", WIDTH, WIDTH)
+            norm(f"{at}.{kind}.output.LayerNorm", WIDTH)
+        layer(f"{at}.intermediate.dense", INNER, WIDTH)
+        layer(f"{at}.output.dense", WIDTH, INNER)
         norm(f"{at}.output.LayerNorm", WIDTH)
     if fine_tuned:
-        layer("cls_head.0", WIDTH, WIDTH), layer("cls_head.2", 3, WIDTH)
+        layer("cls_head.0", WIDTH, WIDTH)
+        layer("cls_head.2", 3, WIDTH)
         return state
     copies = {f"{part}_m.{name}": value for key, value in state.items() for part, _, name in [key.partition(".")]}
-    layer("itm_head", 2, WIDTH), layer("vision_proj", 8, IMAGE), layer("text_encoder.cls.predictions.decoder", 4, WIDTH)
+    layer("itm_head", 2, WIDTH)
+    layer("vision_proj", 8, IMAGE)
+    layer("text_encoder.cls.predictions.decoder", 4, WIDTH)
     more = {"temp": torch.tensor(0.07), "image_queue": torch.zeros(8, 4), "queue_ptr": torch.zeros(1)}
     return state | copies | more | {f"{text}.embeddings.position_ids": torch.arange(PLACES)[None]}
 
@@ -119,14 +128,14 @@ class Spelled:
     def shares(self, block: int, tokens: Tensor) -> list[Tensor]:
         """What each token looks at, [1 + P, 1 + P] of each head."""
         at, wide = f"visual_encoder.blocks.{block}", 64
-        parts = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).split(IMAGE, dim=1)
+        parts = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).chunk(3, dim=1)
         heads = [[part[:, start : start + wide] for start in range(0, IMAGE, wide)] for part in parts]
         return [(query @ key.T / wide**0.5).softmax(1) for query, key in zip(heads[0], heads[1], strict=True)]
 
     def mixed(self, block: int, tokens: Tensor) -> Tensor:
         """What each token makes of what it looks at, [1 + P, D]."""
         at, wide = f"visual_encoder.blocks.{block}", 64
-        value = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).split(IMAGE, dim=1)[2]
+        value = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).chunk(3, dim=1)[2]
         parts = [value[:, start : start + wide] for start in range(0, IMAGE, wide)]
         return torch.cat([share @ part for share, part in zip(self.shares(block, tokens), parts, strict=True)], dim=1)
 
