@@ -18,7 +18,7 @@ from ctxr.models.entailment.training import (
 from ctxr.models.training.state import Progress
 from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
 
-RATE = replace(RECIPE, lr=1e-3, epochs=25, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
+RATE = replace(RECIPE, lr=1e-3, epochs=12, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
 
 
 def shades(branches: Branches, claims: int = 64) -> ClaimTable:
