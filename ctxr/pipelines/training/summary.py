@@ -3,6 +3,7 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ctxr.models.training.recipe import ENTAILMENT
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.train import Trained, TrainReport
 
@@ -95,8 +96,10 @@ def table(report: TrainReport) -> Table:
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
         rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
-    chosen = f"{report.judged_on} chooses the epoch, so it flatters; " if report.judged_on else ""
-    note = f"{chosen}candidates that share the highest score share the hit"
+    said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
+    if report.variant != ENTAILMENT:
+        said.append("candidates that share the highest score share the hit")
+    note = "; ".join(said)
     return Table("accuracy, %", ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
 
 
