@@ -3,6 +3,7 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ctxr.models.training.recipe import IN_BATCH
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.train import Trained, TrainReport
 
@@ -20,16 +21,22 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
     from ctxr.data.tables import read_table
     from ctxr.models.training.checkpoint import read_checkpoint
     from ctxr.pipelines.scoring import checkpoints, scorer_name
+    from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall
     from ctxr.pipelines.training.history import read_history
 
     folders = checkpoints(job.out)
-    scores, history = read_table(job.out / "scores.jsonl", Score), read_history(job.out)
+    recalls = read_table(job.out / RECALLS, RecallRow) if job.galleries else []
+    scores = [] if job.galleries else read_table(job.out / "scores.jsonl", Score)
+    history = read_history(job.out)
     seeds = []
     for folder in folders:
         seed, scorer = int(folder.name[4:]), scorer_name(job.out, folder, len(folders))
         own = [row for row in scores if row.scorer == scorer]
         epochs = sum(row.seed == seed for row in history)
-        valid, test = (accuracy(own, job.asked.get(side, [])) for side in ("valid", "test"))
+        valid, test = (
+            mean_recall(recalls, scorer, side) if job.galleries else accuracy(own, job.asked.get(side, []))
+            for side in ("valid", "test")
+        )
         seeds.append(Trained(seed, read_checkpoint(folder).epoch, epochs, valid, test))
     return TrainReport(
         run=job.out.resolve().name,
@@ -37,7 +44,7 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
         variant=job.recipe.variant,
         encoder=job.recipe.encoder,
         dataset=job.dataset,
-        queries={side: len(asked) for side, asked in job.asked.items()},
+        queries={side: len(asked) for side, asked in (job.galleries or job.asked).items()},
         seeds=tuple(seeds),
         valid=_mean([one.valid for one in seeds]),
         test=_mean([one.test for one in seeds]),
@@ -85,8 +92,11 @@ def table(report: TrainReport) -> Table:
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
         rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
-    note = "valid chooses the epoch, so it flatters; candidates that share the highest score share the hit"
-    return Table("accuracy, %", ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
+    galleries = report.variant == IN_BATCH
+    what = "mean recall, %" if galleries else "accuracy, %"
+    how = "TR and IR at 1, 5, 10" if galleries else "candidates that share the highest score share the hit"
+    note = f"valid chooses the epoch, so it flatters; {how}"
+    return Table(what, ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
 
 
 def _percent(share: float | None) -> float | None:
