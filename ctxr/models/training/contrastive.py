@@ -165,7 +165,7 @@ def _cross_entropy(scores: Tensor, right: Tensor, also: Tensor, weak: Tensor, so
     logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
     wanted = right.to(scores.dtype)
     if soft is not None:
-        wanted = wanted + soft * (weak & ~right & ~left_out)
+        wanted = wanted + soft * (weak & ~right & ~left_out).to(scores.dtype)
         wanted = wanted / wanted.sum(1, keepdim=True)
     return -(wanted * logs.masked_fill(wanted == 0, 0.0)).sum(1).mean()
 
