@@ -111,13 +111,13 @@ def test_the_loss_equals_that_of_pair_after_pair(weak: str) -> None:
         for count in (IMAGES, CAPTIONS)
     )
     captions, own = pairs.captions[rows], pairs.candidates[rows, 0]
-    texts = told[captions]
-    unique = torch.unique(own)
-    known = contrast(pairs, captions, own, unique)
+    known = contrast(pairs, captions, own)
     if weak == "off":
         known = replace(known, weak=torch.zeros_like(known.weak))
-    found = info_nce(images[unique], texts, torch.tensor(7.0), known, 0.3 if weak == "soft-label" else None)
-    assert float(found) == pytest.approx(by_hand(images, texts, 7.0, pairs, rows, weak), rel=1e-12)
+    found = info_nce(
+        images[known.images], told[known.captions], torch.tensor(7.0), known, 0.3 if weak == "soft-label" else None
+    )
+    assert float(found) == pytest.approx(by_hand(images, told[captions], 7.0, pairs, rows, weak), rel=1e-12)
     assert bool(known.weak.any()) == (weak != "off")
     assert bool((known.positive.sum(0) > 1).any())
 
@@ -125,7 +125,8 @@ def test_the_loss_equals_that_of_pair_after_pair(weak: str) -> None:
 def test_with_one_caption_a_picture_it_is_the_loss_of_clip() -> None:
     chance = torch.Generator().manual_seed(0)
     images, texts = (nn.functional.normalize(torch.randn(5, 8, generator=chance), dim=1) for _ in range(2))
-    known = Contrast(torch.arange(5), torch.eye(5, dtype=torch.bool), torch.zeros(5, 5, dtype=torch.bool))
+    five = torch.arange(5)
+    known = Contrast(five, five, five, five, torch.eye(5, dtype=torch.bool), torch.zeros(5, 5, dtype=torch.bool))
     scores = 20 * texts @ images.T
     each = [nn.functional.cross_entropy(one, torch.arange(5)) for one in (scores, scores.T)]
     torch.testing.assert_close(info_nce(images, texts, torch.tensor(20.0), known), sum(each) / 2)
@@ -133,8 +134,8 @@ def test_with_one_caption_a_picture_it_is_the_loss_of_clip() -> None:
 
 def test_a_soft_label_of_no_weight_takes_weak_positives_for_negatives() -> None:
     pairs, chance = make(), torch.Generator().manual_seed(0)
-    images, texts = (nn.functional.normalize(torch.randn(n, 8, generator=chance), dim=1) for n in (IMAGES, len(pairs)))
-    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0], torch.arange(IMAGES))
+    images, texts = (nn.functional.normalize(torch.randn(n, 8, generator=chance), dim=1) for n in (IMAGES, CAPTIONS))
+    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0])
     none = replace(known, weak=torch.zeros_like(known.weak))
     scale = torch.tensor(5.0)
     torch.testing.assert_close(info_nce(images, texts, scale, known, 0.0), info_nce(images, texts, scale, none))
@@ -172,18 +173,17 @@ def test_cached_gradients_equal_those_of_the_whole_batch(tmp_path: Path, most: i
 def test_cached_gradients_equal_those_of_one_graph_over_the_same_chance() -> None:
     pairs, scorer = make(), make_scorer(dropout=0.4).train()
     weights = list(scorer.parameters())
-    unique = torch.arange(IMAGES)
-    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0], unique)
+    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0])
 
     def towers() -> list[list[Callable[[], Tensor]]]:
-        images: list[Callable[[], Tensor]] = [partial(look, rows) for rows in torch.split(unique, 4)]
-        return [images, [partial(read, rows) for rows in torch.split(torch.arange(len(pairs)), 3)]]
+        images: list[Callable[[], Tensor]] = [partial(look, rows) for rows in torch.split(known.images, 4)]
+        return [images, [partial(read, rows) for rows in torch.split(torch.arange(CAPTIONS), 3)]]
 
     def look(rows: Tensor) -> Tensor:
         return scorer.image_vectors(pairs.images(rows))
 
     def read(rows: Tensor) -> Tensor:
-        return scorer.text_vectors(pairs.texts[rows])
+        return scorer.text_vectors(pairs.texts[pairs.first[rows]])
 
     def loss(vectors: Any) -> Tensor:
         return info_nce(vectors[0], vectors[1], scorer.encoder.logit_scale.exp(), known)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ctxr.models.training.questions import Images, Questions
 
@@ -67,7 +68,7 @@ class Pairs(Questions):
     """Captions with the pictures they were written for; a query is one such pair, its picture the one candidate.
 
     Attributes:
-        captions: [Q] number of the caption of each pair: one that was written for several pictures stands several times.
+        captions: [Q] number of the caption of each pair: one that was written for several pictures stands in several.
         written: for which pictures captions were written. weak: for which others they were found to hold.
         first: [C] a pair of each caption, by which its text is found.
         galleries: [N] number of the gallery of each picture that is searched; `sets` is that of each pair.
@@ -115,26 +116,29 @@ def make_pairs(
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of a batch.
+    """Pairs of a batch of m captions and n pictures, each of which stands in it once.
 
     Attributes:
-        own: [B] place of each pair's picture among the n pictures.
-        positive: bool [B, n] captions and pictures that belong together. weak: bool [B, n] others that were found to hold.
+        captions: [m] their numbers, ascending. images: [n] rows, ascending.
+        told, own: [B] places of each pair's caption and picture among them.
+        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that were found to hold.
     """
 
+    captions: Tensor
+    images: Tensor
+    told: Tensor
     own: Tensor
     positive: Tensor
     weak: Tensor
 
 
-def contrast(pairs: Pairs, captions: Tensor, images: Tensor, unique: Tensor) -> Contrast:
-    """What is known of captions [B], each with the picture [B] it stands for here, and of the `unique` pictures of them [n]."""
-    own = torch.searchsorted(unique, images)
-    positive = pairs.written.mask(captions, unique)
-    weak = pairs.weak.mask(captions, unique) & ~positive
-    here = torch.zeros_like(positive)
-    here[torch.arange(len(own)), own] = True
-    return Contrast(own, positive | here, weak & ~here)
+def contrast(pairs: Pairs, captions: Tensor, images: Tensor) -> Contrast:
+    """What is known of the captions [B], each with the picture [B] that it stands for here."""
+    texts, told = torch.unique(captions, return_inverse=True)
+    pictures, own = torch.unique(images, return_inverse=True)
+    positive = pairs.written.mask(texts, pictures)
+    positive[told, own] = True
+    return Contrast(texts, pictures, told, own, positive, pairs.weak.mask(texts, pictures) & ~positive)
 
 
 def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft: float | None = None) -> Tensor:
@@ -144,28 +148,25 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft
     as far as is known; a picture may have any number of captions in the batch.
 
     Args:
-        images: unit vectors [n, D]. texts: unit vectors [B, D]. scale: of their products.
+        images: unit vectors [n, D]. texts: unit vectors [m, D]. scale: of their products.
         soft: None leaves weak positives out; else they are among the others, and each is right to this share of a positive.
     """
     scores = scale * texts.to(_wide(texts)) @ images.to(_wide(images)).T
-    belongs, weak = known.positive.to(scores.device), known.weak.to(scores.device)
-    own = known.own.to(scores.device)
-    pair = torch.arange(len(own), device=scores.device)
-    mine = torch.zeros_like(belongs)
-    mine[pair, own] = True
-    to_image = _cross_entropy(scores, mine, belongs & ~mine, weak, soft)
-    itself = torch.eye(len(own), dtype=torch.bool, device=scores.device)
-    to_text = _cross_entropy(scores.T[own], itself, belongs.T[own] & ~itself, weak.T[own], soft)
+    positive, weak = known.positive.to(scores.device), known.weak.to(scores.device)
+    told, own = known.told.to(scores.device), known.own.to(scores.device)
+    to_image = _cross_entropy(scores[told], positive[told], weak[told], own, soft)
+    to_text = _cross_entropy(scores.T[own], positive.T[own], weak.T[own], told, soft)
     return (to_image + to_text) / 2
 
 
-def _cross_entropy(scores: Tensor, right: Tensor, also: Tensor, weak: Tensor, soft: float | None) -> Tensor:
-    """Mean over rows [B, K]: one candidate is right, those in `also` are left out, and so are weak ones without `soft`."""
-    left_out = (also if soft is not None else also | weak) & ~right
+def _cross_entropy(scores: Tensor, positive: Tensor, weak: Tensor, place: Tensor, soft: float | None) -> Tensor:
+    """Mean over rows [B, K]: the candidate at `place` is right, other positives are left out, weak ones too without `soft`."""
+    right = functional.one_hot(place, scores.shape[1]).bool()
+    left_out = (positive if soft is not None else positive | weak) & ~right
     logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
     wanted = right.to(scores.dtype)
     if soft is not None:
-        wanted = wanted + soft * (weak & ~right & ~left_out).to(scores.dtype)
+        wanted = wanted + soft * weak.to(scores.dtype)
         wanted = wanted / wanted.sum(1, keepdim=True)
     return -(wanted * logs.masked_fill(wanted == 0, 0.0)).sum(1).mean()
 

@@ -72,17 +72,16 @@ class GalleryTrainer(Trainer):
         return loss
 
     def _contrast(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
-        unique = torch.unique(images)
-        known = contrast(self.pairs, captions, images, unique)
+        known = contrast(self.pairs, captions, images)
         soft = self.recipe.alpha if self.recipe.weak == "soft-label" else None
-        texts, most, scorer = self.pairs.first[captions], self.progress.at_once, cast(ClipScorer, self.scorer)
+        most, scorer = self.progress.at_once, cast(ClipScorer, self.scorer)
 
         def loss(vectors: Any) -> Tensor:
             return info_nce(vectors[0], vectors[1], scorer.encoder.logit_scale.exp(), known, soft)
 
         towers = (
-            [partial(self._image_vectors, part) for part in torch.split(unique, most)],
-            [partial(self._text_vectors, part) for part in torch.split(texts, most)],
+            [partial(self._image_vectors, part) for part in torch.split(known.images, most)],
+            [partial(self._text_vectors, part) for part in torch.split(self.pairs.first[known.captions], most)],
         )
         return cached_gradients(towers, loss, self.weights, self.device)
 
