@@ -184,7 +184,7 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV TR mAP@R"].values == pytest.approx([(1 + 2 / 3) / 3])
     assert columns["ECCV IR R-Precision"].values.tolist() == [1.0]
     assert columns["ECCV IR R@1"].images.tolist() == [1]
-    with pytest.raises(DataError, match="holds neither cxc_image_to_caption.json nor eccv_image_to_caption.json"):
+    with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
         published(tmp_path / "none", dataset, side)
 
 
