@@ -81,7 +81,8 @@ def prove(options: Namespace, talk: Talk) -> int:
     """Train, measure, print; 1 where an interval of Entail@K's difference holds 0 or less."""
     world, work = options.folder / "dataset", options.folder
     write_captions(
-        WorldCaptions(world, train=options.train, valid=60, test=150, pair_train=0, pair_valid=0, workers=1), talk
+        WorldCaptions(world, train=options.train, valid=options.valid, test=150, pair_train=0, pair_valid=0, workers=1),
+        talk,
     )
     weak = work / "weak.jsonl"
     print(f"{write_weak(world, weak)} weak positives")
@@ -132,6 +133,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train", type=int, default=150)
+    parser.add_argument("--valid", type=int, default=60, help="pictures that choose the epoch; 0 takes the last one")
     parser.add_argument("--weak", default="extra-batch")
     parser.add_argument("--set", dest="changes", action="append", default=[])
     try:

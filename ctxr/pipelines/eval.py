@@ -29,7 +29,7 @@ class Eval:
     dataset: Path | None = None
     """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
     judgments: Path | None = None
-    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of `ctxr revise-labels`, for Entail@K."""
+    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: Path | None = None
     """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…)."""
     workdir: Path = Path("work")

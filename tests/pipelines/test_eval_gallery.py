@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from ctxr.data.artifacts import open_artifact
@@ -21,10 +22,13 @@ from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
 from ctxr.pipelines.evaluating.results import QueryResult
+from ctxr.pipelines.report import Report
+from ctxr.pipelines.report import run as write_report
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
+from tests.pipelines.report_artifacts import project
 
 Evaluates = Callable[..., EvalReport]
 
@@ -48,14 +52,15 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def evaluate(world: Path, encoders: list[str], workdir: Path, tmp_path: Path) -> Evaluates:
     def call(**more: Any) -> EvalReport:
-        settings = {
+        out = more.pop("out", tmp_path / "results")
+        settings: dict[str, Any] = {
             "runs": tuple(encoders),
             "dataset": world,
             "split": "test",
             "resamples": 200,
             "permutations": 50,
         } | more
-        return run(Eval(workdir=workdir, out=tmp_path / "results", **settings))
+        return run(Eval(workdir=workdir, out=out, **settings))
 
     return call
 
@@ -74,16 +79,17 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     side = gallery_sides(dataset)["test"]
     values = {(row.query, row.candidate): row.value for row in scores_of(encoders[0], dataset, side.captions, workdir)}
     matrix = np.array([[values[caption, image] for image in side.images] for caption in side.captions])
-    right = np.zeros(matrix.shape, bool)
-    right[tuple(np.array(side.written).T)] = True
-    holds = right.copy()
+    right: npt.NDArray[np.bool_] = np.zeros(matrix.shape, np.bool_)
+    for caption, image in side.written:
+        right[caption, image] = True
+    holds: npt.NDArray[np.bool_] = right.copy()
     for row in truth_of(world, "test"):
         holds[side.captions.index(row.caption), [side.images.index(image) for image in row.holds]] = True
     by_image, by_caption = np.argsort(-matrix, axis=0), np.argsort(-matrix, axis=1)
     asked = np.flatnonzero(right.any(axis=0))
     for k in (1, 5, 10):
         ir = np.take_along_axis(right, by_caption[:, :k], axis=1).any(axis=1)
-        tr = np.take_along_axis(right, by_image[:k], axis=0).any(axis=0)
+        tr = np.asarray(np.take_along_axis(right, by_image[:k], axis=0).any(axis=0))
         assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(ir.mean())
         assert found[encoders[0], f"TR@{k}"]["value"] == pytest.approx(tr[asked].mean())
     for k in (10, 30):
@@ -98,6 +104,14 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     assert {"rankings.jsonl", "per_query.jsonl", "results.md", "results.tex", "figures.json"} <= set(files)
     assert "Entail@K" in (report.results / "results.md").read_text()
     assert evaluate().up_to_date
+
+
+def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders: list[str], tmp_path: Path) -> None:
+    work = project(tmp_path / "work", videos=1, sets=1, photos=0)
+    report = evaluate(runs=tuple(encoders[:1]), out=work / "results" / "one")
+    page = write_report(Report(workdir=work)).page.read_text()
+    for table in report.tables.values():
+        assert f"<summary>{table.title}</summary>" in page
 
 
 def test_runs_are_compared_measure_by_measure(evaluate: Evaluates, encoders: list[str]) -> None:
