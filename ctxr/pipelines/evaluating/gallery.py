@@ -20,6 +20,7 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Vectors
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
+from ctxr.pipelines.evaluating import beside
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_tables as tables
 from ctxr.pipelines.evaluating.comparing import Difference
@@ -68,7 +69,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
     found = _Found(notes=list(dataset.notes))
     for side in sides:
         _measure(config, dataset, side, runs, ks, found, talk)
-    found.notes += _notes(runs, sides)
+    found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
     parents = [origin, *(one.origin for one in runs)]
     for name, path in (("judgments", config.judgments), ("positives", config.positives)):
         if path is not None:
@@ -104,7 +105,7 @@ def _measure(
     found: _Found,
     talk: Talk,
 ) -> None:
-    name = side.side or "none"
+    name = side.name
     more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
     root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
     labels = labels_of(dataset, side, more, root)
@@ -167,29 +168,12 @@ def _query_results(side: GallerySide, found: Vectors, scorer: str, dataset: Data
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
             for row, caption in enumerate(captions[asked].tolist()):
                 yield QueryResult(
-                    run=scorer, query=side.captions[caption], side=side.side or "none", image_set=name, kind="photos",
+                    run=scorer, query=side.captions[caption], side=side.name, image_set=name, kind="photos",
                     text=side.texts[caption], targets=tuple(side.images[image] for image in written[caption]),
                     picks=tuple(side.images[images[one]] for one in np.flatnonzero(best[row])),
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
                     level=int(placed.level[row]), tokens=len(side.texts[caption].split()),
                 )  # fmt: skip
-
-
-def _notes(runs: Sequence[GalleryRun], sides: Sequence[GallerySide]) -> list[str]:
-    names = {side.side for side in sides}
-    trained = [run.name for run in runs if run.artifact is not None]
-    notes = []
-    if trained and "valid" in names:
-        notes.append(
-            f"where valid chose the epoch of {', '.join(trained)}, its figures flatter a little; those of test do not"
-        )
-    if trained and "train" in names:
-        notes.append(f"figures on train say how well {', '.join(trained)} fit, not how good they are")
-    if outside := [run.name for run in runs if run.artifact is None]:
-        notes.append(
-            f"what {', '.join(outside)} was trained on, and whether these pictures were in it, is not known here"
-        )
-    return notes
 
 
 def _write(
@@ -216,7 +200,7 @@ def _write(
     files["results.tex"] = "\n".join(latex(table) for table in found.tables.values())
     for name, content in files.items():
         write_bytes(out / name, content.encode(), durable=False)
-    counts = {"runs": len(runs), "rows": rows} | {side.side or "none": len(side) for side in sides}
+    counts = {"runs": len(runs), "rows": rows} | {side.name: len(side) for side in sides}
     finish(out, kind=KIND, verb="eval", config=settings, parents=parents, counts=counts, models={},
            files=[PER_QUERY, RANKINGS, *files])  # fmt: skip
 

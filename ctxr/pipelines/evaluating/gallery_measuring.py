@@ -99,7 +99,7 @@ def entailments(
     """Entail@K of a run with intervals over pictures."""
     rng = np.random.default_rng(seed)
     found = entail_at(counted, labels.entailed.labels, rng, labels.leaked, labels.audit, labels.audit_of, resamples)
-    return [Entailment(run, side.side or "none", labels.source, one) for one in found]
+    return [Entailment(run, side.name, labels.source, one) for one in found]
 
 
 def entail_columns(counted: Counted, by: str) -> Columns:
@@ -140,7 +140,7 @@ def figures(side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters) 
     for run, columns in runs.items():
         intervals = _intervals(list(columns.values()), clusters)
         rows += [
-            Figure(side.side or "none", run, "overall", "all", name, len(column.values), interval)
+            Figure(side.name, run, "overall", "all", name, len(column.values), interval)
             for (name, column), interval in zip(columns.items(), intervals, strict=True)
         ]
     return rows
@@ -160,9 +160,7 @@ def differences(
         told = zip(others, _intervals(gains, clusters), flips, holm(flips), strict=True)
         for run, interval, flip, corrected in told:
             rows.append(
-                Difference(
-                    side.side or "none", name, run, first, len(base.values), interval, flip, corrected, None, None
-                )
+                Difference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
             )
     return rows
 

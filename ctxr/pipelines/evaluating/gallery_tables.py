@@ -16,7 +16,7 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where the gallery is large enough, and by each ground truth that was given."""
-    own = [one for one in figures if one.side == (side.side or "none")]
+    own = [one for one in figures if one.side == side.name]
     size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
     many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
     drawn = f"in brackets 95 % over {by}s drawn again"
@@ -36,7 +36,7 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
             runs = dict.fromkeys(one.run for one in own)
             heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
             rows = tuple((run, *(found[run, name] for name in measures)) for run in runs)
-            made[key] = Table(f"{side.side or 'none'}: {title}, %", heads, rows, note)
+            made[key] = Table(f"{side.name}: {title}, %", heads, rows, note)
     return made
 
 

@@ -40,6 +40,11 @@ class GallerySide:
     def __len__(self) -> int:
         return len(self.captions)
 
+    @property
+    def name(self) -> str:
+        """The side, `none` for those that nobody put on one."""
+        return self.side or "none"
+
     def asked(self) -> Asked:
         """All of its pictures as what one query asks about, for whoever looks pictures up."""
         split: SplitName | None = self.side or None  # type: ignore[assignment]
