@@ -12,6 +12,7 @@ def command(config: Demo, as_json: bool) -> None:
     from ctxr.cli import sets
     from ctxr.cli.render import Terminal, show_json, stdout
     from ctxr.pipelines.demo import Found, run
+    from ctxr.pipelines.demo_models import MEANING
 
     report = run(config, Terminal())
     if as_json:
@@ -55,8 +56,23 @@ def command(config: Demo, as_json: bool) -> None:
         console.print(
             f"          {one.name} {found}, put by the simulation at {where} in 95 % of draws{'' if one.fits else ': outside'}"
         )
+    models = report.models
     console.print(
-        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'}"
+        f"\n[bold]models[/]    trained on {models.queries['train']} drawn descriptions, judged on {models.queries['test']}: "
+        "too few to tell neighbours apart\n"
+        "          (docs/log.md has the larger run); a blind guess finds 10 % of the images"
+    )
+    accuracies = Table(title="accuracy on test, %", title_justify="left", title_style="bold")
+    for name in ("run", "what it is", "all", "95 %", "video", "static"):
+        accuracies.add_column(name, justify="left" if len(accuracies.columns) < 2 else "right")
+    for tried in models.runs:
+        parts = ["–" if part is None else f"{100 * part:.1f}" for part in (tried.video, tried.static)]
+        span = f"{100 * tried.low:.1f} to {100 * tried.high:.1f}"
+        accuracies.add_row(tried.run, MEANING[tried.run], f"{100 * tried.value:.1f}", span, *parts)
+    console.print(accuracies)
+    console.print(
+        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'};\n"
+        f"          {models.page}, with what each model picked and what it looked at"
     )
     console.print(
         "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
@@ -64,5 +80,6 @@ def command(config: Demo, as_json: bool) -> None:
         "          ctxr filter --brisque 0.65 --max-text 0.02\n"
         "          ctxr report\n"
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
+        "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare; ctxr report\n"
         "          ctxr doctor work/filtered"
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ctxr.data.world import World
     from ctxr.metrics.cuts import CutScore
     from ctxr.pipelines.demo_crowd import CrowdReport
+    from ctxr.pipelines.demo_models import ModelsReport
 
 BRISQUE = 0.65
 """The paper's limit (ImageCoDe, section 3.1)."""
@@ -38,6 +39,8 @@ class Demo:
     """Length of each video."""
     photos: int = 30
     """Photos in each of the two albums."""
+    queries: int = 480
+    """Drawn queries that the models are trained on; an eighth as many choose the epoch, and a third as many judge."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class DemoReport:
     titled: Found | None
     duplicates: Found
     crowd: "CrowdReport"
+    models: "ModelsReport"
 
 
 def run(config: Demo, talk: Talk | None = None) -> DemoReport:
@@ -84,10 +88,13 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.pipelines.build_sets import run as build_sets
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.demo_crowd import run_crowd
+    from ctxr.pipelines.demo_models import run_models
     from ctxr.pipelines.filter import run as filter_sets
     from ctxr.pipelines.report import run as report
 
     talk = talk or Silent()
+    if config.queries < 24:
+        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
     place, work = config.out / "world", config.out / "work"
@@ -123,6 +130,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         else None,
         duplicates=_duplicates(built.artifact, world),
         crowd=run_crowd(work, filtered.artifact, world, config.seed, talk),
+        models=run_models(config.out / "models", config.queries, config.seed, talk),
     )
 
 

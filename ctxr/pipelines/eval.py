@@ -9,8 +9,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact, Parent
-    from ctxr.data.dataset import Dataset
+    from ctxr.data.artifacts import Artifact
     from ctxr.pipelines.evaluating.questions import Question
     from ctxr.pipelines.evaluating.runs import Run
 
@@ -99,7 +98,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
     from ctxr.pipelines.evaluating.runs import Scoring, find_runs
-    from ctxr.pipelines.inputs import open_dataset
+    from ctxr.pipelines.inputs import open_dataset, origin_of
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
     dataset = open_dataset(config.dataset, config.workdir, talk)
@@ -140,7 +139,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
         *beside.contamination_notes(dataset, sides, found),
     ]
     out = config.out or config.workdir / RESULTS / _name(found)
-    parents = [_origin(dataset), *(one.origin for one in found)]
+    parents = [origin_of(dataset), *(one.origin for one in found)]
     settings = config.result_config() | {"runs": [one.name for one in found]}
 
     from ctxr.data.artifacts import finished, locked, refuse_strangers
@@ -204,15 +203,3 @@ def _name(runs: "list[Run]") -> str:
     from ctxr.pipelines.evaluating.outside import plain_name
 
     return plain_name(runs[0].name) if len(runs) == 1 else "comparison"
-
-
-def _origin(dataset: "Dataset") -> "Parent":
-    """What is evaluated on, by content: the artifact's manifest, or texts, queries and judgments of a release."""
-    from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
-    from ctxr.data.hashing import sha256_of
-
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent("dataset", artifact.manifest.kind, artifact.sha256)
-    tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
-    return Parent("dataset", "release", sha256_of([repr(row) for table in tables for row in table]))

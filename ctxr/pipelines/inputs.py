@@ -9,14 +9,17 @@ from ctxr.errors import UnfinishedError
 from ctxr.pipelines.talk import Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact
+    from ctxr.data.artifacts import Artifact, Parent
     from ctxr.data.dataset import Dataset
 
-CHAIN = ("revised", "dataset", "filtered", "sets")
-"""Folders of a project that hold a dataset, furthest along first: each is made from one further down."""
+DATASETS = ("revised", "dataset")
+"""Folders of a project that hold descriptions with their sets, furthest along first."""
 
 SETS = ("filtered", "sets")
-"""Those of them that hold image sets alone."""
+"""Those that hold image sets alone."""
+
+CHAIN = (*DATASETS, *SETS)
+"""All of them: each is made from one further down."""
 
 
 def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
@@ -59,6 +62,18 @@ def open_dataset(path: Path | None, workdir: Path, talk: Talk) -> "Dataset":
         talk.note(f"looking at {found}")
     with talk.progress("pictures", None) as task:
         return read_dataset(found, task.advance)
+
+
+def origin_of(dataset: "Dataset") -> "Parent":
+    """What a dataset is by content: the artifact's manifest, or texts, queries and judgments of a release."""
+    from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+    from ctxr.data.hashing import sha256_of
+
+    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        artifact = open_artifact(dataset.root)
+        return Parent("dataset", artifact.manifest.kind, artifact.sha256)
+    tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    return Parent("dataset", "release", sha256_of([repr(row) for table in tables for row in table]))
 
 
 def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:

@@ -1,4 +1,4 @@
-"""`ctxr report`: a chain of artifacts as one page to be looked at, without a server and without a network."""
+"""`ctxr report`: a chain of artifacts, or a published release, as one page to be looked at, without a server and without a network."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ class Report:
     """Configuration of `ctxr report`; a field's text is its help."""
 
     input: Path | None = None
-    """Artifact to report on; default: the last finished one of the workdir, with those it was made from."""
+    """Artifact, or published release (folder or file), to report on; default: the last finished image sets of the workdir with
+    those they were made from, else its dataset, else its results alone."""
     out: Path | None = None
     """Page to write; default: `report.html` in the workdir. It replaces an earlier page, and nothing else."""
     workdir: Path = Path("work")
@@ -31,7 +32,7 @@ class Written:
     """What `ctxr report` says when it is done.
 
     Attributes:
-        chain: folders of the artifacts shown, oldest first. folder: pictures beside the page; None if they are inside.
+        chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
         missing: pictures that could not be shown. notes: what a reader should know first.
     """
 
@@ -48,7 +49,7 @@ class Written:
 def run(config: Report, talk: Talk | None = None) -> Written:
     """Write the page and say what it is about.
 
-    Raises UnfinishedError without a finished artifact, DataError for a damaged table, UsageError where something else
+    Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
     stands at the page's place.
     """
     talk = talk or Silent()
@@ -57,13 +58,12 @@ def run(config: Report, talk: Talk | None = None) -> Written:
         raise UsageError(f"--inside {config.inside} is out of range", hint="a number of pictures, 0 or more")
     _refuse_strangers(page)
 
-    from ctxr.pipelines.reporting.chain import find_chain, load_chain
+    from ctxr.pipelines.reporting.chain import load_chain
 
-    artifacts, notes = find_chain(config.workdir, config.input)
-    for artifact in artifacts:
-        if page.resolve().is_relative_to(artifact.path.resolve()):
-            raise UsageError(f"{page} lies inside the artifact {artifact.path}", hint="choose another --out")
-    chain = load_chain(artifacts, notes)
+    chain = load_chain(config.workdir, config.input, talk)
+    for stage in chain.stages:
+        if stage.manifest and page.resolve().is_relative_to(stage.path.resolve()):
+            raise UsageError(f"{page} lies inside the artifact {stage.path}", hint="choose another --out")
     for note in chain.notes:
         talk.warn(note)
 
@@ -74,6 +74,7 @@ def run(config: Report, talk: Talk | None = None) -> Written:
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
+    paths.discard("")
     folder = page.with_name(page.stem)
     beside = len(paths) > config.inside
     pictures = Pictures(chain.root, _new_folder(folder) if beside else None)
@@ -90,7 +91,7 @@ def run(config: Report, talk: Talk | None = None) -> Written:
     return Written(
         page=page,
         bytes=len(content),
-        chain=[artifact.path for artifact in artifacts],
+        chain=[stage.path for stage in chain.stages],
         sets=sum(len(unit.sets) for unit in chain.units),
         pictures=len(pictures),
         folder=folder if beside else None,

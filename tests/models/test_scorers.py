@@ -241,3 +241,15 @@ def test_a_frozen_encoder_scores_alike_from_pixels_and_from_vectors(tmp_path: Pa
         texts=unit(live.encoder.encode_text(batch.texts)),
     )
     torch.testing.assert_close(ClipScorer(None, live.head)(vectors), live(batch), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", [False, True])
+def test_a_head_that_starts_at_the_cosine_scores_as_its_encoder_does(positions: bool) -> None:
+    scorer = ClipScorer(None, ContextHead(WIDTH, heads=2, inner=16, positions=positions)).eval()
+    batch = random_batch(scorer)
+    assert not torch.allclose(scorer(batch), 7.0 * ClipScorer()(batch), atol=0.1)
+    scorer.start_at_cosine(7.0)
+    torch.testing.assert_close(scorer(batch), 7.0 * ClipScorer()(batch), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="only a head over products"):
+        ClipScorer().start_at_cosine(7.0)

@@ -14,7 +14,7 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
-    return run(Demo(out=tmp_path_factory.mktemp("demo"), videos=2, seconds=6, photos=16))
+    return run(Demo(out=tmp_path_factory.mktemp("demo"), videos=2, seconds=6, photos=16, queries=24))
 
 
 def test_the_hard_cuts_of_the_world_are_found(shown: DemoReport) -> None:
@@ -58,8 +58,16 @@ def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(sho
     assert crowd.accused == 0
 
 
+def test_every_variant_is_trained_and_judged_on_the_drawn_benchmark(shown: DemoReport) -> None:
+    assert shown.models.queries == {"train": 24, "valid": 3, "test": 8}
+    assert [tried.run for tried in shown.models.runs] == ["zero-shot", "none", "batch", "module", "temporal", "uniter"]
+    assert all(0 <= tried.low <= tried.value <= tried.high <= 1 for tried in shown.models.runs)
+    page = shown.models.page.read_text(encoding="utf-8")
+    assert all(f">{tried.run}<" in page for tried in shown.models.runs)
+
+
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
-    options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16"]
+    options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16", "--queries", "24"]
     result = runner.invoke(app, ["demo", *options])
     assert result.exit_code == 0
     assert result.stdout.count("nothing to do") == 2

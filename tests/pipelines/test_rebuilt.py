@@ -39,7 +39,7 @@ def test_a_rebuilt_artifact_is_reported_on_from_its_own_tables(recipe: Path, els
     assert 'id="sets"' in page
     assert 'id="timelines"' not in page
     forge(tmp_path / "rebuilt" / "images.jsonl", lambda text: text.partition("\n")[2])
-    with pytest.raises(DataError, match=r"names the image .*, which no table has"):
+    with pytest.raises(DataError, match=r"names .*, which images\.jsonl does not have"):
         write_report(Report(input=tmp_path / "rebuilt", workdir=tmp_path))
 
 

@@ -41,7 +41,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored_of(work: Path) -> Scored:
-    found = find_scored(work / "filtered")
+    found = find_scored(work)
     assert found is not None
     return found
 
@@ -57,7 +57,7 @@ def shown(page: Path) -> list[dict[str, Any]]:
 def test_only_the_run_with_a_head_has_attention_and_its_rows_add_up(work: Path) -> None:
     scored = scored_of(work)
     queries = sorted({row.query for row in scored.rows})
-    found, notes = attended(work / "filtered", scored, queries, Silent())
+    found, notes = attended(work, scored, queries, Silent())
     assert notes == []
     assert sorted(found) == [("clip-temporal", query) for query in queries]
     sizes = {one.id: len(one.images) for one in read_dataset(work / "dataset").sets}
@@ -70,13 +70,13 @@ def test_only_the_run_with_a_head_has_attention_and_its_rows_add_up(work: Path) 
 def test_attention_is_computed_once(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scored = scored_of(work)
     queries = [row.query for row in scored.rows][:3]
-    first = attended(work / "filtered", scored, queries, Silent())
+    first = attended(work, scored, queries, Silent())
 
     def again(*_: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr("ctxr.models.training.attending.attend_all", again)
-    assert attended(work / "filtered", scored, queries, Silent()) == first
+    assert attended(work, scored, queries, Silent()) == first
 
 
 def test_a_run_that_is_gone_or_was_trained_again_shows_nothing(work: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_run_that_is_gone_or_was_trained_again_shows_nothing(work: Path, tmp_p
     shutil.copytree(work, copy)
     manifest = copy / "runs" / "clip-temporal" / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")
-    assert attended(copy / "filtered", scored_of(copy), ["x"], Silent()) == ({}, [])
+    assert attended(copy, scored_of(copy), ["x"], Silent()) == ({}, [])
     shutil.rmtree(copy / "runs")
     assert all("attention" not in one for row in shown(run(Report(workdir=copy)).page) for one in row["runs"])
 
@@ -114,3 +114,13 @@ def test_a_reader_opens_the_squares_and_reads_a_row(show: Open, work: Path) -> N
     expect(card.locator(".told-of")).to_contain_text(", the target, looks at")
     card.locator(".share").nth(size + 1).hover()
     expect(card.locator(".told-of")).to_contain_text(re.compile(r"^2(, the \w+,)? looks at"))
+
+
+def test_a_dataset_outside_of_the_project_has_its_attention_as_well(work: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy)
+    (copy / "dataset").rename(tmp_path / "mine")
+    inside = shown(run(Report(workdir=work)).page)
+    outside = shown(run(Report(workdir=copy, input=tmp_path / "mine")).page)
+    assert [query["runs"] for query in outside] == [query["runs"] for query in inside]
+    assert any("attention" in one for query in outside for one in query["runs"])

@@ -38,7 +38,7 @@ def test_a_project_without_an_evaluation_has_no_such_part(tmp_path: Path) -> Non
 def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
-    found = find_scored(work / "filtered")
+    found = find_scored(work)
     assert found is not None
     assert (found.names, found.runs) == (("comparison",), ("plain", "with context"))
     assert len(found.rows) == 2 * 4
@@ -49,7 +49,7 @@ def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
     (other / "results" / "comparison").rename(work / "results" / "strange")
-    found = find_scored(work / "filtered")
+    found = find_scored(work)
     assert found is not None
     assert found.names == ("comparison",)
     assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
@@ -59,12 +59,12 @@ def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Pa
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
     file = work / "results" / "comparison" / "figures.json"
     file.write_text(json.dumps(json.loads(file.read_text())))
-    found = find_scored(work / "filtered")
+    found = find_scored(work)
     assert found is not None
     assert found.notes == ("results/comparison/figures.json was changed since it was written",)
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
-        find_scored(work / "filtered")
+        find_scored(work)
 
 
 def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ class Recipe:
         precision: "fp32", "bf16" (autocast; the weights stay fp32) or "auto", bf16 where a GPU multiplies in it.
         layers, heads, inner, dropout: of the context head. fusion, scale: of image and text for it.
         frozen: a head learns from what the encoder as it is says; else both learn together.
+        start_at_cosine: an untrained head scores as the encoder below it does, and learns what to add (fusion multiply).
         new_score: pairs are scored by a new layer, as in the released cross-encoders; else by the published head.
         loss: over the candidates of a query: "softmax", or "binary", each candidate by itself.
         undecayed_vectors: no weight decay on biases and layer norms.
@@ -94,6 +95,7 @@ class Recipe:
     fusion: str = "multiply"
     scale: float = 1000.0
     frozen: bool = True
+    start_at_cosine: bool = False
     new_score: bool = False
     loss: str = "softmax"
     undecayed_vectors: bool = False
@@ -141,6 +143,11 @@ class Recipe:
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
         self._check_in_batch()
+        if self.start_at_cosine and not (self.has_head and self.fusion == "multiply"):
+            raise UsageError(
+                "start_at_cosine needs a head over products of image and text",
+                hint="--set start_at_cosine=false, or fusion=multiply in a recipe with a head",
+            )
         if self.shared_distractors and self.fixed_distractors:
             raise UsageError(
                 "shared_distractors and fixed_distractors exclude each other: steps hold other queries in every epoch",

@@ -1,13 +1,17 @@
 """Runs against the first of them: differences with intervals, and whether they could be luck."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from ctxr.data.readers.phenomena import PHENOMENA
 from ctxr.metrics.compare import Clusters, Interval, mcnemar, sign_flip
 from ctxr.metrics.proportions import holm
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.measuring import credits_of, kinds_of
+from ctxr.pipelines.evaluating.questions import Question
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,13 @@ class Difference:
 
 
 def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[Difference]:
-    """Every run but the first against the first, overall and by kind; each part of the table is one family of tests."""
+    """Every run but the first against the first, overall, by kind, and on what shows a phenomenon; each part is one family of tests."""
     if len(side.runs) < 2 or not side.questions:
         return []
     credits = credits_of(side)
     first, *others = side.runs
     rows: list[Difference] = []
-    for part in kinds_of(side.questions):
-        within = np.array([part in ("all", one.image_set.kind) for one in side.questions])
+    for part, within in _parts(side.questions).items():
         gains = np.stack([credits[run] - credits[first] for run in others], axis=1)
         intervals = clusters.means(gains, np.repeat(within[:, None], len(others), axis=1))
         flips = [
@@ -59,3 +62,10 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
         )
         rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
     return rows
+
+
+def _parts(questions: Sequence[Question]) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which questions belong to each part: all, those of a kind of set, those in whose text a phenomenon was found."""
+    kinds = {part: [part in ("all", one.image_set.kind) for one in questions] for part in kinds_of(questions)}
+    shown = {phenomenon: [phenomenon in one.found for one in questions] for phenomenon in PHENOMENA}
+    return {part: np.array(held) for part, held in (kinds | shown).items() if any(held)}

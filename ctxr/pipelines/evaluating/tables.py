@@ -74,10 +74,11 @@ def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Diffe
     own = [one for one in rows if one.side == side.name]
     if not own:
         return None
+    # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
     accuracies = {
-        (one.part, one.run): percent(one.interval)
+        (one.part.split(",")[0], one.run): percent(one.interval)
         for one in figures
-        if (one.side, one.view, one.measure) == (side.name, "overall", "accuracy")
+        if (one.side, one.measure) == (side.name, "accuracy") and one.view in ("overall", "phenomena")
     }
     shown: list[tuple[object, ...]] = []
     for part in dict.fromkeys(one.part for one in own):

@@ -21,17 +21,20 @@ Attended = dict[tuple[str, str], list[list[int]]]
 """By scorer and query: percent 0..100 that each candidate looks at each, rows and columns in the order of the set."""
 
 
-def attended(root: Path, scored: Scored, shown: Collection[str], talk: Talk) -> tuple[Attended, list[str]]:
+def attended(
+    project: Path, scored: Scored, shown: Collection[str], talk: Talk, known: Dataset | None = None
+) -> tuple[Attended, list[str]]:
     """Attention of the last layer, averaged over heads, of every trained head that was evaluated; and what is missing, in words.
 
     Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
-    Vectors and shares are kept in the project's cache. `root` is an artifact of the project, `shown` are ids of queries.
+    Vectors and shares are kept in the project's cache. `shown` are ids of queries; `known` is the dataset that was evaluated,
+    where it is at hand, else it is looked for in the project.
     """
-    project, found, notes = root.resolve().parent, Attended(), list[str]()
+    found, notes = Attended(), list[str]()
     runs = [run for run in _runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
     if not runs or not shown:
         return found, notes
-    dataset = _dataset(project, scored.dataset)
+    dataset = known or _dataset(project, scored.dataset)
     if dataset is None:
         return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
     for run in runs:

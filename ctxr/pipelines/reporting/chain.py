@@ -1,58 +1,29 @@
-"""Which artifacts a report is about, and what lies in them."""
+"""Everything that a report shows, whatever it is about: the stages, and units out of the last one."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.data.artifacts import open_artifact
+from ctxr.data.dataset import Dataset
 from ctxr.data.embeddings import Vectors, pairwise_distances
-from ctxr.data.records import Facts, Failure, Image, ImageSet, Split, SplitName
+from ctxr.data.readers import read_dataset
+from ctxr.data.readers.artifact import dataset_of
+from ctxr.data.records import Facts, Image, ImageSet, Split, SplitName
 from ctxr.data.tables import read_table
-from ctxr.data.units import DROPPED, IMAGES, Unit, read_unit, unit_folder
-from ctxr.errors import DataError
-from ctxr.pipelines.changes import changed
-from ctxr.pipelines.inputs import SETS, latest
+from ctxr.data.units import Unit, read_unit, unit_folder
+from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.photo_pool import file_names
 from ctxr.pipelines.reporting.bare import bare_units
+from ctxr.pipelines.reporting.stages import ALONE, PICTURES, Stage, find_stages, number
 from ctxr.pipelines.sets_report import KIND
-
-_PICTURES = (f"{IMAGES}/", f"{DROPPED}/")
+from ctxr.pipelines.talk import Talk
 
 Distances = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One artifact of the chain: what its manifest says, and what failed in it."""
-
-    artifact: Artifact
-    failures: list[Failure]
-    changed: list[str]
-
-    @property
-    def name(self) -> str:
-        """The folder's own name."""
-        return self.artifact.path.resolve().name
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The manifest's counts."""
-        return self.artifact.manifest.counts
-
-    def setting(self, name: str) -> Any:
-        """A value of the configuration; None if there is none."""
-        return self.artifact.manifest.config.get(name)
-
-    def model(self, *path: str) -> Any:
-        """A value below `models`; None if there is none."""
-        value: Any = self.artifact.manifest.models
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value
 
 
 @dataclass(frozen=True)
@@ -61,27 +32,36 @@ class Chain:
 
     Attributes:
         units: what each source gave. splits: side of each group. notes: what a reader of the page should know first.
+        project: folder of evaluations and runs. dataset: what was described or published, with its queries; None for image sets
+            and for results alone.
     """
 
     stages: tuple[Stage, ...]
     units: tuple[Unit, ...]
     splits: dict[str, SplitName]
     notes: tuple[str, ...]
+    project: Path
+    dataset: Dataset | None = None
 
     @property
     def last(self) -> Stage:
-        """The artifact that the report is about."""
+        """What the report is about."""
         return self.stages[-1]
 
     @property
     def bare(self) -> bool:
-        """Whether there are sources, but nobody wrote down what became of their frames."""
-        return bool(self.units) and not any(unit.ledger for unit in self.units)
+        """Whether nobody wrote down what became of the frames: image sets do, unless they were rebuilt."""
+        return self.last.kind != KIND or (bool(self.units) and not any(unit.ledger for unit in self.units))
+
+    @property
+    def evaluated(self) -> str:
+        """SHA-256 of the dataset, as evaluations of it name it; "" for image sets, of which many may be made."""
+        return self.last.sha256 if self.dataset is not None else ""
 
     @property
     def root(self) -> Path:
         """Folder that the paths of pictures are relative to."""
-        return self.last.artifact.path
+        return self.last.path if self.dataset is None or self.dataset.root is None else self.dataset.root
 
     @property
     def images(self) -> dict[str, Image]:
@@ -117,11 +97,6 @@ class Chain:
                 yield image_set, distances if np.isfinite(distances).all() else None
 
 
-def number(value: Any) -> float | None:
-    """`value` if it is a number, else None: manifests may have been edited."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _rows(unit: Unit) -> dict[str, tuple[Vectors, int]]:
     """Where the embedding of each image of a unit lies, by image id."""
     ordered = sorted(unit.ledger, key=lambda row: row.index)
@@ -136,69 +111,66 @@ def _rows(unit: Unit) -> dict[str, tuple[Vectors, int]]:
     }
 
 
-def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[str]]:
-    """The artifacts to report on, oldest first, and what is worth knowing about the choice, in words without places.
+def load_chain(workdir: Path, named: Path | None, talk: Talk) -> Chain:
+    """Everything a report shows: of `named`, else of the project.
 
-    Without a name it is the last finished one of the project. Raises UnfinishedError when there is none.
+    Raises what `find_stages` and `read_dataset` raise; DataError naming file and line for a damaged table.
     """
-    path, notes = (named, []) if named else latest(workdir, SETS)
-    chain = [open_artifact(path, KIND, "ctxr build-sets videos/")]
-    while parent := _parent(chain[0]):
-        found = _beside(chain[0].path, parent)
-        if found is None or any(found.path == one.path for one in chain):
-            if not notes:
-                name = chain[0].path.resolve().name
-                notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
-            break
-        chain.insert(0, found)
-    return chain, notes
-
-
-def _parent(artifact: Artifact) -> str | None:
-    """The hash of the manifest of the image sets that this was made from; None if it was made from sources."""
-    return next((parent.sha256 for parent in artifact.manifest.parents if parent.kind == KIND), None)
-
-
-def _beside(path: Path, fingerprint: str) -> Artifact | None:
-    for manifest in sorted(path.resolve().parent.glob(f"*/{MANIFEST}")):
-        try:
-            artifact = open_artifact(manifest.parent, KIND)
-        except DataError:
-            continue  # another kind, or damaged: not the one
-        if artifact.sha256 == fingerprint:
-            return artifact
-    return None
-
-
-def load_chain(artifacts: list[Artifact], notes: list[str]) -> Chain:
-    """Everything a report shows. Raises DataError naming file and line for a damaged table."""
-    stages = tuple(
-        Stage(artifact, read_table(artifact.path / "failures.jsonl", Failure), _changed(artifact))
-        for artifact in artifacts
-    )
-    last = artifacts[-1]
-    present = [parent.name for parent in last.manifest.parents if parent.kind != KIND]
-    units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
-    if not units and number(last.manifest.counts.get("sets")):
-        units = bare_units(last.path)
-        notes.append(
-            f"{last.path.resolve().name} holds no ledger and no embeddings, as ctxr {last.manifest.verb} writes it: "
-            "distances, timelines and what was left out are not known here"
-        )
-    splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
+    stages, notes = find_stages(workdir, named)
+    last = stages[-1]
+    units, splits, dataset = _of_sets(last, notes) if last.kind == KIND else _of_dataset(last, notes, talk)
+    if dataset is not None and last.manifest is None:
+        last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
+    if dataset is not None:
+        stages[-1] = last = replace(last, counts=last.counts | _counts(dataset))
     for stage in stages:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
-            shown = stage is stages[-1] and stage.changed[0].startswith(_PICTURES)
+            shown = stage is last and stage.changed[0].startswith(PICTURES)
             what = "the page shows what is there now, and ctxr doctor says more" if shown else "ctxr doctor says more"
             notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
-    return Chain(stages, units, splits, tuple(notes))
+    return Chain(tuple(stages), units, splits, tuple(notes), _project(last, workdir), dataset)
 
 
-def _changed(artifact: Artifact) -> list[str]:
-    """What in an artifact is not as it was written; pictures that are missing are told where they are wanted."""
-    files, _ = changed(artifact)
-    return [name for name in files if not name.startswith(_PICTURES) or (artifact.path / name).exists()]
+Content = tuple[tuple[Unit, ...], dict[str, SplitName], Dataset | None]
+
+
+def _of_sets(last: Stage, notes: list[str]) -> Content:
+    """Units and splits of image sets."""
+    parents = last.manifest.parents if last.manifest else []
+    present = [parent.name for parent in parents if parent.kind != KIND]
+    units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    if not units and number(last.counts.get("sets")):
+        units = bare_units(dataset_of(open_artifact(last.path)))
+        notes.append(
+            f"{last.name} holds no ledger and no embeddings, as {last.made_by} writes it: "
+            "distances, timelines and what was left out are not known here"
+        )
+    return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
+
+
+def _of_dataset(last: Stage, notes: list[str], talk: Talk) -> Content:
+    """Units, splits and the dataset itself; nothing where there are results alone."""
+    if last.kind == ALONE:
+        return (), {}, None
+    with talk.progress("reading", None) as task:
+        dataset = read_dataset(last.path, task.advance)
+    # what was changed is said of each stage
+    notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
+    return bare_units(dataset), dataset.splits, dataset
+
+
+def _counts(dataset: Dataset) -> dict[str, int]:
+    """How many rows a dataset holds, for one whose manifest counts otherwise or that has none."""
+    tables = (dataset.sets, dataset.images, dataset.texts, dataset.queries, dataset.judgments)
+    return dict(zip(("sets", "images", "texts", "queries", "judgments"), map(len, tables), strict=True))
+
+
+def _project(last: Stage, workdir: Path) -> Path:
+    """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
+    beside = last.path.resolve().parent
+    ours = last.kind == KIND or (last.manifest is not None and (beside / RESULTS).is_dir())
+    return beside if ours else workdir
 
 
 def inside(root: Path, path: str) -> Path | None:

@@ -1,20 +1,27 @@
 """How distances, quality and yield are spread, each with the limit in force."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from ctxr.pipelines.reporting.chain import number
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import Plot, curve, histogram, plain
-from ctxr.pipelines.sets_report import yield_curve
+from ctxr.pipelines.reporting.stages import number
+from ctxr.pipelines.sets_report import KIND, yield_curve
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """The plots there is something for, and a sentence for each that there is nothing for."""
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """The plots there is something for, and of image sets a sentence for each that there is nothing for.
+
+    None of a dataset that tells nothing of this, and of results alone.
+    """
     missing: list[str] = []
-    return {"plots": list(_plots(edition, missing)), "missing": missing}
+    plots = list(_plots(edition, missing))
+    if edition.chain.last.kind != KIND:
+        missing = []
+    return {"plots": plots, "missing": missing} if plots or missing else None
 
 
 def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
@@ -60,7 +67,8 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": []}
     means: dict[str, list[float]] = {"video": [], "photos": []}
     for image_set, distances in edition.chain.distances():
-        means[image_set.kind].append(image_set.mean_distance)
+        if isfinite(image_set.mean_distance):
+            means[image_set.kind].append(image_set.mean_distance)
         if distances is not None:
             pairs[image_set.kind].append(distances[np.triu_indices(len(distances), 1)])
     if not means["video"] and not means["photos"]:
@@ -70,14 +78,15 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     threshold = edition.chain.threshold
     limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
     values = [(kind, f"pairs {told}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, told in named]
-    yield histogram(
-        "Distances between two images of a set",
-        "Euclidean distance of unit vectors, 0..2",
-        "pairs",
-        values,
-        limit,
-        low=0,
-    )
+    if pairs["video"] or pairs["photos"] or not edition.chain.bare:
+        yield histogram(
+            "Distances between two images of a set",
+            "Euclidean distance of unit vectors, 0..2",
+            "pairs",
+            values,
+            limit,
+            low=0,
+        )
     yield histogram(
         "How hard the sets are",
         "mean distance in a set (smaller is harder)",

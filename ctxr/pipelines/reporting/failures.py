@@ -8,6 +8,7 @@ from typing import Any
 from ctxr.data.records import Failure
 from ctxr.data.units import Unit
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
+from ctxr.pipelines.sets_report import KIND
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,19 @@ class Barren:
     told: str
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """Failures of all artifacts, each once, with the artifact it is from; and sources without a set."""
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
+
+    None where nothing failed and whether anything could have is not known: of a dataset, and of results alone.
+    """
     failures: dict[tuple[str, str, str], tuple[str, Failure]] = {}
     for stage in edition.chain.stages:
         for row in stage.failures:
             failures.setdefault((row.source, row.path, row.reason), (stage.name, row))
     barren = [_barren(unit) for unit in edition.chain.units if not unit.sets]
     damaged = [unit.source for unit in edition.chain.units if unit.source.damage]
+    if edition.chain.last.kind != KIND and not (failures or barren or damaged):
+        return None
     return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}
 
 

@@ -14,7 +14,7 @@ SIDE = 240
 """Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
 
 NONE = -1
-"""Number of a picture that there is none of, by right: the frame was never saved."""
+"""Number of a picture that there is none of, by right: the frame was never saved, or the release is here without it."""
 
 MISSING = -2
 """Number of a picture that should be there and is missing or broken."""
@@ -36,7 +36,9 @@ class Pictures:
     _made: list[str] = field(default_factory=list)
 
     def number(self, path: str) -> int:
-        """The number of the picture at `path`; MISSING where it cannot be shown."""
+        """The number of the picture at `path`; MISSING where it cannot be shown, NONE where there is no path."""
+        if not path:
+            return NONE
         if path not in self._numbers:
             self._numbers[path] = self._keep(self._make(path))
         return self._numbers[path]

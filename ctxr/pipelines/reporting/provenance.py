@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxr.pipelines.reporting.chain import Stage
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import plain
+from ctxr.pipelines.reporting.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -14,21 +14,21 @@ class Origin:
     """One artifact's origin, as named lists of names and values."""
 
     name: str
-    verb: str
+    made_by: str
     fingerprint: str
     groups: list[tuple[str, list[tuple[str, str]]]]
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """Origins of all artifacts, the last one first, and the sources with their hashes."""
-    return {
-        "origins": [_origin(stage) for stage in reversed(edition.chain.stages)],
-        "sources": [unit.source for unit in edition.chain.units],
-    }
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """Origins of all artifacts, the last one first. None where there are results alone."""
+    origins = [_origin(stage) for stage in reversed(edition.chain.stages) if stage.sha256]
+    return {"origins": origins} if origins else None
 
 
 def _origin(stage: Stage) -> Origin:
-    manifest = stage.artifact.manifest
+    manifest = stage.manifest
+    if manifest is None:
+        return Origin(stage.name, stage.made_by, stage.sha256, [])
     groups = [
         ("Settings", list(_flat(manifest.config))),
         *_models(manifest.models),
@@ -42,7 +42,7 @@ def _origin(stage: Stage) -> Origin:
         ("Made from", [(f"{parent.name} ({parent.kind})", parent.sha256) for parent in manifest.parents]),
         ("Tables", [(name, entry.sha256) for name, entry in manifest.files.items() if "/" not in name]),
     ]
-    return Origin(stage.name, manifest.verb, stage.artifact.sha256, [group for group in groups if group[1]])
+    return Origin(stage.name, stage.made_by, stage.sha256, [group for group in groups if group[1]])
 
 
 def _models(models: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -12,13 +12,14 @@ from ctxr.pipelines.reporting.attention import Attended, attended
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import ticks
 from ctxr.pipelines.reporting.scored import Scored, find_scored
+from ctxr.pipelines.reporting.stages import ALONE
 
 MOST_QUERIES = 3000
 """Queries that a page holds; the hardest of them."""
 
-LEFT, RIGHT, TOP, ROW, GAP, BOTTOM = 190, 18, 12, 17, 11, 44
+MOST_LEFT, LETTER, RIGHT, TOP, ROW, GAP, BOTTOM = 190, 7, 18, 12, 17, 11, 44
 WIDTH = 720
-"""Box of the plot in SVG units: room for names and axis, height of a row, room between runs."""
+"""Box of the plot in SVG units: room for names (so much a letter) and axis, height of a row, room between runs."""
 
 DIGITS = 4
 """Digits of a score that are kept for its bar."""
@@ -41,11 +42,13 @@ class Panel:
     """One side of the benchmark: the plot and its table.
 
     Attributes:
-        names: (height, run) of each group. whiskers: its rows. x_ticks: (position, label). chance: position of the dashed line.
+        left: where the axis starts. names: (height, run) of each group. whiskers: its rows. x_ticks: (position, label).
+        chance: position of the dashed line, and what it is.
         parts: colour and name of each part with its queries. rows: of the table, cells as text; heads: of its columns.
     """
 
     side: str
+    left: int
     height: int
     names: list[tuple[float, str]]
     whiskers: list[Whisker]
@@ -59,14 +62,16 @@ class Panel:
 
 def make(edition: Edition) -> Mapping[str, Any] | None:
     """Fills `data["results"]`; None where nothing was evaluated."""
-    scored = find_scored(edition.chain.root)
+    chain = edition.chain
+    scored = find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated)
     if scored is None or not scored.runs:
         return None
     ranked = _ranked(scored)
-    shares, unseen = attended(edition.chain.root, scored, list(ranked), edition.talk)
+    known = chain.dataset if scored.dataset == chain.evaluated else None
+    shares, unseen = attended(chain.project, scored, list(ranked), edition.talk, known)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
-    asked = len({row.query for row in scored.rows})
+    data["asked"] = asked = len({row.query for row in scored.rows})
     return {
         "panels": [_panel(scored, side) for side in sides],
         "people": scored.people,
@@ -79,7 +84,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
         "sides": sides,
         "kinds": sorted({row.kind for row in scored.rows}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
-        "plot": {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
+        "plot": {"right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
     }
 
 
@@ -96,8 +101,10 @@ def _panel(scored: Scored, side: str) -> Panel:
     ends = [found[run, part, "accuracy"] for run in runs for part in parts]
     most = max(min(1.0, max(row["value"] if row["high"] is None else row["high"] for row in ends) + 0.03), 0.2)
 
+    left = min(MOST_LEFT, 20 + LETTER * max(map(len, runs)))
+
     def across(value: float) -> float:
-        return round(float(LEFT + value / most * (WIDTH - LEFT - RIGHT)), 1)
+        return round(float(left + value / most * (WIDTH - left - RIGHT)), 1)
 
     names, whiskers, y = [], [], float(TOP + ROW / 2)
     for run in runs:
@@ -112,23 +119,34 @@ def _panel(scored: Scored, side: str) -> Panel:
     top = _interval(found[best, "all", "accuracy"])
     return Panel(
         side,
+        left,
         round(y - GAP - ROW / 2) + BOTTOM,
         names,
         whiskers,
         [(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
         chance,
         [
-            (part, f"{STATIC.get(part, part)}, {found[runs[0], part, 'accuracy']['queries']:,} queries")
+            (
+                part,
+                f"{STATIC.get(part, part)}, {_many(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries')}",
+            )
             for part in parts
         ],
         *_table(scored, side, found, runs, parts),
-        f"Accuracy of {len(runs)} runs on {side}: the best is {best} with {percent(top)} %.",
+        f"Accuracy of {_many(len(runs), 'run', 'runs')} on {side}: the best is {best} with {percent(top)} %.",
     )
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
     low, high = (row["value"] if row[name] is None else row[name] for name in ("low", "high"))
-    title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {row['queries']:,} queries in {row['clusters']:,} clusters"
+    title = (
+        f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {_many(row['queries'], 'query', 'queries')}"
+    )
+    title += f" in {_many(row['clusters'], 'cluster', 'clusters')}"
     return Whisker(y, across(row["value"]), across(low), across(high), part, title)
 
 
@@ -192,12 +210,13 @@ def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:
 
 
 def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
-    """(name, picture) of each candidate; a picture that the chain does not have is None."""
+    """(name, picture, width, height) of each candidate; a picture that the chain does not have is None."""
     for name in row.candidates:
         image = edition.chain.images.get(name)
         index = None if image is None else image.index
         short = f"#{index}" if index is not None else name.rpartition("/")[2]
-        yield [short, None if image is None else edition.pictures.number(image.path)]
+        known = (None, 0, 0) if image is None else (edition.pictures.number(image.path), image.width, image.height)
+        yield [short, *known]
 
 
 def _scores(

@@ -1,4 +1,4 @@
-"""Evaluations that lie beside a chain: what runs did on the queries of one dataset."""
+"""Evaluations that lie in a project: what runs did on the queries of one dataset."""
 
 import json
 from dataclasses import dataclass
@@ -41,27 +41,31 @@ class Scored:
         return tuple(name for run in self.runs for name in met if _is_of(name, run))
 
 
-def find_scored(root: Path) -> Scored | None:
-    """The evaluations in `results` beside the artifact `root`; None where there is none.
+def find_scored(project: Path, about: str | None = "") -> Scored | None:
+    """The evaluations in `results` of a project; None where there is none.
 
-    Of several datasets, the one that lies in the project counts, else the one with most rows. Of a run that was evaluated
+    Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
+    with most rows; `about` is None where no dataset is at hand, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
-    folder = root.resolve().parent
-    artifacts = [open_artifact(file.parent) for file in sorted((folder / RESULTS).glob(f"*/{MANIFEST}"))]
+    artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
     artifacts = [one for one in artifacts if one.manifest.kind == KIND]
     if not artifacts:
         return None
-    here = {open_artifact(file.parent).sha256 for file in sorted(folder.glob(f"*/{MANIFEST}"))}
+    here = {open_artifact(file.parent).sha256 for file in sorted(project.glob(f"*/{MANIFEST}"))}
     by_dataset: dict[str, list[Artifact]] = {}
     for one in artifacts:
         by_dataset.setdefault(_dataset(one), []).append(one)
-    chosen = max(by_dataset, key=lambda sha256: (sha256 in here, _rows(by_dataset[sha256]), sha256))
+    chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, _rows(by_dataset[sha256]), sha256))
     notes = []
     if len(by_dataset) > 1:
         others = sum(len(found) for sha256, found in by_dataset.items() if sha256 != chosen)
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
-    if chosen not in here:
+    if about and chosen != about:
+        notes.append(
+            "these results are of another dataset than the sets above, or of what it was before it was changed"
+        )
+    elif about is not None and chosen not in {about, *here}:
         notes.append("the dataset that was evaluated is not in this project, or was made anew since")
     return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
 

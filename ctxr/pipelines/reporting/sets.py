@@ -2,13 +2,16 @@
 
 import base64
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from ctxr.data.dataset import Dataset
 from ctxr.data.records import Image, ImageSet
-from ctxr.pipelines.reporting.chain import Distances, number
+from ctxr.pipelines.reporting.chain import Distances
 from ctxr.pipelines.reporting.edition import Edition, Section, exact, time_code
+from ctxr.pipelines.reporting.stages import ALONE, number
 
 STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
@@ -17,13 +20,16 @@ MOST_IN_MATRIX = 30
 """Images up to which a set's distances are drawn; in a larger matrix nobody finds a pair."""
 
 
-def make(edition: Edition) -> Mapping[str, Any]:
-    """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer."""
+def make(edition: Edition) -> Mapping[str, Any] | None:
+    """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer. None where there are results alone."""
     chain = edition.chain
+    if chain.last.kind == ALONE:
+        return None
+    texts = _texts(chain.dataset)
     images, rows = _Images(edition), []
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
-        rows.append(_row(edition, images, image_set, distances))
+        rows.append(_row(edition, images, image_set, distances) | texts.get(image_set.id, {}))
         if distances is None:
             unknown += 1
         elif len(distances) > 1:
@@ -38,7 +44,10 @@ def make(edition: Edition) -> Mapping[str, Any]:
         "sources": sources,
         "splits": [name for name in ("train", "valid", "test") if any(row["split"] == name for row in rows)],
         "span": edition.data["span"],
-        "unknown": unknown,
+        "unknown": 0 if chain.bare else unknown,
+        "described": bool(texts),
+        "measured": any(row["mean"] is not None for row in rows),
+        "squares": unknown < len(rows),
         "threshold": chain.threshold,
         "why_none": _why_none(edition),
     }
@@ -85,8 +94,8 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
         "source": image_set.source,
         "split": edition.chain.splits.get(image_set.group),
         "shot": image_set.shot,
-        "closest": image_set.closest,
-        "mean": image_set.mean_distance,
+        "closest": _finite(image_set.closest),
+        "mean": _finite(image_set.mean_distance),
         "images": [images.number(name) for name in image_set.images],
     }
     if distances is not None and len(distances) > 1:
@@ -99,9 +108,28 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
     return row
 
 
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
+    """By set, `texts`: (position of the target, description) of each query for an image; None where the target is hidden."""
+    if dataset is None:
+        return {}
+    targets = {query.id: place for query, _, place in dataset.targets()}
+    found: dict[str, dict[str, Any]] = {}
+    for query in dataset.queries.values():
+        if query.labels is None:
+            text = " ".join(dataset.texts[name].text for name in query.texts)
+            found.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+    return found
+
+
 def _why_none(edition: Edition) -> str:
     """What an empty list of sets comes from."""
     reasons = edition.chain.last.counts.get("reasons")
+    if edition.chain.dataset is not None:
+        return "The dataset is empty."
     if not edition.chain.units:
         return "No source gave anything; the failures below say why."
     reasons = {name: many for name, many in reasons.items() if number(many)} if isinstance(reasons, dict) else {}

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from ctxr.data.dataset import Dataset
 from ctxr.data.sources import VIDEO_SUFFIXES
+from ctxr.data.splits import SPLITS
 from ctxr.data.units import Unit
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
+from ctxr.pipelines.reporting.stages import ALONE
+from ctxr.pipelines.sets_report import KIND
 
 VIDEO_STEPS = (
     ("embedded", ("near_still",)),
@@ -47,12 +51,17 @@ def make(edition: Edition) -> Mapping[str, Any]:
         if (steps := _steps(by_kind[kind], asked, kind == "video"))
     ]
     names = ["sets", "images", "considered", "embedded", "measured", "failed"]
+    if chain.last.kind != KIND:
+        asked = (*names, "texts", "queries", "judgments")
+        names = [name for name in asked if any(name in stage.counts for stage in chain.stages)]
     reasons = [name for name in _reasons(edition) if name]
     return {
         "sets": sets,
         "total": sum(sets.values()),
         "videos": _videos(by_kind["video"], edition),
         "photos": sum(unit.source.frames for unit in by_kind["photos"]),
+        "described": _described(chain.dataset),
+        "asked": edition.data["results"]["asked"] if chain.last.kind == ALONE and "results" in edition.data else 0,
         "notes": chain.notes,
         "missing": edition.pictures,
         "stages": chain.stages,
@@ -68,6 +77,16 @@ def make(edition: Edition) -> Mapping[str, Any]:
         ],
         "leaking": chain.last.counts.get("leaking_images"),
     }
+
+
+def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
+    """(side, sets, descriptions) of each side of a dataset that has any; the last side is that of sets on none."""
+    if dataset is None:
+        return []
+    sides: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+    sets = Counter(sides.values())
+    asked = Counter(sides[query.image_set] for query in dataset.queries.values() if query.labels is None)
+    return [(side or "no split", sets[side], asked[side]) for side in (*SPLITS, "") if sets[side]]
 
 
 def _videos(units: Sequence[Unit], edition: Edition) -> str:

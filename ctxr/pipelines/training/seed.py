@@ -107,6 +107,8 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
     scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
+    if recipe.start_at_cosine:
+        scorer.start_at_cosine(float(source.build().logit_scale.exp()))
     bf16 = in_bf16(recipe.precision, job.device)
     total = recipe.epochs * len(train)
     events = Events(job.out / TENSORBOARD / f"seed{seed}") if job.tensorboard else None

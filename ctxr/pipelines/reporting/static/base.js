@@ -23,6 +23,12 @@ function picture(number, words) {
   return image;
 }
 
+// pictures of one shape are framed by it; others stand in one that fits most
+function framed(boxes, sizes) {
+  const [width, height] = sizes[0] || [0, 0], alike = sizes.every(([w, h]) => w > 0 && h > 0 && Math.abs(w * height - h * width) < 0.01 * h * width);
+  if (alike && width > 0) for (const box of boxes) box.style.aspectRatio = `${width} / ${height}`;
+}
+
 const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "");
 const keys = new Map();
 document.addEventListener("keydown", (event) => {
@@ -81,4 +87,4 @@ function mark() {
 window.addEventListener("scroll", () => { asked = asked || requestAnimationFrame(mark); }, { passive: true });
 mark();
 
-window.ctxr = { data, make, figure, percent, picture, keys, openSet: () => {} };
+window.ctxr = { data, make, figure, percent, picture, framed, keys, openSet: () => {} };

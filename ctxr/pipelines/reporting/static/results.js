@@ -1,10 +1,11 @@
 "use strict";
-const { data, make, figure, percent, picture } = window.ctxr;
+const { data, make, percent, picture, framed } = window.ctxr;
 const held = data.results, cards = document.getElementById("r-cards");
 if (!held || !cards) return;
 const PAGE = 12;
 const field = (id) => document.getElementById(id);
 const chosen = (id) => (field(id) ? field(id).value : "");
+const known = new Set((data.sets || []).map((set) => set.id));
 let shown = [], page = 0;
 
 const hay = held.queries.map((query) =>
@@ -44,11 +45,13 @@ function bar(run, query, at) {
 }
 const short = (value) => (Math.abs(value) >= 1000 || (value !== 0 && Math.abs(value) < 0.001) ? value.toExponential(1) : Number(value.toPrecision(3)).toString());
 
+const pictured = (query) => held.sets[query.set].some(([, number]) => number !== null && number !== -1);
+
 function image(query, at, runs) {
   const [name, number] = held.sets[query.set][at];
   const target = query.targets.includes(at), pickers = runs.filter((run) => query.runs[run].picks.includes(at));
   const item = make("li", `shot-of${target ? " target" : pickers.length ? " missed" : ""}`);
-  const box = make("div", "frame", number === null ? "not in these sets" : picture(number, name));
+  const box = make("div", "frame", !pictured(query) ? null : number === null ? "not in these sets" : picture(number, name));
   box.append(make("span", "place", String(at + 1)));
   if (target) box.append(make("span", "mark-target", "target"));
   item.append(box);
@@ -119,15 +122,18 @@ function card(query) {
   const runs = looked(query);
   const made = make("article", `miss ${query.kind}`);
   const about = make("span", "meta", make("span", `chip ${query.kind}`, query.kind));
-  const set = make("button", "link", query.set);
-  set.type = "button";
-  set.title = "open the set";
-  set.addEventListener("click", () => window.ctxr.openSet(query.set));
+  const set = make(known.has(query.set) ? "button" : "span", "link", query.set);
+  if (known.has(query.set)) {
+    set.type = "button";
+    set.title = "open the set";
+    set.addEventListener("click", () => window.ctxr.openSet(query.set));
+  }
   about.append(set, make("span", "", query.side), ...query.tags.map((tag) => make("span", "chip", tag)));
-  const list = make("ol", "strip");
+  const list = make("ol", pictured(query) ? "strip" : "strip blank");
   const size = held.sets[query.set].length;
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
+  if (pictured(query)) framed(list.querySelectorAll(".frame"), held.sets[query.set].map(([, , width, height]) => [width, height]));
   if (!size) list.append(make("li", "muted small", "A gallery of so many images is not drawn."));
   made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
     ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));

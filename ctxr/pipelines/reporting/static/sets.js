@@ -1,14 +1,14 @@
 "use strict";
-const { data, make, figure, percent, picture, keys } = window.ctxr;
+const { data, make, figure, percent, picture, framed, keys } = window.ctxr;
 const cards = document.getElementById("cards");
 if (!cards) return;
-const STEP = 1e-4, PAGE = 20, STRIP = 20;
+const STEP = 1e-4, PAGE = 20, STRIP = 20, TEXTS = 3;
 const [NAME, CODE, EXACT, PICTURE, PATH, BRISQUE, TEXT, WIDTH, HEIGHT] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 const field = (id) => document.getElementById(id);
 let shown = [], page = 0, current = -1;
 
 const hay = data.sets.map((set) =>
-  [set.id, set.source, ...set.images.map((at) => (at < 0 ? "" : `${data.images[at][NAME]} ${data.images[at][PATH]}`))].join(" ").toLowerCase());
+  [set.id, set.source, ...set.images.map((at) => (at < 0 ? "" : `${data.images[at][NAME]} ${data.images[at][PATH]}`)), ...(set.texts || []).map(([, text]) => text)].join(" ").toLowerCase());
 
 // distances above the diagonal, row by row, as 16-bit numbers
 function distances(set) {
@@ -62,7 +62,6 @@ function frame(at, place, near, large) {
   const image = at < 0 ? null : data.images[at];
   const box = make("div", "frame", image ? picture(image[PICTURE], image[NAME]) : "not in images.jsonl");
   box.append(make("span", "place", String(place + 1)));
-  if (image && image[WIDTH] > 0 && image[HEIGHT] > 0 && image[CODE]) box.style.aspectRatio = `${image[WIDTH]} / ${image[HEIGHT]}`;
   item.append(box);
   if (!image) return item;
   const under = make("p", "under");
@@ -97,13 +96,34 @@ function strip(set, large) {
   list.style.setProperty("--columns", String(Math.max(6, Math.min(10, set.images.length))));
   const some = large ? set.images : set.images.slice(0, STRIP);
   some.forEach((at, place) => list.append(frame(at, place, near.includes(place), large)));
+  framed(list.querySelectorAll(".frame"), some.map((at) => (at < 0 ? [0, 0] : [data.images[at][WIDTH], data.images[at][HEIGHT]])));
   if (some.length < set.images.length) list.append(make("li", "muted small", `and ${set.images.length - some.length} more`));
   return list;
 }
 
+// descriptions with the place of their image; "?" where the target is hidden
+function texts(set, large) {
+  const some = large ? set.texts : set.texts.slice(0, TEXTS), rest = set.texts.length - some.length;
+  const list = make("ol", "texts", ...some.map(([target, text]) => {
+    const place = make("b", "", target === null ? "?" : String(target + 1));
+    place.title = target === null ? "the target is hidden" : `about image ${target + 1}`;
+    return make("li", "", place, make("span", "", text));
+  }));
+  if (rest > 0) list.append(make("li", "muted small", `and ${rest} more`));
+  return list;
+}
+
+const pictured = (set) => set.images.some((at) => at >= 0 && data.images[at][PICTURE] !== -1);
+
 function meta(set) {
-  return make("span", "meta", make("span", `chip ${set.kind}`, set.kind), make("span", "", set.source),
+  return make("span", "meta", make("span", `chip ${set.kind}`, set.kind), set.source === set.id ? null : make("span", "", set.source),
     set.shot === null ? null : make("span", "", `shot ${set.shot}`), set.split ? make("span", "", `${set.split} split`) : null);
+}
+
+function figures(set) {
+  const pair = make("span", "", "nearest ", make("b", "", figure(set.closest)));
+  if (set.nearest) pair.append(` (${set.nearest[0] + 1}, ${set.nearest[1] + 1})`);
+  return make("span", "figures", make("span", "", "mean ", make("b", "", figure(set.mean))), pair);
 }
 
 function card(set, at) {
@@ -114,12 +134,11 @@ function card(set, at) {
   const title = make("button", "title", set.id);
   title.type = "button";
   title.addEventListener("click", () => open(at));
-  const figures = make("span", "figures", make("span", "", "mean ", make("b", "", figure(set.mean))));
-  const pair = make("span", "", "nearest ", make("b", "", figure(set.closest)));
-  if (set.nearest) pair.append(` (${set.nearest[0] + 1}, ${set.nearest[1] + 1})`);
-  figures.append(pair);
-  made.append(make("header", "", title, meta(set), figures), strip(set, false));
+  made.append(make("header", "", title, meta(set), set.mean === null ? null : figures(set)));
+  if (pictured(set)) made.append(strip(set, false));
   if (known) made.append(matrix(known, false));
+  else made.classList.add("plain-card");
+  if (set.texts) made.append(texts(set, false));
   made.addEventListener("focusin", () => { current = at; });
   return made;
 }
@@ -202,10 +221,11 @@ function open(at) {
   const steps = make("div", "steps", hop("←", "Previous set", at - 1), hop("→", "Next set", at + 1), closing());
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
     (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
-  const right = make("div", "", known ? matrix(known, true) : make("p", "muted", set.nearest ? "A matrix of so many images would not be read." : "The embeddings of this set are not at hand."),
-    make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
+  const why = set.nearest ? "A matrix of so many images would not be read." : "The embeddings of this set are not at hand.";
+  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : make("p", "muted", why),
+    set.mean === null ? null : make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
-  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", strip(set, true), right));
+  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not at hand."), right));
   if (!look.open) look.showModal();
   // what was focused was drawn anew: the same button again, or the set itself
   const again = [...steps.children].find((one) => held && one.title === held && !one.disabled);
