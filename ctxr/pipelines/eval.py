@@ -105,7 +105,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     if asks_galleries(config.runs, dataset, config.workdir):
         from ctxr.pipelines.evaluating.gallery import evaluate
 
-        return evaluate(config, dataset, recalls, _origin(dataset), talk)
+        return evaluate(config, dataset, recalls, origin_of(dataset), talk)
     vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)
