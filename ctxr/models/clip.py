@@ -33,9 +33,9 @@ class ClipScorer(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """float32 [B, K], higher is better, -inf where there is no candidate."""
         if self.head is None:
-            images = self._images(batch.images)[batch.candidates]
+            images = self.image_vectors(batch.images)[batch.candidates]
             # not by a product of matrices, which autocast would round
-            scores = (images * self._texts(batch.texts)[:, None, :]).sum(-1)
+            scores = (images * self.text_vectors(batch.texts)[:, None, :]).sum(-1)
             if self.encoder is not None:
                 scores = scores * self.encoder.logit_scale.exp()
         else:
@@ -45,8 +45,8 @@ class ClipScorer(nn.Module):
 
     def pairs(self, batch: Batch) -> Tensor:
         """Features of each pair as the head takes them, [B, K, D]."""
-        images = self._images(batch.images)[batch.candidates]
-        return fuse(images, self._texts(batch.texts), self.fusion, self.scale)
+        images = self.image_vectors(batch.images)[batch.candidates]
+        return fuse(images, self.text_vectors(batch.texts), self.fusion, self.scale)
 
     def start_at_cosine(self, logit_scale: float) -> None:
         """Let an untrained head score as the encoder below it does: cosine times `logit_scale`.
@@ -66,12 +66,12 @@ class ClipScorer(nn.Module):
                 module.eval()
         return self
 
-    def _images(self, images: Tensor) -> Tensor:
-        """Unit vectors [N, D]."""
+    def image_vectors(self, images: Tensor) -> Tensor:
+        """Unit vectors [N, D] of pixels [N, 3, H, W]; vectors stay as they are."""
         return images if images.ndim == 2 else unit(self._ask("pixels").encode_image(images))
 
-    def _texts(self, texts: Tensor) -> Tensor:
-        """Unit vectors [B, D]."""
+    def text_vectors(self, texts: Tensor) -> Tensor:
+        """Unit vectors [B, D] of tokens [B, T]; vectors stay as they are."""
         return texts if texts.is_floating_point() else unit(self._ask("tokens").encode_text(texts))
 
     def _ask(self, what: str) -> Any:

@@ -187,7 +187,7 @@ def _made_by(folder: Path) -> str | None:
 def _report(job: _Job, up_to_date: bool) -> TrainReport:
     from ctxr.models.entailment.checkpoint import read_notes
 
-    history = read_history(job.out, job.config.seeds)
+    history = read_history(job.out)
     seeds = []
     for seed in range(job.config.seeds):
         rows = {row.epoch: row.accuracy for row in history if row.seed == seed}

@@ -27,6 +27,10 @@ class Eval:
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Path | None = None
     """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
+    judgments: Path | None = None
+    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
+    positives: Path | None = None
+    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…)."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
@@ -94,6 +98,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     if classifiers := classifiers_of(config):
         return evaluate_classifiers(config, classifiers, talk)
     from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
+    from ctxr.pipelines.evaluating.gallery_runs import asks_galleries
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
     from ctxr.pipelines.evaluating.runs import Scoring, find_runs
@@ -101,6 +106,10 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
     dataset = open_dataset(config.dataset, config.workdir, talk)
+    if asks_galleries(config.runs, dataset, config.workdir):
+        from ctxr.pipelines.evaluating.gallery import evaluate
+
+        return evaluate(config, dataset, recalls, origin_of(dataset), talk)
     vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)

@@ -16,7 +16,7 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """What is trained: clip-, vilbert-, uniter- or blip- with zero-shot, none, batch, module or temporal; entailment; or a TOML file."""
+    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal), retrieval-clip(-weak), entailment, or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: str | None = None
@@ -27,6 +27,8 @@ class Train:
     """Fixed (published numbers without known errors), paper (its text at its word) or code (what the released scripts do)."""
     changes: tuple[str, ...] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
+    judgments: Path | None = None
+    """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives of retrieval recipes."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: str = "auto"
@@ -49,7 +51,7 @@ class Trained:
 
     Attributes:
         epoch: the one that was chosen, from 1; 0 where nothing is trained. epochs: trained in all.
-        valid, test: expected accuracy 0..1; None where no target is known.
+        valid, test: expected accuracy 0..1, in galleries mean recall (TR and IR at 1, 5, 10); None where no target is known.
     """
 
     seed: int
@@ -66,7 +68,7 @@ class TrainReport:
     Attributes:
         run: its name. variant, encoder: of its scorers. dataset: what it learned from.
         queries: of each side. seeds: each by itself.
-        valid, test: mean accuracy over the seeds; None where no target is known.
+        valid, test: means over the seeds; None where no target is known.
         up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
         judged_on: the side that chose the epoch, "valid" or "test"; "" where none did.
     """
@@ -104,6 +106,10 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         from ctxr.pipelines.entailing_train import train_classifier
 
         return train_classifier(config, recipe, talk or Silent())
+    if config.judgments is not None and recipe.weak == "off":
+        raise UsageError(
+            "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
+        )
     from ctxr.pipelines.training.work import train
 
     return train(config, recipe, talk or Silent())

@@ -157,9 +157,7 @@ class Trainer:
     def _epoch(self, number: int) -> Epoch:
         recipe, start = self.recipe, time.monotonic()
         chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
-        without_sets = torch.arange(len(self.train))
-        order = by_sets(without_sets if recipe.variant == "none" else self.train.sets, chance)
-        parts = torch.split(order, recipe.batch)
+        parts = torch.split(self._order(chance), recipe.batch)
         self.asked, total = self._asked(number, parts), 0.0
         for place, rows in enumerate(parts):
             step = (number - 1) * len(parts) + place
@@ -171,6 +169,11 @@ class Trainer:
             self.hearing.advance(len(rows))
         accuracy = self._judge(number)
         return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
+
+    def _order(self, chance: torch.Generator) -> Tensor:
+        """Every query once, in the order of an epoch."""
+        without_sets = torch.arange(len(self.train))
+        return by_sets(without_sets if self.recipe.variant == "none" else self.train.sets, chance)
 
     def _asked(self, number: int, steps: Sequence[Tensor]) -> Questions:
         """The queries of an epoch, in these steps, with the candidates that it trains on."""

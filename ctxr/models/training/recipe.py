@@ -7,6 +7,13 @@ from ctxr.errors import UsageError
 VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
 
+IN_BATCH = "in-batch"
+"""Variant of galleries: all captions and pictures of a batch against each other."""
+
+WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
+"""What is done with weak positives: nothing (they are negatives like any other), only that they are no negatives, a step of their
+own at alpha times the rate, a part of the loss times alpha, or alpha of a positive among the others (specs A3.2)."""
+
 WITH_HEAD = ("module", "temporal")
 """Variants that train a head over all candidates of a set."""
 
@@ -14,14 +21,19 @@ ENTAILMENT = "entailment"
 """Of recipes for classifiers (`ctxr.models.entailment.recipe`)."""
 
 _CHOICES = {
-    "variant": (*VARIANTS, ENTAILMENT),
+    "variant": (*VARIANTS, IN_BATCH, ENTAILMENT),
     "optimiser": ("adam", "adamw"),
     "schedule": ("constant", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),
     "fusion": ("multiply", "concat"),
     "loss": ("softmax", "binary"),
+    "weak": WEAK,
 }
 _POSITIVE = ("batch", "heads", "inner", "scale", "distractors", "eps")
+_NOT_IN_BATCH = (
+    "shared_distractors", "fixed_distractors", "summed_gradients", "leaked_gradients", "dropout_in_evaluation",
+    "judged_on_test",
+)  # fmt: skip
 _SHARES = ("beta1", "beta2", "warmup", "dropout")
 
 
@@ -30,7 +42,7 @@ class Recipe:
     """How a scorer is trained; published values stand in the recipes' files (specs A0.3).
 
     Attributes:
-        variant: one of `VARIANTS`.
+        variant: one of `VARIANTS`, or `IN_BATCH`.
         encoder: name, as `models.families.find_encoder` takes it.
         regions: region features that are looked at, by the name of their artifact; "" for encoders of pixels.
         start: run whose fine-tuned encoder is taken instead of the published one; "" for none.
@@ -49,6 +61,7 @@ class Recipe:
         undecayed_vectors: no weight decay on biases and layer norms.
         distractors: random images beside the target where a variant has no context.
         shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
+        weak: one of `WEAK`, for captions that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
         summed_gradients: of the queries of a step; else averaged.
         undivided_decay: L2 against an averaged gradient as strong as against a sum; else divided by `batch`.
         dropout_in_evaluation: the released code never switches it off.
@@ -91,6 +104,8 @@ class Recipe:
     undecayed_vectors: bool = False
     distractors: int = 9
     shared_distractors: bool = False
+    weak: str = "off"
+    alpha: float = 0.3
     summed_gradients: bool = False
     undivided_decay: bool = False
     dropout_in_evaluation: bool = False
@@ -130,6 +145,7 @@ class Recipe:
         for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+        self._check_in_batch()
         if self.start_at_cosine and not (self.has_head and self.fusion == "multiply"):
             raise UsageError(
                 "start_at_cosine needs a head over products of image and text",
@@ -142,3 +158,20 @@ class Recipe:
             )
         if self.learns and self.epochs < 1:
             raise UsageError(f"epochs = {self.epochs}: {self.variant} would learn nothing", hint="--set epochs=1")
+
+    def _check_in_batch(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise UsageError(f"alpha = {self.alpha} is not in 0..1", hint="--set alpha=0.3")
+        if self.variant != IN_BATCH:
+            if self.weak != "off":
+                raise UsageError(
+                    f"weak = {self.weak!r} needs captions that compete in a batch, and the variant is {self.variant!r}",
+                    hint="--recipe retrieval-clip, or --set weak=off",
+                )
+            return
+        given = [name for name in _NOT_IN_BATCH if getattr(self, name)]
+        if given or self.loss != "softmax":
+            raise UsageError(
+                f"{given[0] if given else 'loss'} means nothing to the variant {IN_BATCH!r}",
+                hint=f"--set {given[0]}=false" if given else "--set loss=softmax",
+            )

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from ctxr.data.artifacts import Artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.runs import Run
 from ctxr.pipelines.leaks import leakage_table
 from ctxr.pipelines.lineage import chosen_on_test, foreign_notes
 from ctxr.pipelines.published import HUMANS, is_release
@@ -17,6 +17,22 @@ from ctxr.pipelines.talk import Talk
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
+
+
+class Named(Protocol):
+    """A side of the benchmark that is evaluated."""
+
+    @property
+    def name(self) -> str:
+        """One of `questions.SIDES`."""
+
+
+class Trained(Named, Protocol):
+    """A run, and where it comes from."""
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """What `ctxr train` wrote; None for anything else."""
 
 
 def people(dataset: Dataset) -> Table | None:
@@ -55,7 +71,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Stats(skip_pictures=True), dataset, None, talk)
     if isinstance(table, str):
@@ -69,7 +85,7 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Side], talk: Talk) -> list[s
     return notes
 
 
-def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[Run]) -> list[str]:
+def contamination_notes(dataset: Dataset, sides: Sequence[Named], runs: Sequence[Trained]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
     trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
@@ -90,7 +106,7 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Side], runs: Sequence[
     return notes
 
 
-def _listed(runs: Sequence[Run]) -> str:
+def _listed(runs: Sequence[Named]) -> str:
     return ", ".join(run.name for run in runs)
 
 

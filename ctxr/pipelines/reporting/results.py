@@ -75,6 +75,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     return {
         "panels": [_panel(scored, side) for side in sides],
         "people": scored.people,
+        "tables": scored.tables,
         "notes": [*scored.notes, *unseen],
         "attended": sorted({name for name, _ in shares}),
         "runs": scored.scorers,

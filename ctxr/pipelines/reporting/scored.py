@@ -19,6 +19,7 @@ class Scored:
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
         figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
+        tables: those of galleries, as they were printed.
         notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
     """
 
@@ -31,6 +32,7 @@ class Scored:
     notes: tuple[str, ...]
     dataset: str = ""
     origins: tuple[Parent, ...] = ()
+    tables: tuple[dict[str, Any], ...] = ()
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -75,6 +77,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
     people: dict[str, Any] | None = None
     runs: list[str] = []
     names: list[str] = []
+    tables: list[dict[str, Any]] = []
     for one in artifacts:
         if edited := one.changed_files():
             notes.append(f"{RESULTS}/{one.path.name}/{edited[0]} was changed since it was written")
@@ -84,6 +87,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
         if not fresh:
             continue
         names.append(one.path.name)
+        tables += told.get("tables", [])
         runs += fresh
         figures += [row for row in told["figures"] if row["run"] in fresh]
         differences += [row for row in told["differences"] if row["run"] in fresh]
@@ -93,7 +97,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
     origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
     return Scored(
         tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
-        _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins),
+        _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins), tuple(tables),
     )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """One seed of a run: trained to its end, or from where it was stopped, and written as a checkpoint."""
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxr.data.artifacts import Parent
 from ctxr.data.hashing import sha256_of
@@ -14,6 +15,8 @@ from ctxr.pipelines.scoring import source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
+from ctxr.pipelines.training.gallery import as_pairs
+from ctxr.pipelines.training.gallery_sides import GallerySide
 from ctxr.pipelines.training.history import write_history
 from ctxr.pipelines.training.paired import as_features, as_inputs
 
@@ -40,6 +43,7 @@ class Job:
         weights: fingerprint of the encoder as it was published.
         start: run whose fine-tuned encoder is taken, None for the published one.
         parents: what the run is made from. tensorboard: whether event files are written.
+        galleries: by side, where captions and pictures of a batch compete; then `asked` is empty.
     """
 
     recipe: Recipe
@@ -53,6 +57,7 @@ class Job:
     device: str
     talk: Talk
     tensorboard: bool = False
+    galleries: Mapping[str, GallerySide] = field(default_factory=dict)
 
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
@@ -99,6 +104,7 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.training.checkpoint import new_scorer, width_of
+    from ctxr.models.training.contrastive_steps import GalleryTrainer
     from ctxr.models.training.events import Events
     from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
@@ -125,7 +131,8 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
 
     with talk.progress(f"training seed {seed}", total) as task:
         hearing = Hearing(talk.warn, task.advance, tell)
-        trainer = Trainer(
+        kind: Any = GalleryTrainer if job.galleries else Trainer
+        trainer: Trainer = kind(
             scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )
         try:
@@ -139,6 +146,12 @@ def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None,
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
 
+    if job.galleries:
+        pairs = partial(
+            as_pairs, pictures=job.pictures, source=cast("Source", source), device=job.device, talk=job.talk
+        )
+        chooses = job.galleries.get("valid")
+        return trainable(source.build), pairs(job.galleries["train"]), None if chooses is None else pairs(chooses)
     prepare = _prepares(job, source)
     train = prepare(job.asked["train"])
     judged = _judged(job)

@@ -3,7 +3,7 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxr.models.training.recipe import ENTAILMENT
+from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.train import Trained, TrainReport
 
@@ -21,16 +21,22 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
     from ctxr.data.tables import read_table
     from ctxr.models.training.checkpoint import read_checkpoint
     from ctxr.pipelines.scoring import checkpoints, scorer_name
+    from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall
     from ctxr.pipelines.training.history import read_history
 
     folders = checkpoints(job.out)
-    scores, history = read_table(job.out / "scores.jsonl", Score), read_history(job.out)
+    recalls = read_table(job.out / RECALLS, RecallRow) if job.galleries else []
+    scores = [] if job.galleries else read_table(job.out / "scores.jsonl", Score)
+    history = read_history(job.out)
     seeds = []
     for folder in folders:
         seed, scorer = int(folder.name[4:]), scorer_name(job.out, folder, len(folders))
         own = [row for row in scores if row.scorer == scorer]
         epochs = sum(row.seed == seed for row in history)
-        valid, test = (accuracy(own, job.asked.get(side, [])) for side in ("valid", "test"))
+        valid, test = (
+            mean_recall(recalls, scorer, side) if job.galleries else accuracy(own, job.asked.get(side, []))
+            for side in ("valid", "test")
+        )
         seeds.append(Trained(seed, read_checkpoint(folder).epoch, epochs, valid, test))
     return TrainReport(
         run=job.out.resolve().name,
@@ -38,7 +44,7 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
         variant=job.recipe.variant,
         encoder=job.recipe.encoder,
         dataset=job.dataset,
-        queries={side: len(asked) for side, asked in job.asked.items()},
+        queries={side: len(asked) for side, asked in (job.galleries or job.asked).items()},
         seeds=tuple(seeds),
         valid=_mean([one.valid for one in seeds]),
         test=_mean([one.test for one in seeds]),
@@ -97,10 +103,13 @@ def table(report: TrainReport) -> Table:
         rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
         rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
     said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
-    if report.variant != ENTAILMENT:
+    galleries = report.variant == IN_BATCH
+    if galleries:
+        said.append("TR and IR at 1, 5, 10")
+    elif report.variant != ENTAILMENT:
         said.append("candidates that share the highest score share the hit")
-    note = "; ".join(said)
-    return Table("accuracy, %", ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
+    what = "mean recall, %" if galleries else "accuracy, %"
+    return Table(what, ("seed", "epoch", "of", "valid", "test"), tuple(rows), "; ".join(said), digits=1)
 
 
 def _percent(share: float | None) -> float | None:

@@ -15,10 +15,11 @@ from ctxr.data.artifacts import (
     take_manifest,
 )
 from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_of
 from ctxr.data.regions import KIND
 from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.recipe import IN_BATCH, Recipe
 from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.lineage import foreign_notes
@@ -35,6 +36,8 @@ from ctxr.pipelines.training.asked import (
     sha256_of_asked,
 )
 from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.gallery_rankings import write_rankings
+from ctxr.pipelines.training.gallery_sides import sides_for
 from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
@@ -55,17 +58,26 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
+    if recipe.variant == IN_BATCH and isinstance(source, CrossSource):
+        raise UsageError(
+            f"{source.name} looks at every pair by itself, and {IN_BATCH} compares all pairs of a batch",
+            hint="name an encoder of vectors: --set encoder=ViT-B-32:openai",
+        )
     check_head(recipe, width_of(source), device)
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config, recipe)
     dataset = open_dataset(config.dataset, config.workdir, talk)
-    sides = _sides(dataset, recipe)
-    everything = [one for side in sides.values() for one in side]
+    galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
+    sides = {} if galleries else _sides(dataset, recipe)
+    everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
         check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
-    parents = [parent_of(dataset, sha256_of_asked(everything, contents))]
+    asked = sha256_of_asked(everything, contents)
+    parents = [
+        parent_of(dataset, sha256_of([asked, *(one.sha256 for one in galleries.values())]) if galleries else asked)
+    ]
     if start is not None:
         origin = open_artifact(start, RUN)
         parents.append(Parent(start.name, RUN, origin.sha256))
@@ -73,11 +85,13 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
             talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
+    if galleries and recipe.weak != "off":
+        parents.append(Parent("weak positives", "judgments", sha256_of(galleries["train"].weak)))
     pictures = Pictures(files, contents, config.workdir, regions)
     weights = fingerprint_of(source)
     job = Job(
         recipe, config.folder(), dataset.name, sides, pictures, weights, start, tuple(parents), device, talk,
-        config.tensorboard,
+        config.tensorboard, galleries,
     )  # fmt: skip
     decides = {**asdict(recipe), "weights": weights, "seeds": config.seeds if recipe.learns else 1}
     if finished(job.out, RUN, "train", decides, parents):
@@ -97,20 +111,11 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
 
 
 def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None:
-    """Scores of validation and test by each seed, and the manifest."""
+    """What each seed says of validation and test, and the manifest."""
     from ctxr.models.training.checkpoint import read_checkpoint
 
     seeds = checkpoints(job.out)
-    machine = Machine(job.device, job.recipe.precision)
-    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
-    scores = [
-        row
-        for seed in seeds
-        for row in scores_by(
-            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
-        )
-    ]
-    write_scores(job.out / "scores.jsonl", scores)
+    tables = write_rankings(job) if job.galleries else _write_scores(job)
     report = report_on(job, up_to_date=False)
     notes = read_checkpoint(seeds[0])
     finish(
@@ -122,12 +127,27 @@ def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None
         counts={"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test},
         models={"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}},
         files=[
-            "scores.jsonl",
+            *tables,
             HISTORY,
             *(file.relative_to(job.out).as_posix() for seed in seeds for file in sorted(seed.iterdir())),
         ],
     )
     shutil.rmtree(job.out / MAKING, ignore_errors=True)
+
+
+def _write_scores(job: Job) -> list[str]:
+    seeds = checkpoints(job.out)
+    machine = Machine(job.device, job.recipe.precision)
+    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
+    scores = [
+        row
+        for seed in seeds
+        for row in scores_by(
+            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
+        )
+    ]
+    write_scores(job.out / "scores.jsonl", scores)
+    return ["scores.jsonl"]
 
 
 def _start(config: Train, recipe: Recipe) -> Path | None:

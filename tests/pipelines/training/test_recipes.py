@@ -19,10 +19,11 @@ ENCODERS = {
     "uniter": "volta:models/uniter",
 }
 
-RETRIEVERS = [name for name in known_recipes() if not name.startswith("entailment")]
+
+OF_SETS = [name for name in known_recipes() if name.partition("-")[0] in ENCODERS]
 
 
-@pytest.mark.parametrize("name", RETRIEVERS)
+@pytest.mark.parametrize("name", OF_SETS)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_recipe_parses_under_every_profile(name: str, profile: str) -> None:
     recipe = load_recipe(name, profile)
@@ -32,9 +33,36 @@ def test_every_recipe_parses_under_every_profile(name: str, profile: str) -> Non
 
 
 def test_there_is_a_recipe_for_each_row_of_the_table() -> None:
-    rows = {(name.partition("-")[0], load_recipe(name).variant) for name in RETRIEVERS}
+    rows = {(name.partition("-")[0], load_recipe(name).variant) for name in OF_SETS}
     assert rows == {(model, variant) for model in ENCODERS for variant in VARIANTS} - {("blip", "none")}
     assert (ROOT / "configs").resolve() == FOLDER
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_recipes_of_galleries_have_the_published_numbers(profile: str) -> None:
+    plain, weak = load_recipe("retrieval-clip", profile), load_recipe("retrieval-clip-weak", profile)
+    assert (plain.encoder, plain.batch, plain.lr) == ("ViT-B-32:openai", 1536, 1e-5)
+    assert (plain.optimiser, plain.weight_decay, plain.weak) == ("adamw", 0.02, "off")
+    assert weak == replace(plain, weak="extra-batch", alpha=0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("alpha=1.5", "alpha = 1.5 is not in 0..1"),
+        ("weak=some", "weak = 'some' is unknown"),
+        ("loss=binary", "loss means nothing to the variant 'in-batch'"),
+        ("leaked_gradients=true", "leaked_gradients means nothing to the variant 'in-batch'"),
+    ],
+)
+def test_a_recipe_of_galleries_refuses_what_means_nothing_to_it(change: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        load_recipe("retrieval-clip", changes=(change,))
+
+
+def test_weak_positives_need_captions_that_compete() -> None:
+    with pytest.raises(UsageError, match="needs captions that compete in a batch, and the variant is 'batch'"):
+        load_recipe("clip-batch", changes=("weak=extra-batch",))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,210 @@
+"""Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.data.artifacts import Parent, finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.data.atomic import disk_errors, write_bytes
+from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_file
+from ctxr.data.records import Judgment
+from ctxr.data.tables import write_table
+from ctxr.data.weak_positives import read_judgments
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.metrics.compare import Clusters
+from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
+from ctxr.metrics.retrieval import KS, Vectors
+from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
+from ctxr.pipelines.evaluating import beside
+from ctxr.pipelines.evaluating import gallery_measuring as measuring
+from ctxr.pipelines.evaluating import gallery_tables as tables
+from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs
+from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.measuring import Figure
+from ctxr.pipelines.evaluating.outside import latex, markdown, plain_name
+from ctxr.pipelines.evaluating.questions import SIDES
+from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import contents_of, pictures_of
+from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.gallery_rankings import RANKINGS, Ranking, rankings_of
+from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+
+BLOCK = 4_000_000
+"""Scores held at a time while picks are looked for."""
+
+
+@dataclass
+class _Found:
+    """Everything that was measured."""
+
+    figures: list[Figure] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    entailments: list[measuring.Entailment] = field(default_factory=list)
+    rows: list[QueryResult] = field(default_factory=list)
+    rankings: list[Ranking] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Parent, talk: Talk) -> EvalReport:
+    """Figures of bi-encoders over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
+    sides = _sides(dataset, config.split)
+    asked = [side.asked() for side in sides]
+    files = pictures_of(dataset, asked)
+    pictures = Pictures(files, contents_of(dataset, files), config.workdir)
+    runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk)
+    if not runs:
+        raise UnfinishedError(
+            f"{config.workdir / 'runs'} holds no finished run", hint="ctxr train --recipe retrieval-clip"
+        )
+    ks = sorted({*KS, *recalls})
+    found = _Found(notes=list(dataset.notes))
+    for side in sides:
+        _measure(config, dataset, side, runs, ks, found, talk)
+    found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
+    parents = [origin, *(one.origin for one in runs)]
+    for name, path in (("judgments", config.judgments), ("positives", config.positives)):
+        if path is not None:
+            content = [path] if path.is_file() else sorted(path.glob("*.json*"))
+            parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
+    settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
+    out = config.out or config.workdir / RESULTS / (plain_name(runs[0].name) if len(runs) == 1 else "comparison")
+    refuse_strangers(out)
+    ready = finished(out, KIND, "eval", settings, parents)
+    fresh = ready is None or bool(ready.changed_files())
+    if fresh:
+        with locked(out):
+            _write(out, settings, parents, sides, runs, found)
+    return EvalReport(out, dataset.name, tuple(one.name for one in runs), not fresh, found.tables, tuple(found.notes))
+
+
+def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
+    """The sides that are evaluated: the one that was named, else valid and test, else all."""
+    sides = gallery_sides(dataset)
+    wanted = {"" if split == "none" else split} if split else {"valid", "test"} & sides.keys() or set(sides)
+    chosen = [sides[side] for side in ("train", "valid", "test", "") if side in wanted and side in sides]
+    if not chosen:
+        raise DataError(f"{dataset.name} has no gallery with captions of {split}", hint="name another --split")
+    return chosen
+
+
+def _measure(
+    config: Eval,
+    dataset: Dataset,
+    side: GallerySide,
+    runs: Sequence[GalleryRun],
+    ks: Sequence[int],
+    found: _Found,
+    talk: Talk,
+) -> None:
+    name = side.name
+    more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
+    root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
+    labels = labels_of(dataset, side, more, root)
+    truths = {} if config.positives is None else published(config.positives, dataset, side)
+    seed = (config.seed, SIDES.index(name))
+    groups = [dataset.images[image].group if config.cluster == "group" else image for image in side.images]
+    clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
+    columns: dict[str, measuring.Columns] = {}
+    seeds: dict[str, dict[str, float]] = {}
+    with talk.progress(f"figures of {name}", len(runs)) as task:
+        for run in runs:
+            vectors = run.vectors(side)
+            each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in vectors.items()}
+            columns[run.name] = measuring.mean_columns(list(each.values()))
+            seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+            for label in labels:
+                counted = measuring.entailed(side, list(vectors.values()), label)
+                if counted is not None:
+                    told = measuring.entailments(run.name, side, counted, label, seed, config.resamples)
+                    found.entailments += told
+                    by = label.entailed.labels
+                    columns[run.name] |= measuring.entail_columns(counted, by)
+            for scorer, one in vectors.items():
+                found.rankings += rankings_of(side, one, scorer)
+                found.rows += _query_results(side, one, scorer, dataset)
+            task.advance()
+    measured = measuring.figures(side, columns, clusters)
+    found.figures += [*measured, *measuring.for_accuracy(side, measured)]
+    made: dict[str, Table | None] = dict(
+        tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture")
+    )
+    made["entailed"] = tables.entailment_table(name, found.entailments)
+    made["seeds"] = tables.seed_table(name, seeds)
+    if config.compare:
+        found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
+        made["differences"] = tables.difference_table(name, found.differences)
+    found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+
+
+def _mean_recall(columns: measuring.Columns) -> float:
+    return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
+
+
+def _query_results(side: GallerySide, found: Vectors, scorer: str, dataset: Dataset) -> Iterator[QueryResult]:
+    """What became of each caption that asks for its picture."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    written: dict[int, list[int]] = {}
+    for caption, image in side.written:
+        written.setdefault(caption, []).append(image)
+    for gallery, name in enumerate(side.galleries):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+        scored = found.part(images, captions).turned()
+        step = max(1, BLOCK // max(1, len(images)))
+        for start in range(0, len(captions), step):
+            asked = np.arange(start, min(start + step, len(captions)))
+            scores = scored.rows(asked)
+            right = np.stack([np.isin(images, written[int(one)]) for one in captions[asked]])
+            placed = places(scores, right)
+            best = scores == scores.max(axis=1, keepdims=True)
+            credit, ranks = accuracy(placed), reciprocal_rank(placed)
+            for row, caption in enumerate(captions[asked].tolist()):
+                yield QueryResult(
+                    run=scorer, query=side.captions[caption], side=side.name, image_set=name, kind="photos",
+                    text=side.texts[caption], targets=tuple(side.images[image] for image in written[caption]),
+                    picks=tuple(side.images[images[one]] for one in np.flatnonzero(best[row])),
+                    accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
+                    level=int(placed.level[row]), tokens=len(side.texts[caption].split()),
+                )  # fmt: skip
+
+
+def _write(
+    out: Any, settings: Mapping[str, Any], parents: Sequence[Parent], sides: Sequence[GallerySide],
+    runs: Sequence[GalleryRun], found: _Found,
+) -> None:  # fmt: skip
+    take_manifest(out)
+    for folder in ("leaderboard", "trec"):
+        with disk_errors(out / folder):
+            if (out / folder).is_dir():
+                shutil.rmtree(out / folder)
+    rows = write_table(out / PER_QUERY, found.rows)
+    write_table(out / RANKINGS, found.rankings)
+    told = {
+        "figures": [_flat(asdict(one)) for one in found.figures],
+        "differences": [_flat(asdict(one)) for one in found.differences],
+        "entailed": [asdict(one) for one in found.entailments],
+        "tables": [asdict(one) for one in found.tables.values()],
+        "correlations": [], "errors": [], "seeds": [], "people": None,
+        "notes": found.notes,
+    }  # fmt: skip
+    files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
+    files["results.md"] = "\n".join(markdown(table) for table in found.tables.values())
+    files["results.tex"] = "\n".join(latex(table) for table in found.tables.values())
+    for name, content in files.items():
+        write_bytes(out / name, content.encode(), durable=False)
+    counts = {"runs": len(runs), "rows": rows} | {side.name: len(side) for side in sides}
+    finish(out, kind=KIND, verb="eval", config=settings, parents=parents, counts=counts, models={},
+           files=[PER_QUERY, RANKINGS, *files])  # fmt: skip
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    interval: dict[str, Any] = row.pop("interval")
+    return row | interval

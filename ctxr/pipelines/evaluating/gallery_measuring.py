@@ -1,0 +1,214 @@
+"""Figures of runs over galleries, all over the same draws of pictures, so the interval of a difference is that of pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ctxr.metrics.compare import Clusters, Interval, sign_flip
+from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
+from ctxr.metrics.proportions import holm
+from ctxr.metrics.relations import Numbered
+from ctxr.metrics.resampling import LEVEL, percentiles
+from ctxr.metrics.retrieval import Retrieved, Vectors, caption_retrieval, retrieved
+from ctxr.metrics.votes import Codes, Doubles
+from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED, Labels
+from ctxr.pipelines.evaluating.measuring import Figure
+from ctxr.pipelines.training.gallery import first_owners
+from ctxr.pipelines.training.gallery_sides import GallerySide
+
+FIVE_FOLDS = 5000
+"""Pictures of a gallery from which on it is also searched in five parts, as COCO 1K is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A measure of each of n queries.
+
+    Attributes:
+        images: [n] the picture that each query is, or was written for: pictures are drawn again. values: [n].
+        value: the figure as it is defined, where it is no plain mean.
+    """
+
+    images: Codes
+    values: Doubles
+    value: float | None = None
+
+
+Columns = dict[str, Column]
+
+
+@dataclass(frozen=True, eq=False)
+class Entailment:
+    """Entail@K of a run by one source of labels."""
+
+    run: str
+    side: str
+    source: str
+    found: EntailAt
+
+
+def columns_of(
+    side: GallerySide, found: Vectors, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
+) -> Columns:
+    """`TR@k` and `IR@k`, in galleries of 5,000 also `1K TR@k`, and what the ground truths say, by scorer."""
+    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    parts: dict[str, list[Column]] = {}
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
+        part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
+        for folds, name in ((1, ""), (5, "1K ")):
+            if folds > 1 and len(images) < FIVE_FOLDS:
+                continue
+            both = caption_retrieval(part, own, folds, recalls)
+            asked = np.unique(own)
+            means = both.means()
+            # pictures come fold by fold, and folds in the order of pictures
+            for way, of, values in (("TR", images[asked], both.tr), ("IR", owners[captions], both.ir)):
+                for place, k in enumerate(both.ks):
+                    value = means[f"{way}@{k}"] if len(side.galleries) == 1 else None
+                    parts.setdefault(f"{name}{way}@{k}", []).append(Column(of, values[:, place], value))
+    joined = {measure: _joined(listed) for measure, listed in parts.items()}
+    for name, (captions_of, images_of) in truths.items():
+        every_image, every_caption = np.arange(len(side.images)), owners
+        joined |= _published(name, "TR", retrieved(found, captions_of.relation, absent=captions_of.absent), every_image)
+        joined |= _published(
+            name, "IR", retrieved(found.turned(), images_of.relation, absent=images_of.absent), every_caption
+        )
+    return joined
+
+
+def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> Counted | None:
+    """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    least = int(np.bincount(owners).min())
+    ks = [k for k in KS if k <= least]
+    if not ks:
+        return None
+    each = [count(_within(one, galleries, owners), labels.entailed, ks=ks) for one in scorers]
+    written, extra, judged = (
+        np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
+    )
+    return Counted(written, extra, judged, tuple(ks))
+
+
+def entailments(
+    run: str, side: GallerySide, counted: Counted, labels: Labels, seed: tuple[int, int], resamples: int
+) -> list[Entailment]:
+    """Entail@K of a run with intervals over pictures."""
+    rng = np.random.default_rng(seed)
+    found = entail_at(counted, labels.entailed.labels, rng, labels.leaked, labels.audit, labels.audit_of, resamples)
+    return [Entailment(run, side.name, labels.source, one) for one in found]
+
+
+def entail_columns(counted: Counted, by: str) -> Columns:
+    """Entail@K of every picture as measures like any other, `E@K` by gold labels and `auto E@K` by the classifier's."""
+    images = np.arange(len(counted.written))
+    shares = (counted.written + counted.extra) / np.array(counted.ks)
+    name = "" if by == "gold" else "auto "
+    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks)}
+
+
+def for_accuracy(side: GallerySide, rows: Sequence[Figure]) -> list[Figure]:
+    """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
+    size = float(np.mean(1 / np.bincount(side.image_galleries)[list(side.caption_galleries)]))
+    found = []
+    for one in rows:
+        if one.measure == "IR@1":
+            found.append(replace(one, measure="accuracy"))
+            found.append(replace(one, measure="chance", interval=Interval(size)))
+    return found
+
+
+def mean_columns(each: Sequence[Columns]) -> Columns:
+    """The columns of a run: the mean over its seeds, query by query."""
+    first = each[0]
+    return {
+        name: Column(
+            column.images,
+            np.mean([one[name].values for one in each], axis=0),
+            None if column.value is None else float(np.mean([one[name].value for one in each])),
+        )
+        for name, column in first.items()
+    }
+
+
+def figures(side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters) -> list[Figure]:
+    """Every measure of every run; `clusters` is over the pictures of the side, one row each."""
+    rows = []
+    for run, columns in runs.items():
+        intervals = _intervals(list(columns.values()), clusters)
+        rows += [
+            Figure(side.name, run, "overall", "all", name, len(column.values), interval)
+            for (name, column), interval in zip(columns.items(), intervals, strict=True)
+        ]
+    return rows
+
+
+def differences(
+    side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters, seed: tuple[int, int], draws: int
+) -> list[Difference]:
+    """Every run but the first against the first, measure by measure; each measure is one family of tests."""
+    first, *others = runs
+    rows = []
+    for name, base in runs[first].items():
+        if not others or any(name not in runs[run] for run in others):
+            continue
+        gains = [Column(base.images, runs[run][name].values - base.values) for run in others]
+        flips = [sign_flip(one.values, clusters.codes[one.images], np.random.default_rng(seed), draws) for one in gains]
+        told = zip(others, _intervals(gains, clusters), flips, holm(flips), strict=True)
+        for run, interval, flip, corrected in told:
+            rows.append(
+                Difference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
+            )
+    return rows
+
+
+def _intervals(columns: Sequence[Column], clusters: Clusters) -> list[Interval]:
+    """Means with intervals: the queries of a picture are drawn again with it."""
+    rows = len(clusters.codes)
+    weighed = [one.values for one in columns] + [np.ones(len(one.values)) for one in columns]
+    totals = [np.bincount(one.images, held, rows) for one, held in zip([*columns, *columns], weighed, strict=True)]
+    table = np.stack(totals, axis=1).astype(np.float64)
+    drawn, there = clusters.totals(table), clusters.sums(table[:, len(columns) :]) > 0
+    found = []
+    for place, column in enumerate(columns):
+        value = column.value if column.value is not None or not len(column.values) else float(column.values.mean())
+        own, of = int(there[:, place].sum()), drawn[:, len(columns) + place]
+        if value is None or own < 2:
+            found.append(Interval(value, clusters=own))
+            continue
+        shares = drawn[of > 0, place] / of[of > 0]
+        low, high = percentiles(shares, LEVEL)
+        found.append(Interval(value, low, high, own, len(shares)))
+    return found
+
+
+def _published(name: str, way: str, found: Retrieved, images: Codes) -> Columns:
+    """R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
+    title, of = PUBLISHED[name], images[found.queries]
+    recalls = {f"{title} {way}@{k}": found.recalls[:, place] for place, k in enumerate(found.ks)}
+    if name == "eccv":
+        recalls = {f"{title} {way} R@1": found.recalls[:, found.ks.index(1)]}
+        recalls |= {f"{title} {way} R-Precision": found.r_precision, f"{title} {way} mAP@R": found.map_at_r}
+    return {measure: Column(of, values) for measure, values in recalls.items()}
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    return Column(np.concatenate([one.images for one in columns]), np.concatenate([one.values for one in columns]))
+
+
+def _within(found: Vectors, galleries: Codes, owners: Codes) -> Vectors:
+    """The same vectors, so that captions of other galleries stand behind all of a picture's own gallery."""
+    if len(np.unique(galleries)) == 1:
+        return found
+    # one more number for each gallery: 4 where both are in it, more than two cosines can differ
+    mark = np.eye(int(galleries.max()) + 1, dtype=np.float32) * 2
+    return replace(
+        found,
+        queries=np.concatenate([found.queries, mark[galleries]], axis=1),
+        candidates=np.concatenate([found.candidates, mark[owners]], axis=1),
+    )

@@ -1,0 +1,98 @@
+"""The figures of galleries as tables for people, in percent."""
+
+from collections.abc import Mapping, Sequence
+
+from ctxr.metrics.entail_at import EntailAt
+from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.gallery_measuring import FIVE_FOLDS, Entailment
+from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
+from ctxr.pipelines.evaluating.measuring import Figure
+from ctxr.pipelines.evaluating.tables import p_value, percent
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.training.gallery_sides import GallerySide
+
+_ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
+
+
+def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
+    """Recall both ways, in five folds where the gallery is large enough, and by each ground truth that was given."""
+    own = [one for one in figures if one.side == side.name]
+    size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
+    many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
+    drawn = f"in brackets 95 % over {by}s drawn again"
+    titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
+    titles["1K"] = (
+        "1k",
+        "recall in five folds",
+        f"galleries of {FIVE_FOLDS:,} pictures in five parts, means over them; {drawn}",
+    )
+    for key, name in PUBLISHED.items():
+        titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {drawn}")
+    made = {}
+    for prefix, (key, title, note) in titles.items():
+        measures = [name for name in dict.fromkeys(one.measure for one in own) if _prefix(name) == prefix]
+        if measures:
+            found = {(one.run, one.measure): percent(one.interval) for one in own}
+            runs = dict.fromkeys(one.run for one in own)
+            heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
+            rows = tuple((run, *(found[run, name] for name in measures)) for run in runs)
+            made[key] = Table(f"{side.name}: {title}, %", heads, rows, note)
+    return made
+
+
+def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
+    """Entail@K with where its labels come from, how much of it was looked at, and what the classifier had seen."""
+    own = [one for one in rows if one.side == side]
+    if not own:
+        return None
+    heads = ("run", "K", "labels", "E@K", "corrected", "judged %", "leaked %", "without leaked")
+    shown = tuple((one.run, one.found.k, one.found.labels, *_cells(one.found)) for one in own)
+    told = "; ".join(
+        f"{labels}: {source}" for labels, source in dict.fromkeys((one.found.labels, one.source) for one in own)
+    )
+    note = (
+        f"{told}. "
+        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed; corrected: for the "
+        "classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where nobody knows"
+    )
+    return Table(f"{side}: Entail@K", heads, shown, note)
+
+
+def difference_table(side: str, rows: Sequence[Difference]) -> Table | None:
+    """Each run less the first, measure by measure."""
+    own = [one for one in rows if one.side == side]
+    if not own:
+        return None
+    shown = tuple(
+        (one.run, one.part, percent(one.interval, signed=True), p_value(one.permutation), p_value(one.corrected))
+        for one in own
+    )
+    note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
+    return Table(f"{side}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
+
+
+def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | None:
+    """Mean recall of every seed of runs that have several."""
+    rows = []
+    for run, values in each.items():
+        if len(values) > 1:
+            listed = [100 * one for one in values.values()]
+            mean = sum(listed) / len(listed)
+            spread = (sum((one - mean) ** 2 for one in listed) / (len(listed) - 1)) ** 0.5
+            rows.append((run, len(listed), f"{mean:.1f} ± {spread:.1f}", ", ".join(f"{one:.1f}" for one in listed)))
+    if not rows:
+        return None
+    note = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
+    return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
+
+
+def _cells(found: EntailAt) -> tuple[str, ...]:
+    leaked = "–" if found.leaked is None else f"{100 * found.leaked:.1f}"
+    clean = "–" if found.leaked is None else percent(found.without_leaked)
+    return percent(found.value), percent(found.corrected), f"{100 * found.judged:.1f}", leaked, clean
+
+
+def _prefix(measure: str) -> str:
+    """What a measure's name begins with, other than its direction."""
+    head = measure.partition(" ")[0]
+    return head if head in ("1K", *PUBLISHED.values()) else "" if head[:3] in ("TR@", "IR@") else "other"

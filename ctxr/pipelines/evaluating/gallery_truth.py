@@ -1,0 +1,166 @@
+"""What holds in a gallery, and who says so: the drawn truth, a classifier's rounds with their audit, CxC and ECCV."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.dataset import Dataset
+from ctxr.data.entailment import coco_image
+from ctxr.data.readers.entailment import read_positives
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table
+from ctxr.data.weak_positives import WORKER, Pair, verdicts
+from ctxr.errors import DataError
+from ctxr.metrics.corrected import Audit
+from ctxr.metrics.entail_at import AuditOf, Entailed
+from ctxr.metrics.relations import Numbered, Relation, number, relate
+from ctxr.metrics.votes import Flags
+from ctxr.pipelines.training.gallery_sides import GallerySide
+
+TRUTH = "truth.jsonl"
+
+PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
+"""Ground truths of COCO's test captions, by how their files `NAME_image_to_caption.json` and `NAME_caption_to_image.json` begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What is known of the pairs of a side, by place.
+
+    Attributes:
+        entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
+            nobody knows. audit: what people said of pairs that the classifier judged. audit_of: of these pairs, or of others.
+    """
+
+    entailed: Entailed
+    source: str
+    leaked: Flags | None = None
+    audit: Audit | None = None
+    audit_of: AuditOf = "these_pairs"
+
+
+class _Link(msgspec.Struct):
+    image: str
+    leaked: bool = False
+
+
+class _Round(msgspec.Struct):
+    number: int
+    active: bool = True
+
+
+def labels_of(
+    dataset: Dataset, side: GallerySide, more: Sequence[Judgment] = (), root: Path | None = None
+) -> list[Labels]:
+    """Gold labels where the truth of the drawn world lies beside the dataset, and those of a classifier where it judged pairs.
+
+    Args:
+        more: judgments beside those of the dataset. root: folder of the rounds, where `more` come from it.
+
+    Raises DataError for a damaged table.
+    """
+    written = _relation(side.written, turned=True)
+    found = []
+    truth = None if dataset.root is None else dataset.root / TRUTH
+    if truth is not None and truth.is_file():
+        held = _places(side, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds))
+        found.append(Labels(Entailed(written, _relation(held, turned=True), "gold"), "truth of the drawn world"))
+    judgments = [*dataset.judgments, *more]
+    said = verdicts(judgments)
+    judged = _places(side, said)
+    if judged:
+        held = _places(side, (pair for pair, yes in said.items() if yes))
+        entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
+        workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
+        audit, audit_of = _audit(side, said, judgments)
+        leaked = _leaked([one for one in (root, dataset.root) if one is not None], side)
+        found.append(Labels(entailed, ", ".join(workers), leaked, audit, audit_of))
+    return found
+
+
+def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tuple[Numbered, Numbered]]:
+    """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
+
+    Pictures are known by COCO's number in their file's name, captions by the number that ends their id. Raises DataError for a
+    folder that holds none, and for damaged files.
+    """
+    files = {
+        name: (folder / f"{name}_image_to_caption.json", folder / f"{name}_caption_to_image.json") for name in PUBLISHED
+    }
+    there = {name: pair for name, pair in files.items() if pair[0].is_file() and pair[1].is_file()}
+    if not there:
+        raise DataError(
+            f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
+            hint="name the folder with the ground truth of eccv_caption",
+        )
+    images = {coco_image(PurePosixPath(image).name) or image: place for place, image in enumerate(side.images)}
+    captions = {f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions)}
+    found = {}
+    for name, (to_caption, to_image) in there.items():
+        both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
+        if len(both[0].relation) and len(both[1].relation):
+            found[name] = both
+    return found
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def _places(side: GallerySide, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
+    """(caption, picture) by place, of those that are on the side."""
+    images = {image: place for place, image in enumerate(side.images)}
+    captions = {caption: place for place, caption in enumerate(side.captions)}
+    return [(captions[one], images[other]) for one, other in pairs if one in captions and other in images]
+
+
+def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
+    """Pictures to their captions where `turned`, else captions to their pictures."""
+    lists: dict[int, list[int]] = {}
+    for caption, image in pairs:
+        query, candidate = (image, caption) if turned else (caption, image)
+        lists.setdefault(query, []).append(candidate)
+    return relate(lists)
+
+
+def _audit(side: GallerySide, said: Mapping[Pair, bool], judgments: Sequence[Judgment]) -> tuple[Audit | None, AuditOf]:
+    """What people said of pairs that the classifier judged: of this side where there are any, else of all."""
+    votes: dict[Pair, list[bool]] = {}
+    for row in judgments:
+        pair = (row.query, row.candidate)
+        if pair in said and row.worker != "gold" and not row.worker.startswith(WORKER):
+            votes.setdefault(pair, []).append(row.value > 0)
+    images, captions = set(side.images), set(side.captions)
+    here = {pair: given for pair, given in votes.items() if pair[0] in captions and pair[1] in images}
+    counted = here or votes
+    if not counted:
+        return None, "these_pairs"
+    table = [(said[pair], 2 * sum(given) > len(given)) for pair, given in counted.items()]
+    of: AuditOf = "these_pairs" if here else "any_pairs"
+    return Audit(*(table.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False)))), of
+
+
+def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
+    """Which pictures the ledgers of the rounds in force call trained on; None where no ledger is about any picture here."""
+    known: dict[str, bool] = {}
+    for root in roots:
+        if (root / "rounds.jsonl").is_file():
+            active = {f"{one.number:03d}" for one in _rows(root / "rounds.jsonl", _Round) if one.active}
+            for file in sorted(root.glob("rounds/*/ledger.jsonl")):
+                if file.parent.name in active:
+                    for row in _rows(file, _Link):
+                        known[row.image] = known.get(row.image, False) or row.leaked
+    if not known.keys() & set(side.images):
+        return None
+    return np.array([known.get(image, False) for image in side.images])
+
+
+def _rows(file: Path, kind: type[R]) -> list[R]:
+    try:
+        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error

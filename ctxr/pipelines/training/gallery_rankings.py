@@ -1,0 +1,110 @@
+"""What a run over galleries says of validation and test: the best candidates of every query both ways, and recall."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ctxr.data.records import Record
+from ctxr.data.tables import write_table
+from ctxr.metrics.retrieval import Vectors, caption_retrieval, top
+from ctxr.pipelines.scoring import checkpoints, scorer_name, source_of
+from ctxr.pipelines.training.gallery import first_owners, gallery_vectors
+from ctxr.pipelines.training.gallery_sides import GallerySide
+
+if TYPE_CHECKING:
+    from ctxr.pipelines.training.seed import Job
+
+RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
+
+RANKED = 30
+"""Candidates that are kept of each query: as many as the largest K of Entail@K."""
+
+
+class Ranking(Record, frozen=True):
+    """The best candidates of a query, best first, at most `RANKED`, with their cosines.
+
+    Attributes:
+        asks: `image` where a caption asks for pictures, `caption` where a picture asks for captions.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("asks", "query", "scorer")
+
+    asks: str
+    query: str
+    scorer: str
+    candidates: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+class RecallRow(Record, frozen=True):
+    """A figure of a scorer on a side, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("scorer", "side", "measure")
+
+    scorer: str
+    side: str
+    measure: str
+    value: float
+
+
+def rankings_of(side: GallerySide, found: Vectors, scorer: str) -> list[Ranking]:
+    """The best candidates in the gallery of every caption, and of every picture of a gallery."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    rows = []
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+        part = found.part(images, captions)
+        names = [side.images[image] for image in images], [side.captions[caption] for caption in captions]
+        for asks, scored, (queries, candidates) in (
+            ("caption", part, names),
+            ("image", part.turned(), names[::-1]),
+        ):
+            for asked, best, scores in top(scored, RANKED):
+                rows += [
+                    Ranking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
+                    for query, row, values in zip(asked.tolist(), best.tolist(), scores.tolist(), strict=True)
+                ]
+    return rows
+
+
+def recalls_of(side: GallerySide, found: Vectors, scorer: str) -> list[RecallRow]:
+    """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
+    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    totals: dict[str, float] = {}
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
+        part = found.part(images, captions)
+        means = caption_retrieval(part, np.searchsorted(images, owners[captions])).means()
+        means["mean recall"] = sum(means.values()) / len(means)
+        for measure, value in means.items():
+            totals[measure] = totals.get(measure, 0.0) + value * len(captions) / len(owners)
+    return [RecallRow(scorer, side.side, measure, value) for measure, value in totals.items()]
+
+
+def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | None:
+    """The mean recall of a scorer on a side, 0..1; None where it was not measured."""
+    return next(
+        (row.value for row in rows if (row.scorer, row.side, row.measure) == (scorer, side, "mean recall")), None
+    )
+
+
+def write_rankings(job: "Job") -> list[str]:
+    """Rankings and recalls by every seed of a run; the names of the tables."""
+    from ctxr.models.encode import Encoder
+
+    rankings: list[Ranking] = []
+    recalls: list[RecallRow] = []
+    seeds = checkpoints(job.out)
+    for seed in seeds:
+        scorer = scorer_name(job.out, seed, len(seeds))
+        source = source_of(seed, job.recipe.encoder, job.talk)
+        encoder = Encoder(source, job.device, job.recipe.precision, job.talk.warn)  # type: ignore[arg-type]
+        for side in ("valid", "test"):
+            if side in job.galleries:
+                found = gallery_vectors(job.galleries[side], job.pictures, encoder, job.talk)
+                rankings += rankings_of(job.galleries[side], found, scorer)
+                recalls += recalls_of(job.galleries[side], found, scorer)
+    write_table(job.out / RANKINGS, rankings)
+    write_table(job.out / RECALLS, recalls)
+    return [RANKINGS, RECALLS]

@@ -1,0 +1,147 @@
+"""Whether weak positives raise Entail@K: the same training with and without them on drawn captions, several seeds of each:
+`python -m scripts.weak_positive_proof FOLDER [--seeds 3] [--weak extra-batch,mask-only] [--set KEY=VALUE ...]`.
+
+Weak positives are the true ones of the train gallery; Entail@K is told by the truth of the test gallery. A stopped proof goes on.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.data.caption_truth import CaptionTruth, of_gallery
+from ctxr.data.readers import read_dataset
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table, write_table
+from ctxr.errors import CtxrError
+from ctxr.metrics.compare import Interval, mean_interval
+from ctxr.metrics.entail_at import Entailed, count
+from ctxr.metrics.relations import relate
+from ctxr.metrics.retrieval import Vectors
+from ctxr.pipelines.scoring import checkpoints, source_of
+from ctxr.pipelines.talk import Silent, Talk
+from ctxr.pipelines.train import Train, run
+from ctxr.pipelines.training.asked import contents_of, pictures_of
+from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.gallery import gallery_vectors
+from ctxr.pipelines.training.gallery_rankings import recalls_of
+from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+
+KS = (10, 30)
+WORKER = "entailment-truth"
+TRAINING = ("encoder=ctxr-tiny", "batch=96", "at_once=96", "lr=1e-4", "epochs=2", "patience=0", "precision=fp32")
+
+
+class Spoken(Silent):
+    """Says on stdout what each epoch came to."""
+
+    def note(self, text: str) -> None:
+        """A line at once."""
+        print(text, flush=True)
+
+
+def write_weak(world: Path, table: Path) -> int:
+    """The true pairs of the train gallery that nobody wrote down, as judgments of a later round; how many."""
+    rows = of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")
+    extra = [(row.caption, image) for row in rows for image in row.holds if image != row.image]
+    return write_table(table, [Judgment(caption, image, WORKER, 1.0, round=1) for caption, image in extra])
+
+
+def known_of(world: Path, side: GallerySide) -> Entailed:
+    """What holds in a gallery."""
+    images = {image: place for place, image in enumerate(side.images)}
+    captions = {caption: place for place, caption in enumerate(side.captions)}
+    written: dict[int, list[int]] = {}
+    extra: dict[int, list[int]] = {}
+    for caption, image in side.written:
+        written.setdefault(image, []).append(caption)
+    for row in of_gallery(read_table(world / "truth.jsonl", CaptionTruth), side.side):
+        for name in row.holds:
+            extra.setdefault(images[name], []).append(captions[row.caption])
+    return Entailed(relate(written), relate(extra), "gold")
+
+
+def entailed_shares(found: Vectors, known: Entailed) -> np.ndarray:
+    """Entail@K of each picture, [I, len(KS)]."""
+    counted = count(found, known, ks=KS)
+    shares: np.ndarray = (counted.written + counted.extra) / np.array(KS)
+    return shares
+
+
+def told(interval: Interval) -> str:
+    """Percent with its interval."""
+    low, high = (0.0 if one is None else 100 * one for one in (interval.low, interval.high))
+    return f"{100 * (interval.value or 0):+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def prove(options: Namespace, talk: Talk) -> int:
+    """Train, measure, print; 1 where an interval of Entail@K's difference holds 0 or less."""
+    world, work = options.folder / "dataset", options.folder
+    write_captions(
+        WorldCaptions(world, train=options.train, valid=options.valid, test=150, pair_train=0, pair_valid=0, workers=1),
+        talk,
+    )
+    weak = work / "weak.jsonl"
+    print(f"{write_weak(world, weak)} weak positives")
+    dataset = read_dataset(world)
+    side = gallery_sides(dataset)["test"]
+    files = pictures_of(dataset, [side.asked()])
+    pictures = Pictures(files, contents_of(dataset, files), work)
+    families = [dataset.images[image].group for image in side.images]
+    known, arms = known_of(world, side), ["off", *options.weak.split(",")]
+    shares: dict[str, list[np.ndarray]] = {}
+    for arm in arms:
+        changes = (*TRAINING, *options.changes, f"weak={arm}")
+        asks = Train("retrieval-clip", world, arm, options.seeds, judgments=None if arm == "off" else weak,
+                     changes=changes, workdir=work, device="cpu")  # fmt: skip
+        report = run(asks, talk)
+        for seed in checkpoints(report.folder):
+            found = gallery_vectors(side, pictures, _encoder(seed, report.encoder, talk), talk)
+            shares.setdefault(arm, []).append(entailed_shares(found, known))
+            recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
+            means = ", ".join(
+                f"E@{k} {100 * value:.1f}" for k, value in zip(KS, shares[arm][-1].mean(axis=0), strict=True)
+            )
+            print(f"{arm} {seed.name}: {means}; {recall}", flush=True)
+    return _compare(shares, arms, families)
+
+
+def _compare(shares: dict[str, list[np.ndarray]], arms: Sequence[str], families: Sequence[str]) -> int:
+    raised = True
+    for arm in arms[1:]:
+        differences = np.stack(shares[arm]) - np.stack(shares["off"])
+        for place, k in enumerate(KS):
+            interval = mean_interval(differences[:, :, place].mean(axis=0), families, np.random.default_rng(0))
+            each = ", ".join(f"{100 * value:+.2f}" for value in differences[:, :, place].mean(axis=1))
+            print(f"{arm} less off, E@{k}: {told(interval)} points, 95 % over families of pictures; seeds {each}")
+            raised = raised and (interval.low or 0.0) > 0
+    return 0 if raised else 1
+
+
+def _encoder(seed: Path, name: str, talk: Talk):  # type: ignore[no-untyped-def]
+    from ctxr.models.encode import Encoder
+
+    return Encoder(source_of(seed, name, talk), "cpu", "fp32", talk.warn)  # type: ignore[arg-type]
+
+
+def main(arguments: list[str]) -> int:
+    """Prove and print."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--train", type=int, default=150)
+    parser.add_argument("--valid", type=int, default=60, help="pictures that choose the epoch; 0 takes the last one")
+    parser.add_argument("--weak", default="extra-batch")
+    parser.add_argument("--set", dest="changes", action="append", default=[])
+    try:
+        return prove(parser.parse_args(arguments), Spoken())
+    except CtxrError as error:
+        print(f"{error.message}; {error.hint}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,349 @@
+"""All pairs of a batch against each other: the loss by the slow way, exact caching of gradients, weak positives."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ctxr.errors import CtxrError
+from ctxr.models.clip import ClipScorer
+from ctxr.models.training.contrastive import Contrast, Known, Pairs, contrast, info_nce, make_pairs
+from ctxr.models.training.contrastive_steps import LARGEST_SCALE, GalleryTrainer, mean_recall, vectors_of
+from ctxr.models.training.gradcache import cached_gradients
+from ctxr.models.training.loop import STATE, Hearing
+from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.state import Epoch
+from tests.models.training_questions import Table
+
+SMALL = Recipe(
+    variant="in-batch", lr=1e-2, beta2=0.999, eps=1e-8, weight_decay=0.0, batch=6, epochs=3, patience=0, weak="off"
+)
+IMAGES, CAPTIONS, WORDS = 9, 14, 11
+
+
+class Towers(nn.Module):
+    """Two small towers with dropout and a temperature, as open_clip names them."""
+
+    def __init__(self, dropout: float = 0.3) -> None:
+        super().__init__()
+        self.look = nn.Sequential(nn.Flatten(), nn.Linear(12, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 8))
+        self.words = nn.Embedding(WORDS, 16)
+        self.read = nn.Sequential(nn.Dropout(dropout), nn.Tanh(), nn.Linear(16, 8))
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+
+    def encode_image(self, images: Tensor) -> Tensor:
+        found: Tensor = self.look(images)
+        return found
+
+    def encode_text(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.read(self.words(tokens).mean(1))
+        return found
+
+
+def make_scorer(dropout: float = 0.3, seed: int = 0) -> ClipScorer:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return ClipScorer(Towers(dropout)).double()
+
+
+def make(weak: bool = True, seed: int = 0) -> Pairs:
+    """Nine pictures in two galleries with one to three captions each; one caption was written for two of them."""
+    chance = torch.Generator().manual_seed(seed)
+    owners = [0, 0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
+    written = sorted({*enumerate(owners), (3, 2)})
+    found = [(0, 3), (4, 0), (5, 1), (6, 1), (7, 2), (12, 6), (10, 8)] if weak else []
+    texts = torch.randint(0, WORDS, (CAPTIONS, 4), generator=chance).numpy()
+    images = Table(torch.randn(IMAGES, 3, 2, 2, generator=chance, dtype=torch.float64))
+    return make_pairs(images, texts, np.array([0] * 6 + [1] * 3), written, found)
+
+
+def trainer(folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any) -> GalleryTrainer:
+    pairs = more.pop("pairs", None) or make()
+    scorer = scorer or make_scorer()
+    return GalleryTrainer(scorer, recipe, pairs, pairs, more.pop("seed", 0), folder, **more)
+
+
+def gradients(scorer: nn.Module) -> Tensor:
+    return torch.cat(
+        [torch.zeros_like(w).flatten() if w.grad is None else w.grad.flatten() for w in scorer.parameters()]
+    )
+
+
+def by_hand(images: Tensor, texts: Tensor, scale: float, pairs: Pairs, rows: list[int], weak: str) -> float:
+    """The loss pair by pair, as the paper words it: an own positive against all that is not known to hold."""
+    written, also = listed(pairs.written), listed(pairs.weak)
+    held = [(int(pairs.captions[row]), int(pairs.candidates[row, 0])) for row in rows]
+    total = 0.0
+    for place, (caption, image) in enumerate(held):
+        pictures = {(caption, one): float(scale * texts[place] @ images[one]) for _, one in held}
+        captions = {(one, image): float(scale * texts[at] @ images[image]) for at, (one, _) in enumerate(held)}
+        for scores in (pictures, captions):
+            weights, summed = {(caption, image): 1.0}, 0.0
+            for pair, score in scores.items():
+                if pair != (caption, image):
+                    if pair in written or (pair in also and weak == "mask-only"):
+                        continue
+                    if pair in also and weak == "soft-label":
+                        weights[pair] = 0.3
+                summed += math.exp(score)
+            share = sum(weights.values())
+            total -= sum(weight / share * (scores[pair] - math.log(summed)) for pair, weight in weights.items()) / 2
+    return total / len(held)
+
+
+def listed(known: Known) -> set[tuple[int, int]]:
+    return {(c, i) for c in range(CAPTIONS) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
+
+
+@pytest.mark.parametrize("weak", ["off", "mask-only", "soft-label"])
+def test_the_loss_equals_that_of_pair_after_pair(weak: str) -> None:
+    pairs, chance = make(), torch.Generator().manual_seed(1)
+    rows = [0, 1, 3, 4, 5, 7, 8, 9]
+    images, told = (
+        nn.functional.normalize(torch.randn(count, 8, generator=chance, dtype=torch.float64), dim=1)
+        for count in (IMAGES, CAPTIONS)
+    )
+    captions, own = pairs.captions[rows], pairs.candidates[rows, 0]
+    known = contrast(pairs, captions, own)
+    if weak == "off":
+        known = replace(known, weak=torch.zeros_like(known.weak))
+    found = info_nce(
+        images[known.images], told[known.captions], torch.tensor(7.0), known, 0.3 if weak == "soft-label" else None
+    )
+    assert float(found) == pytest.approx(by_hand(images, told[captions], 7.0, pairs, rows, weak), rel=1e-12)
+    assert bool(known.weak.any()) == (weak != "off")
+    assert bool((known.positive.sum(0) > 1).any())
+
+
+def test_with_one_caption_a_picture_it_is_the_loss_of_clip() -> None:
+    chance = torch.Generator().manual_seed(0)
+    images, texts = (nn.functional.normalize(torch.randn(5, 8, generator=chance), dim=1) for _ in range(2))
+    five = torch.arange(5)
+    known = Contrast(five, five, five, five, torch.eye(5, dtype=torch.bool), torch.zeros(5, 5, dtype=torch.bool))
+    scores = 20 * texts @ images.T
+    each = [nn.functional.cross_entropy(one, torch.arange(5)) for one in (scores, scores.T)]
+    torch.testing.assert_close(info_nce(images, texts, torch.tensor(20.0), known), sum(each) / 2)
+
+
+def test_a_soft_label_of_no_weight_takes_weak_positives_for_negatives() -> None:
+    pairs, chance = make(), torch.Generator().manual_seed(0)
+    images, texts = (nn.functional.normalize(torch.randn(n, 8, generator=chance), dim=1) for n in (IMAGES, CAPTIONS))
+    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0])
+    none = replace(known, weak=torch.zeros_like(known.weak))
+    scale = torch.tensor(5.0)
+    torch.testing.assert_close(info_nce(images, texts, scale, known, 0.0), info_nce(images, texts, scale, none))
+    assert info_nce(images, texts, scale, known) < info_nce(images, texts, scale, none)
+
+
+def test_what_holds_is_found_in_any_batch() -> None:
+    chance = np.random.default_rng(0)
+    table = chance.random((7, 10)) < 0.3
+    known = Known.of([(int(c), int(i)) for c, i in np.argwhere(table)], 7)
+    captions, images = torch.tensor([5, 0, 5, 3]), torch.tensor([1, 4, 8, 9])
+    assert known.mask(captions, images).numpy().tolist() == table[[5, 0, 5, 3]][:, [1, 4, 8, 9]].tolist()
+    assert (
+        known.turned(10).mask(images, torch.tensor([0, 3, 5])).numpy().tolist()
+        == table.T[[1, 4, 8, 9]][:, [0, 3, 5]].tolist()
+    )
+    torch.manual_seed(0)
+    rows, drawn = known.draw(torch.arange(7))
+    assert rows.tolist() == np.flatnonzero(table.any(1)).tolist()
+    assert all(table[row, image] for row, image in zip(rows.tolist(), drawn.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("most", [1, 4, 5])
+def test_cached_gradients_equal_those_of_the_whole_batch(tmp_path: Path, most: int) -> None:
+    found = []
+    for at_once in (most, 100):
+        one = trainer(tmp_path, replace(SMALL, at_once=at_once), make_scorer(dropout=0.0))
+        one.update(torch.arange(len(one.pairs)), 0.0, step=False)
+        one._learn(one.pairs.captions, one.pairs.candidates[:, 0])
+        found.append(gradients(one.scorer))
+    assert float(found[1].norm()) > 0
+    assert float((found[0] - found[1]).norm() / found[1].norm()) <= 1e-10
+
+
+def test_cached_gradients_equal_those_of_one_graph_over_the_same_chance() -> None:
+    pairs, scorer = make(), make_scorer(dropout=0.4).train()
+    weights = list(scorer.parameters())
+    known = contrast(pairs, pairs.captions, pairs.candidates[:, 0])
+
+    def towers() -> list[list[Callable[[], Tensor]]]:
+        images: list[Callable[[], Tensor]] = [partial(look, rows) for rows in torch.split(known.images, 4)]
+        return [images, [partial(read, rows) for rows in torch.split(torch.arange(CAPTIONS), 3)]]
+
+    def look(rows: Tensor) -> Tensor:
+        return scorer.image_vectors(pairs.images(rows))
+
+    def read(rows: Tensor) -> Tensor:
+        return scorer.text_vectors(pairs.texts[pairs.first[rows]])
+
+    def loss(vectors: Any) -> Tensor:
+        return info_nce(vectors[0], vectors[1], scorer.encoder.logit_scale.exp(), known)
+
+    torch.manual_seed(3)
+    whole = loss([torch.cat([encode() for encode in parts]) for parts in towers()])
+    expected = torch.autograd.grad(whole, weights)
+    after = torch.rand(3)
+    torch.manual_seed(3)
+    value, found = cached_gradients(towers(), loss, weights)
+    assert torch.equal(torch.rand(3), after)
+    assert value == pytest.approx(float(whole.detach()), rel=1e-12)
+    for gradient, other in zip(found, expected, strict=True):
+        assert gradient is not None
+        assert float((gradient - other).norm() / other.norm()) <= 1e-10
+
+
+def test_out_of_memory_goes_on_with_cached_gradients_and_the_same_step(tmp_path: Path) -> None:
+    scorer = make_scorer(dropout=0.0)
+    told: list[str] = []
+    plain = trainer(tmp_path / "plain", replace(SMALL, epochs=1), make_scorer(dropout=0.0))
+    plain.run()
+    look = scorer.encoder.encode_image
+
+    def small(images: Tensor) -> Tensor:
+        if len(images) > 2:
+            raise RuntimeError("can't allocate memory")
+        found: Tensor = look(images)
+        return found
+
+    scorer.encoder.encode_image = small
+    one = trainer(tmp_path / "small", replace(SMALL, epochs=1), scorer, hearing=Hearing(warn=told.append))
+    assert one.run().at_once < 3
+    assert any("out of memory" in line and "still 6 a step" in line for line in told)
+    for name, weights in plain.scorer.state_dict().items():
+        torch.testing.assert_close(one.scorer.state_dict()[name], weights, rtol=1e-9, atol=1e-11)
+
+
+def test_no_memory_for_one_query_is_said(tmp_path: Path) -> None:
+    scorer = make_scorer()
+
+    def full(images: Tensor) -> Tensor:
+        raise MemoryError
+
+    scorer.encoder.encode_image = full
+    with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
+        trainer(tmp_path, scorer=scorer, hearing=Hearing()).run()
+
+
+@pytest.mark.parametrize("weak", ["off", "extra-batch", "loss-weight"])
+def test_a_training_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, weak: str) -> None:
+    recipe = replace(SMALL, weak=weak, at_once=4)
+    pairs = make(weak=weak != "off")
+    whole = trainer(tmp_path / "whole", recipe, pairs=pairs)
+    whole.run()
+
+    def stop(row: Epoch) -> None:
+        if row.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path / "parts", recipe, pairs=pairs, hearing=Hearing(epoch=stop)).run()
+    rest = trainer(tmp_path / "parts", recipe, pairs=pairs)
+    assert rest.run().epochs == 3
+    for name, weights in whole.scorer.state_dict().items():
+        assert torch.equal(rest.scorer.state_dict()[name], weights)
+    assert [row.loss for row in rest.progress.history] == [row.loss for row in whole.progress.history]
+    assert (tmp_path / "parts" / STATE).is_file()
+    other = trainer(tmp_path / "other", recipe, pairs=pairs, seed=1)
+    other.run()
+    assert not torch.equal(gradients_of_state(other), gradients_of_state(whole))
+
+
+def gradients_of_state(one: GalleryTrainer) -> Tensor:
+    return torch.cat([weights.flatten() for weights in one.scorer.state_dict().values()])
+
+
+def after_one_step(folder: Path, weak: str, optimiser: str) -> Tensor:
+    """All weights after one step on the same pairs, by the recipe's optimiser or by plain descent."""
+    recipe = replace(SMALL, weak=weak, lr=1e-6, optimiser="adam")
+    one = trainer(folder, recipe, make_scorer(dropout=0.0))
+    if optimiser == "sgd":
+        one.optimiser = torch.optim.SGD(one.weights, 1.0)
+    before = gradients_of_state(one)
+    torch.manual_seed(5)
+    one.update(torch.tensor([0, 3, 4, 6]), 1e-6)
+    return gradients_of_state(one) - before
+
+
+def test_an_extra_batch_is_a_weighted_loss_under_plain_descent_and_not_under_adam(tmp_path: Path) -> None:
+    found = {
+        (weak, optimiser): after_one_step(tmp_path, weak, optimiser)
+        for weak in ("extra-batch", "loss-weight", "mask-only")
+        for optimiser in ("sgd", "adam")
+    }
+
+    def apart(optimiser: str, other: str) -> float:
+        one = found["extra-batch", optimiser]
+        return float((one - found[other, optimiser]).norm() / one.norm())
+
+    # under plain descent the two differ by the curvature over a step of 1e-6 alone
+    assert apart("sgd", "loss-weight") < 1e-4
+    assert apart("sgd", "mask-only") > 0.01
+    assert apart("adam", "loss-weight") > 0.1
+
+
+def test_weak_positives_of_pictures_outside_the_batch_change_nothing(tmp_path: Path) -> None:
+    rows = torch.tensor([13, 14])  # pictures 8 alone: its only weak caption is 10
+    found = []
+    for pairs in (make(), make(weak=False)):
+        one = trainer(tmp_path, replace(SMALL, weak="mask-only"), make_scorer(dropout=0.0), pairs=pairs)
+        one._learn(pairs.captions[rows], pairs.candidates[rows, 0])
+        found.append(gradients(one.scorer))
+    assert torch.equal(*found)
+
+
+def test_validation_is_the_recall_sum_of_every_gallery_by_itself(tmp_path: Path) -> None:
+    scorer, pairs = make_scorer(dropout=0.0).eval(), make()
+    found = vectors_of(scorer, pairs, 4)
+    assert found.shape == (IMAGES, CAPTIONS)
+    owners, galleries = pairs.candidates[pairs.first, 0].numpy(), pairs.galleries.numpy()
+    total = []
+    for gallery in (0, 1):
+        images = np.flatnonzero(galleries == gallery)
+        captions = np.flatnonzero(galleries[owners] == gallery)
+        scores = found.queries[images] @ found.candidates[captions].T
+        right = owners[captions][None] == images[:, None]
+        six = []
+        for table, truth in ((scores, right), (scores.T, right.T)):
+            order = np.argsort(-table, axis=1)
+            ranked = np.take_along_axis(truth, order, axis=1)
+            six += [ranked[:, :k].any(axis=1).mean() for k in (1, 5, 10)]
+        total += [np.mean(six)] * len(captions)
+    assert mean_recall(found, pairs) == pytest.approx(np.mean(total), abs=1e-12)
+    one = trainer(tmp_path, replace(SMALL, epochs=1), scorer, pairs=pairs)
+    row = one.run().history[0]
+    assert row.accuracy == pytest.approx(mean_recall(vectors_of(one.scorer.eval(), pairs, 4), pairs))
+
+
+def test_the_temperature_stays_within_what_clip_was_trained_with(tmp_path: Path) -> None:
+    scorer = make_scorer()
+    with torch.no_grad():
+        scorer.encoder.logit_scale.fill_(LARGEST_SCALE + 1)
+    one = trainer(tmp_path, replace(SMALL, lr=1e-6), scorer)
+    one.update(torch.arange(4), 1e-6)
+    assert float(scorer.encoder.logit_scale.detach()) == pytest.approx(LARGEST_SCALE)
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(tmp_path: Path) -> None:
+    scorer = make_scorer()
+    one = trainer(tmp_path, replace(SMALL, weak="extra-batch"), scorer)
+    with torch.no_grad():
+        scorer.encoder.words.weight.fill_(float("nan"))
+    with pytest.raises(CtxrError, match="the loss is nan in epoch 1, step 1 of 3"):
+        one.run()
+
+
+def test_it_overfits_eight_pairs(tmp_path: Path) -> None:
+    pairs = make(weak=False)
+    recipe = replace(SMALL, lr=3e-2, batch=16, epochs=20)
+    one = trainer(tmp_path, recipe, make_scorer(dropout=0.0), pairs=pairs)
+    history = one.run().history
+    assert history[-1].loss < 0.5 * history[0].loss

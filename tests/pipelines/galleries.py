@@ -1,0 +1,39 @@
+"""A small drawn world of galleries, weak positives of it, and what a classifier and people said, for tests."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ctxr.data.caption_truth import CaptionTruth, of_gallery
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table, write_table
+from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+
+CLASSIFIER = "entailment:stand-in"
+
+
+def draw(out: Path) -> Path:
+    """A dataset artifact with 16, 12 and 24 pictures on train, valid and test."""
+    write_captions(WorldCaptions(out, train=16, valid=12, test=24, pair_train=0, pair_valid=0, side=32, workers=1))
+    return out
+
+
+def truth_of(world: Path, gallery: str) -> list[CaptionTruth]:
+    return of_gallery(read_table(world / "truth.jsonl", CaptionTruth), gallery)
+
+
+def extra_pairs(world: Path, gallery: str) -> list[tuple[str, str]]:
+    """(caption, picture) that hold and that nobody wrote down."""
+    return [(row.caption, image) for row in truth_of(world, gallery) for image in row.holds if image != row.image]
+
+
+def write_round(
+    file: Path,
+    yes: Iterable[tuple[str, str]],
+    no: Iterable[tuple[str, str]] = (),
+    round: int = 1,
+    worker: str = CLASSIFIER,
+) -> Path:
+    """Judgments of a later round."""
+    rows = [Judgment(*pair, worker, value, round=round) for value, pairs in ((1.0, yes), (0.0, no)) for pair in pairs]
+    write_table(file, rows)
+    return file

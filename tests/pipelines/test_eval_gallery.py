@@ -1,0 +1,253 @@
+"""`ctxr eval` over galleries: recall both ways, Entail@K by gold and by a classifier, published ground truths, files."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ctxr.data.artifacts import open_artifact
+from ctxr.data.dataset import Dataset
+from ctxr.data.readers import read_dataset
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError
+from ctxr.metrics.compare import Clusters
+from ctxr.metrics.corrected import Audit
+from ctxr.metrics.retrieval import Vectors
+from ctxr.pipelines.eval import Eval, EvalReport, run
+from ctxr.pipelines.evaluating import gallery_measuring as measuring
+from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.results import QueryResult
+from ctxr.pipelines.report import Report
+from ctxr.pipelines.report import run as write_report
+from ctxr.pipelines.scoring import scores_of
+from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from tests.models.encoder_folder import make_folder
+from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
+from tests.pipelines.report_artifacts import project
+
+Evaluates = Callable[..., EvalReport]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
+
+
+@pytest.fixture(scope="session")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    root = tmp_path_factory.mktemp("encoders")
+    return [f"local-dir:{make_folder(root / str(seed), seed)}" for seed in (0, 1)]
+
+
+@pytest.fixture(scope="session")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture
+def evaluate(world: Path, encoders: list[str], workdir: Path, tmp_path: Path) -> Evaluates:
+    def call(**more: Any) -> EvalReport:
+        out = more.pop("out", tmp_path / "results")
+        settings: dict[str, Any] = {
+            "runs": tuple(encoders),
+            "dataset": world,
+            "split": "test",
+            "resamples": 200,
+            "permutations": 50,
+        } | more
+        return run(Eval(workdir=workdir, out=out, **settings))
+
+    return call
+
+
+def figures(report: EvalReport) -> dict[tuple[str, str], dict[str, Any]]:
+    told = json.loads((report.results / "figures.json").read_text())
+    return {(row["run"], row["measure"]): row for row in told["figures"]}
+
+
+def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
+    evaluate: Evaluates, world: Path, encoders: list[str], workdir: Path
+) -> None:
+    report = evaluate()
+    found = figures(report)
+    dataset = read_dataset(world)
+    side = gallery_sides(dataset)["test"]
+    values = {(row.query, row.candidate): row.value for row in scores_of(encoders[0], dataset, side.captions, workdir)}
+    matrix = np.array([[values[caption, image] for image in side.images] for caption in side.captions])
+    right: npt.NDArray[np.bool_] = np.zeros(matrix.shape, np.bool_)
+    for caption, image in side.written:
+        right[caption, image] = True
+    holds: npt.NDArray[np.bool_] = right.copy()
+    for row in truth_of(world, "test"):
+        holds[side.captions.index(row.caption), [side.images.index(image) for image in row.holds]] = True
+    by_image, by_caption = np.argsort(-matrix, axis=0), np.argsort(-matrix, axis=1)
+    asked = np.flatnonzero(right.any(axis=0))
+    for k in (1, 5, 10):
+        ir = np.take_along_axis(right, by_caption[:, :k], axis=1).any(axis=1)
+        tr = np.asarray(np.take_along_axis(right, by_image[:k], axis=0).any(axis=0))
+        assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(ir.mean())
+        assert found[encoders[0], f"TR@{k}"]["value"] == pytest.approx(tr[asked].mean())
+    for k in (10, 30):
+        share = np.take_along_axis(holds, by_image[:k], axis=0).mean()
+        assert found[encoders[0], f"E@{k}"]["value"] == pytest.approx(share)
+    assert found[encoders[0], "accuracy"]["value"] == found[encoders[0], "IR@1"]["value"]
+    rows = [row for row in read_table(report.results / "per_query.jsonl", QueryResult) if row.run == encoders[0]]
+    assert np.mean([row.accuracy for row in rows]) == pytest.approx(found[encoders[0], "IR@1"]["value"])
+    assert set(report.tables) == {"test/recall", "test/entailed"}
+    assert "gold: truth of the drawn world" in report.tables["test/entailed"].note
+    files = open_artifact(report.results).manifest.files
+    assert {"rankings.jsonl", "per_query.jsonl", "results.md", "results.tex", "figures.json"} <= set(files)
+    assert "Entail@K" in (report.results / "results.md").read_text()
+    assert evaluate().up_to_date
+
+
+def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders: list[str], tmp_path: Path) -> None:
+    work = project(tmp_path / "work", videos=1, sets=1, photos=0)
+    report = evaluate(runs=tuple(encoders[:1]), out=work / "results" / "one")
+    page = write_report(Report(workdir=work)).page.read_text()
+    for table in report.tables.values():
+        assert f"<summary>{table.title}</summary>" in page
+
+
+def test_runs_are_compared_measure_by_measure(evaluate: Evaluates, encoders: list[str]) -> None:
+    report = evaluate(compare=True, cluster="group")
+    told = json.loads((report.results / "figures.json").read_text())
+    found = figures(report)
+    assert {row["part"] for row in told["differences"]} >= {"TR@1", "IR@10", "E@30"}
+    for row in told["differences"]:
+        each = [found[name, row["part"]]["value"] for name in (encoders[1], encoders[0])]
+        assert row["value"] == pytest.approx(each[0] - each[1])
+        assert row["low"] <= row["value"] <= row["high"]
+    assert "groups drawn again" in report.tables["test/recall"].note
+
+
+def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks(
+    evaluate: Evaluates, world: Path, tmp_path: Path
+) -> None:
+    held = extra_pairs(world, "test")
+    yes, missed = held[::2], held[1::2]
+    folder = tmp_path / "revised"
+    folder.mkdir()
+    write_round(folder / "judgments.jsonl", yes, missed)
+    leaked = sorted({image for _, image in held})[:3]
+    (folder / "rounds" / "001").mkdir(parents=True)
+    (folder / "rounds" / "002").mkdir()
+    (folder / "rounds.jsonl").write_text('{"number":1,"active":true,"by":"x"}\n{"number":2,"active":false}\n')
+    lines = [{"image": image, "caption": caption, "leaked": image in leaked} for caption, image in held]
+    (folder / "rounds" / "001" / "ledger.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    undone = json.dumps({"image": held[-1][1], "leaked": True}) + "\n"
+    (folder / "rounds" / "002" / "ledger.jsonl").write_text(undone)
+    report = evaluate(judgments=folder)
+    rows = {(row[0], row[1], row[2]): row for row in report.tables["test/entailed"].rows}
+    name = report.runs[0]
+    gold, auto = rows[name, 10, "gold"], rows[name, 10, "classifier"]
+    assert float(str(auto[3]).split()[0]) <= float(str(gold[3]).split()[0])
+    assert auto[4] == "–"
+    dataset = read_dataset(world)
+    side = gallery_sides(dataset)["test"]
+    judgments = [*read_round(folder), *read_round_of_people(tmp_path, yes[:6], missed[:4], yes[6:8])]
+    labels = labels_of(dataset, side, judgments, folder)[1]
+    assert labels.source == "entailment:stand-in"
+    assert labels.leaked is not None
+    assert {side.images[place] for place in np.flatnonzero(labels.leaked)} == set(leaked)
+    assert labels.audit == Audit(6, 2, 4, 0)
+    assert labels.audit_of == "these_pairs"
+    assert labels.entailed.judged is not None
+    assert len(labels.entailed.judged.pairs()[0]) == len(set(held))
+
+
+def read_round(folder: Path) -> Any:
+    from ctxr.data.weak_positives import read_judgments
+
+    return read_judgments(folder)
+
+
+def read_round_of_people(folder: Path, yes: Any, also: Any, no: Any) -> Any:
+    from ctxr.data.weak_positives import read_judgments
+
+    return read_judgments(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
+
+
+def coco_side() -> tuple[Dataset, GallerySide]:
+    images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in (3, 7, 9))
+    captions = tuple(f"val/{number}" for number in (10, 11, 12, 13))
+    side = GallerySide(
+        "valid", ("val",), images, (0, 0, 0), captions, captions, (0, 0, 0, 0), ((0, 0), (1, 1), (2, 1), (3, 2))
+    )
+    return Dataset("coco", None, (), {}), side
+
+
+def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> None:
+    dataset, side = coco_side()
+    (tmp_path / "eccv_image_to_caption.json").write_text('{"3": [10, 12, 999], "5": [10]}')
+    (tmp_path / "eccv_caption_to_image.json").write_text('{"12": [3, 7]}')
+    truths = published(tmp_path, dataset, side)
+    assert list(truths) == ["eccv"]
+    vectors = Vectors(
+        np.eye(3, dtype=np.float32), np.array([[0.9, 0, 0], [0.5, 1, 0], [0.1, 1, 0], [0, 0, 1]], np.float32)
+    )
+    columns = measuring.columns_of(side, vectors, truths, (1,))
+    assert columns["ECCV TR R@1"].values.tolist() == [1.0]
+    # of three right ones the first is found, one is not scored, one stands third
+    assert columns["ECCV TR R-Precision"].values == pytest.approx([2 / 3])
+    assert columns["ECCV TR mAP@R"].values == pytest.approx([(1 + 2 / 3) / 3])
+    assert columns["ECCV IR R-Precision"].values.tolist() == [1.0]
+    assert columns["ECCV IR R@1"].images.tolist() == [1]
+    with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
+        published(tmp_path / "none", dataset, side)
+
+
+def test_five_thousand_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "FIVE_FOLDS", 10)
+    rng = np.random.default_rng(0)
+    owners = np.repeat(np.arange(10), rng.integers(1, 4, 10))
+    names = tuple(map(str, range(len(owners))))
+    written = tuple((caption, int(image)) for caption, image in enumerate(owners))
+    side = GallerySide("", ("g",), names[:10], (0,) * 10, names, names, (0,) * len(owners), written)
+    pictures = rng.standard_normal((10, 4)).astype(np.float32)
+    vectors = Vectors(pictures, (pictures[owners] + rng.standard_normal((len(owners), 4))).astype(np.float32))
+    columns = measuring.columns_of(side, vectors, {}, (1,))
+    scores = vectors.queries @ vectors.candidates.T
+    hits = []
+    for caption, image in enumerate(owners):
+        rivals = np.arange(image // 2 * 2, image // 2 * 2 + 2)
+        hits.append(float(scores[image, caption] == scores[rivals, caption].max()))
+    assert columns["1K IR@1"].values.tolist() == hits
+    assert columns["IR@1"].values.mean() <= np.mean(hits)
+    folds = [np.mean([hit for hit, image in zip(hits, owners, strict=True) if image // 2 == fold]) for fold in range(5)]
+    clusters = Clusters(np.arange(10), np.random.default_rng(0), 50)
+    (figure,) = measuring.figures(side, {"run": {"1K IR@1": columns["1K IR@1"]}}, clusters)
+    assert figure.interval.value == pytest.approx(np.mean(folds))
+
+
+def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
+    rng = np.random.default_rng(1)
+    owners = np.repeat(np.arange(40), 2)
+    names = tuple(map(str, range(80)))
+    halves = (0,) * 20 + (1,) * 20
+    written = tuple((caption, int(image)) for caption, image in enumerate(owners))
+    side = GallerySide("", ("a", "b"), names[:40], halves, names, names, (0,) * 40 + (1,) * 40, written)
+    vectors = Vectors(*(rng.standard_normal((count, 3)).astype(np.float32) for count in (40, 80)))
+    unit = replace(vectors, **{name: v / np.linalg.norm(v, axis=1, keepdims=True) for name, v in vars(vectors).items()})
+    columns = measuring.columns_of(side, unit, {}, (1,))
+    half = np.arange(20), np.arange(40)
+    first = GallerySide("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])
+    alone = measuring.columns_of(first, unit.part(*half), {}, (1,))
+    assert columns["IR@1"].values[:40].tolist() == alone["IR@1"].values.tolist()
+    from ctxr.metrics.entail_at import Entailed
+    from ctxr.metrics.relations import from_pairs
+    from ctxr.pipelines.evaluating.gallery_truth import Labels
+
+    known = [
+        Entailed(from_pairs(owners[:n], np.arange(n)), from_pairs(owners[:n], np.arange(n)), "gold") for n in (80, 40)
+    ]
+    both = measuring.entailed(side, [unit], Labels(known[0], "all"))
+    one = measuring.entailed(first, [unit.part(*half)], Labels(known[1], "all"))
+    assert both is not None
+    assert one is not None
+    assert both.written[:20].tolist() == one.written.tolist()
