@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
-from ctxr.metrics.votes import Codes, Doubles, Flags
+from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revising.mining import Pool
 from ctxr.pipelines.revising.records import Link
@@ -17,17 +17,15 @@ from ctxr.pipelines.revising.sampling import stratum_of
 RESAMPLES = 1000
 
 
-def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> tuple[Counted, Codes] | None:
-    """Among the first K captions of every picture: how many were given, how many more are entailed; and the number of each
-    picture's pool. None where no gallery has captions enough, or fewer were mined than the least K."""
+def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Counted | None:
+    """Among the first K captions of every picture: how many were given, how many more are entailed. None where a gallery has too
+    few captions, or fewer were mined, than the least K."""
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
     if not ks or not pools:
         return None
     parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
     written, extra = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-    looked = np.tile(np.array(ks, np.float64), (len(written), 1))
-    of_pool = np.concatenate([np.full(len(part[0]), number) for number, part in enumerate(parts)])
-    return Counted(written, extra, looked, ks), of_pool
+    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
 
 
 def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles]:

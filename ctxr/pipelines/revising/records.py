@@ -107,3 +107,15 @@ class Drawn(Record, frozen=True):
     sampled: int
     probability: float
     rank: int
+
+
+class Looked(Record, frozen=True):
+    """What people decided of a pair of the sample: whether the image with its captions entails the caption."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
+
+    image: str
+    caption: str
+    stratum: str
+    decision: Decision
+    entailed: bool

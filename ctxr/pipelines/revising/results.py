@@ -156,12 +156,14 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
 def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[str, Any]:
     entailed = [one >= revised.edge.value for one in revised.probabilities]
     found = counted(revised.pools, entailed, config.top_k)
-    told: list[dict[str, Any]] = []
-    if found is not None:
-        images = [image for pool in revised.pools for image in pool.gallery.images]
-        leaked = np.array([image in revised.leaked for image in images], bool)
-        told = as_records(entail_figures(found[0], leaked, np.random.default_rng(config.seed)))
-    return {"bands": bands(links), "entail_at": told, "edge": asdict(revised.edge)}
+    told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
+    if found is None:
+        return told
+    images = [image for pool in revised.pools for image in pool.gallery.images]
+    leaked = np.array([image in revised.leaked for image in images], bool)
+    told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
+    columns = {"written": found.written, "extra": found.extra, "leaked": leaked}
+    return told | {"counted": {name: column.astype(int).tolist() for name, column in columns.items()}}
 
 
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
@@ -181,7 +183,7 @@ def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> 
         "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
         "left out by a cap": made.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "for people": f"ctxr export-tasks entail --candidates {folder / SAMPLE} --input {out}",
+        "for people": "ctxr export-tasks entail, and once they have answered ctxr revise-labels --audit",
         "take it back": "ctxr revise-labels --undo",
     }
     return ReviseReport(out, did, made.number, facts, tables, leaked=tuple(leaked))

@@ -1,5 +1,6 @@
 """`ctxr revise-labels`: true links are found as often as the classifier allows, old rows stay, and every round can be taken back."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,18 +9,20 @@ import pytest
 
 from ctxr.data.artifacts import MANIFEST
 from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.images import read_image
 from ctxr.data.readers import read_dataset
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
+from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
-from tests.pipelines.revising.stand_in import StandIn
+from tests.pipelines.revising.stand_in import Hashed, StandIn
 
 
 def options(workdir: Path, **changes: object) -> ReviseLabels:
-    return replace(ReviseLabels(workdir=workdir, entail=True, by="ctxr-tiny", top_k=20), **changes)  # type: ignore[arg-type]
+    return replace(ReviseLabels(workdir=workdir, entail=True, by="hashed", top_k=20), **changes)  # type: ignore[arg-type]
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -28,7 +31,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_allows(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.97)
-    report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=100), classifier=judge)
+    report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=300), classifier=judge)
     ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     clear = [row for row in ledger if row.image not in truth[row.caption].doubtful]
@@ -132,7 +135,7 @@ def test_a_killed_run_goes_on_where_it_was(workdir: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(judging, "SHARD", 64)
     whole = StandIn(workdir / "dataset")
     run(options(workdir, out=workdir / "whole"), classifier=whole)
-    (workdir / ".ctxr-cache" / "encoded").rename(workdir / ".ctxr-cache" / "away")
+    shutil.rmtree(workdir / ".ctxr-cache")
     killed = StandIn(workdir / "dataset", dies_after=200)
     with pytest.raises(KeyboardInterrupt):
         run(options(workdir), classifier=killed)
@@ -181,26 +184,19 @@ def test_a_threshold_for_a_wanted_precision_is_chosen_on_dev(workdir: Path) -> N
     assert made.precision is not None
     assert made.precision >= 0.8
     assert "on dev: precision" in report.facts["added"]
-    with pytest.raises(DataError, match="no threshold of stand-in reaches a precision of 0.99"):
-        run(options(workdir, precision=0.99), classifier=StandIn(workdir / "dataset", specificity=0.0))
+    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+        run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
 
 
 def test_entail_at_k_counts_what_was_given_and_what_is_entailed(workdir: Path) -> None:
     report = run(options(workdir, split="test", top_k=30), classifier=StandIn(workdir / "dataset"))
     shown = {row[0]: float(row[1].split()[0]) for row in report.tables["entail"].rows}
-    from ctxr.pipelines.revising.mining import galleries_of, open_encoder, vectors_of
-    from ctxr.pipelines.talk import Silent
-    from ctxr.pipelines.training.encoded import Pictures
-
     dataset = read_dataset(workdir / "dataset")
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     (gallery,) = galleries_of(dataset, {}, "test", 0)
-    files = {name: dataset.root / dataset.images[name].path for name in gallery.images}  # type: ignore[operator]
-    contents = {name: dataset.images[name].sha256 for name in gallery.images}
-    texts = [dataset.texts[name].text for name in gallery.captions]
-    encoder = open_encoder("ctxr-tiny", workdir, "cpu", Silent())
-    images, captions = vectors_of(Pictures(files, contents, workdir), texts, encoder, Silent())
-    scores = images.astype(np.float64) @ captions.T.astype(np.float64)
+    pixels = [read_image(workdir / "dataset" / dataset.images[name].path) for name in gallery.images]
+    captions = Hashed().encode_texts([dataset.texts[name].text for name in gallery.captions])
+    scores = Hashed().encode_images(pixels).astype(np.float64) @ captions.T.astype(np.float64)
     for k in (10, 30):
         shares = []
         for row, image in enumerate(gallery.images):
@@ -234,7 +230,7 @@ def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(work
 
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
     before = bytes_of(workdir)
-    report = run(ReviseLabels(workdir=workdir, by="ctxr-tiny"))
+    report = run(ReviseLabels(workdir=workdir, by="hashed"))
     assert report.did == "planned"
     assert report.facts["classifier"].startswith("none yet")
     assert bytes_of(workdir) == before
@@ -267,3 +263,14 @@ def test_another_dataset_under_the_same_rounds_is_refused(workdir: Path) -> None
         run(options(workdir), classifier=StandIn(workdir / "dataset"))
     with pytest.raises(UsageError, match="holds revised labels itself"):
         run(options(workdir, dataset=workdir / "revised"), classifier=StandIn(workdir / "dataset"))
+
+
+def test_a_real_encoder_proposes_and_one_of_pairs_cannot(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    assert {row.source for row in ledger} == {"ctxr-tiny"}
+    assert {row.direction for row in ledger} >= {"image", "caption"}
+    assert {row.rank for row in ledger} == {1, 2}
+    with pytest.raises(UsageError, match="--by random:uniter-tiny scores pairs one by one"):
+        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
