@@ -25,7 +25,7 @@ class Eval:
     """Configuration of `ctxr eval`; a field's text is its help."""
 
     runs: tuple[str, ...] = ()
-    """Runs of the project by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
+    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Path | None = None
     """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
     workdir: Path = Path("work")
@@ -90,6 +90,10 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     """
     recalls = _check(config)
     talk = talk or Silent()
+    from ctxr.pipelines.entailing_eval import classifiers_of, evaluate_classifiers
+
+    if classifiers := classifiers_of(config):
+        return evaluate_classifiers(config, classifiers, talk)
     from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of

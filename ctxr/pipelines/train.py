@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ctxr.errors import UsageError
 from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.models.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -12,9 +16,9 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """What is trained and how: clip-, vilbert-, uniter- or blip- with zero-shot, none, batch, module or temporal, or a TOML file."""
+    """What is trained: clip-, vilbert-, uniter- or blip- with zero-shot, none, batch, module or temporal; entailment; or a TOML file."""
     dataset: Path | None = None
-    """Artifact or published release with train, valid and test queries; default: the latest finished one in the workdir."""
+    """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: str | None = None
     """What the run is called; default: as its recipe."""
     seeds: int = 1
@@ -30,11 +34,13 @@ class Train:
     tensorboard: bool = False
     """Write what each epoch came to for TensorBoard too, in `tensorboard/` of the run; needs the package tensorboard."""
 
-    def folder(self) -> Path:
-        """Where the run is written."""
+    def folder(self, recipe: "Recipe | None" = None) -> Path:
+        """Where the run is written; a classifier stands apart from what is evaluated on queries."""
+        from ctxr.pipelines.entailing import CLASSIFIERS
         from ctxr.pipelines.training.recipes import recipe_name
 
-        return self.workdir / "runs" / (self.name or recipe_name(self.recipe))
+        kind = "runs" if recipe is None or recipe.variant != "entailment" else CLASSIFIERS
+        return self.workdir / kind / (self.name or recipe_name(self.recipe))
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,12 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
     if config.name is not None and (config.name in ("", "..") or Path(config.name).name != config.name):
         raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
     recipe = load_recipe(config.recipe, config.parity, config.changes)
+    from ctxr.models.entailment.recipe import ClassifierRecipe
+
+    if isinstance(recipe, ClassifierRecipe):
+        from ctxr.pipelines.entailing_train import train_classifier
+
+        return train_classifier(config, recipe, talk or Silent())
     from ctxr.pipelines.training.work import train
 
     return train(config, recipe, talk or Silent())

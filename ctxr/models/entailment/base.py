@@ -8,6 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+TEXT, IMAGE, JOINT = 0, 1, 2
+"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -30,8 +33,8 @@ class Classifier(Protocol):
     Attributes:
         name: of the run. fingerprint: SHA-256 over weights, config and preprocessing.
         threshold: probability from which on a claim counts as entailed, chosen on dev.
-        trained_on: images it was trained on or chosen by, each as canonical id (`coco/9`, an artifact's image id) and as SHA-256
-            of its file where there was one: what it must not judge.
+        trained_on: images it was trained on or chosen by, what it must not judge: SHA-256 of each file that was at hand, and the
+            canonical id (`coco/9`, `flickr30k/7`) of each published one. Ids of artifacts are not among them: two may share them.
     """
 
     name: str

@@ -117,16 +117,20 @@ class Trainer:
     def _gradients(self, rows: Tensor, share: float) -> tuple[float, tuple[Tensor | None, ...] | None]:
         """(sum of the losses, gradient of `share` of it for each weight); None in their place when memory ran out."""
         try:
-            batch = self.asked.batch(rows).to(self.device)
-            with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-                scores = self.scorer(batch)
-            loss = loss_of(scores, batch, self.recipe.loss)
+            loss = self._loss(rows)
             return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
             self._halve(len(rows))
             return 0.0, None
+
+    def _loss(self, rows: Tensor) -> Tensor:
+        """The loss, summed over some queries."""
+        batch = self.asked.batch(rows).to(self.device)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            scores = self.scorer(batch)
+        return loss_of(scores, batch, self.recipe.loss)
 
     def _halve(self, rows: int) -> None:
         if rows == 1:

@@ -10,8 +10,11 @@ VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 WITH_HEAD = ("module", "temporal")
 """Variants that train a head over all candidates of a set."""
 
+ENTAILMENT = "entailment"
+"""Of recipes for classifiers (`ctxr.models.entailment.recipe`)."""
+
 _CHOICES = {
-    "variant": VARIANTS,
+    "variant": (*VARIANTS, ENTAILMENT),
     "optimiser": ("adam", "adamw"),
     "schedule": ("constant", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),

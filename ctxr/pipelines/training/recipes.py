@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "configs"
 """The recipes that come with ctxr."""
@@ -40,9 +41,10 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
-    values = _checked(str(file), {key: value for key, value in loaded.items() if key not in tables})
-    parts = {profile: _checked(f"{file} [{profile}]", table) for profile, table in tables.items()}
-    recipe = Recipe(**(values | parts.get(parity, {}) | _typed(changes)))
+    kind = ClassifierRecipe if loaded.get("variant") == ENTAILMENT else Recipe
+    values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
+    parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
+    recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))
     recipe.check()
     return recipe
 
@@ -63,7 +65,7 @@ def _file(named: str) -> Path:
     return FOLDER / f"{named}.toml"
 
 
-def _typed(changes: Sequence[str]) -> dict[str, Any]:
+def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
     """The values of changes as they were typed; a text needs no quotes."""
     values: dict[str, Any] = {}
     for change in changes:
@@ -74,12 +76,12 @@ def _typed(changes: Sequence[str]) -> dict[str, Any]:
             values[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             values[key.strip()] = text.strip()
-    return _checked("--set", values)
+    return _checked(kind, "--set", values)
 
 
-def _checked(where: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values in the types of the recipe's fields. Raises UsageError for an unknown key or another type."""
-    kinds: dict[str, type] = get_type_hints(Recipe)
+    kinds: dict[str, type] = get_type_hints(recipe)
     checked: dict[str, Any] = {}
     for typed, value in values.items():
         key = typed.replace("-", "_")
@@ -91,7 +93,7 @@ def _checked(where: str, values: Mapping[str, Any]) -> dict[str, Any]:
         whole = float(value) if kind is float and type(value) is int else value
         if type(whole) is not kind:
             raise UsageError(
-                f"{where}: {typed} = {value!r} is not {_KINDS[kind]}", hint=f"{typed} = {getattr(Recipe, key)!r}"
+                f"{where}: {typed} = {value!r} is not {_KINDS[kind]}", hint=f"{typed} = {getattr(recipe, key)!r}"
             )
         checked[key] = whole
     return checked

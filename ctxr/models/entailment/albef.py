@@ -1,0 +1,223 @@
+"""ALBEF's published checkpoints: their names for weights, and ours.
+
+A folder holds one `*.pth` (or `model.safetensors`), BERT's config as `config_bert.json` (or `config.json`, or the only JSON file)
+and `vocab.txt`. The sizes of the vision transformer follow from its weights; its heads are 64 wide.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctxr.errors import DataError, UsageError
+from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
+from ctxr.models.entailment.fresh import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
+from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.sources import ImageSource, Sizes
+from ctxr.models.entailment.vision import resized_places
+from ctxr.models.preprocess import Preprocess
+
+HEAD = 64
+"""Width of each head of the vision transformer."""
+
+_LEFT = re.compile(
+    r".*_m\..*|.*_queue|queue_ptr|idx_queue|temp|(vision|text)_proj\..*|itm_head\..*|cls_head\..*|text_encoder\.cls\..*"
+    r"|text_encoder\.(bert\.)?pooler\..*|.*position_ids|text_decoder\..*|.*\.mask_token"
+)
+"""What a classifier of entailment does without: momentum copies, queues, other heads, other decoders."""
+
+_VISION = {"cls_token": "cls", "pos_embed": "places"}
+_VISION_LAYERS = {"patch_embed.proj": "stem.project", "norm": "norm"}
+_VISION_BLOCK = {
+    "norm1": "before_attention", "attn.qkv": "parted", "attn.proj": "out",
+    "norm2": "before_widening", "mlp.fc1": "widen", "mlp.fc2": "narrow",
+}  # fmt: skip
+_WORDS = {"word_embeddings": "pieces", "position_embeddings": "places", "token_type_embeddings": "kinds"}
+_LAYER = {
+    "attention.self.query": "attention.query", "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value", "attention.output.dense": "attention.out",
+    "attention.output.LayerNorm": "after_attention", "intermediate.dense": "widen", "output.dense": "narrow",
+    "output.LayerNorm": "after_widening",
+}  # fmt: skip
+_CROSSED = {
+    "crossattention.self.query": "crossed.query", "crossattention.self.key": "crossed.key",
+    "crossattention.self.value": "crossed.value", "crossattention.output.dense": "crossed.out",
+    "crossattention.output.LayerNorm": "after_crossed",
+}  # fmt: skip
+
+
+def albef_source(name: str, sizes: Sizes) -> ImageSource:
+    """The image branch of "albef:FOLDER".
+
+    Raises:
+        UsageError: no such folder.
+        DataError: files that are missing, damaged, or do not belong together; a picture size that is no multiple of a patch.
+    """
+    folder = Path(name.removeprefix("albef:"))
+    config_path, path = _files(folder)
+    pieces = read_vocabulary(folder / "vocab.txt")
+    state = read_weights(path)
+    vision = _vision_sizes(state, path)
+    config = _fusion_config(config_path, vision["width"], len(pieces))
+    side = sizes.image_size or vision["side"]
+    if side % vision["patch"]:
+        raise DataError(f"pictures of {side} pixels cannot be cut into patches of {vision['patch']}")
+    weights = translate(state, config, vision, path)
+    weights["vision.places"] = resized_places(weights["vision.places"], (side // vision["patch"]) ** 2)
+    sides = vision | {"side": side}
+
+    def build() -> FusionBranch:
+        with torch.random.fork_rng(devices=[]):
+            branch = FusionBranch(pixel_vision(**sides), FusionEncoder(config))
+        fill(branch, weights, path)
+        return branch
+
+    build()
+    digest = sha256(json.dumps([repr(config), sides, pieces]).encode())
+    for key, tensor in sorted(weights.items()):
+        digest.update(f"{key} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return ImageSource(
+        name, digest.hexdigest(), config.width, build, make_tokenizer(pieces, most=WORDS),
+        Preprocess((side, side), MEAN, STD, resize_mode="squash"), pairs=paired(pieces, PREMISE),
+    )  # fmt: skip
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name, fp32; what else it holds (optimiser, epoch) is left. Nothing in it is run.
+
+    Raises:
+        DataError: damaged, or more than tensors and plain values.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found: Any = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's restricted unpickler and safetensors have error classes of their own
+        raise DataError(
+            f"{path}: no plain file of weights: it is damaged, or a pickle that holds more than tensors",
+            hint="save the state_dict under 'model' alone, as model.safetensors",
+        ) from error
+    found = found.get("model", found) if isinstance(found, dict) else found
+    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
+        raise DataError(f"{path}: holds no table of names and tensors", hint="save the model's state_dict alone")
+    return {key.removeprefix("module."): value.float() for key, value in found.items()}
+
+
+def translate(
+    state: Mapping[str, Tensor], config: FusionConfig, vision: Mapping[str, int], path: Path
+) -> dict[str, Tensor]:
+    """A `FusionBranch`'s state, but for `vision.black`, from ALBEF's.
+
+    Raises:
+        DataError: weights that are missing or that nothing here takes; `path` is named.
+    """
+    # pre-training keeps the encoder under the model for masked words, fine-tuning does not
+    state = {re.sub(r"^text_encoder\.bert\.", "text_encoder.", key): tensor for key, tensor in state.items()}
+    names = dict(_names(config, vision["depth"]))
+    missing = [key for key in names if key not in state]
+    foreign = [key for key in state if key not in names and not _LEFT.fullmatch(key)]
+    if missing or foreign:
+        said = [f"lacks {_some(missing)}"] * bool(missing)
+        said += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
+        raise DataError(f"{path}: {' and '.join(said)}", hint="give the config that these weights were trained with")
+    return {ours: state[key] for key, ours in names.items()}
+
+
+def fill(branch: FusionBranch, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Put weights into their places. Raises DataError naming the first one of another shape."""
+    for name, place in branch.state_dict().items():
+        if name != "vision.black" and place.shape != weights[name].shape:
+            given, wanted = tuple(weights[name].shape), tuple(place.shape)
+            raise DataError(f"{path}: {name} is {given}, wanted {wanted}", hint="give the config of these weights")
+    branch.load_state_dict(weights, strict=False)
+
+
+def _names(config: FusionConfig, depth: int) -> Iterator[tuple[str, str]]:
+    """(ALBEF's name, ours) of every weight."""
+    for theirs, ours in _VISION.items():
+        yield f"visual_encoder.{theirs}", f"vision.{ours}"
+    for theirs, ours in _WORDS.items():
+        yield f"text_encoder.embeddings.{theirs}.weight", f"words.{ours}.weight"
+    modules = {"text_encoder.embeddings.LayerNorm": "words.norm"}
+    modules |= {f"visual_encoder.{theirs}": f"vision.{ours}" for theirs, ours in _VISION_LAYERS.items()}
+    for block in range(depth):
+        at = f"visual_encoder.blocks.{block}."
+        modules |= {at + theirs: f"vision.blocks.{block}.{ours}" for theirs, ours in _VISION_BLOCK.items()}
+    for layer in range(config.text_layers + config.fusion_layers):
+        above = layer - config.text_layers
+        place = f"words.text.{layer}." if above < 0 else f"words.fusion.{above}."
+        parts = _LAYER if above < 0 else _LAYER | _CROSSED
+        modules |= {f"text_encoder.encoder.layer.{layer}.{theirs}": place + ours for theirs, ours in parts.items()}
+    for theirs, ours in modules.items():
+        yield from ((f"{theirs}.{part}", f"{ours}.{part}") for part in ("weight", "bias"))
+
+
+def _vision_sizes(state: Mapping[str, Tensor], path: Path) -> dict[str, int]:
+    """Side, patch, width, depth, heads and inner width, from the shapes of the weights."""
+    try:
+        width, _, patch, _ = state["visual_encoder.patch_embed.proj.weight"].shape
+        places = state["visual_encoder.pos_embed"].shape[1] - 1
+        inner = state["visual_encoder.blocks.0.mlp.fc1.weight"].shape[0]
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{path}: holds no vision transformer of ALBEF ({error})") from error
+    blocks = {int(found[1]) for key in state if (found := re.match(r"visual_encoder\.blocks\.(\d+)\.", key))}
+    side = math.isqrt(places) * patch
+    return {
+        "side": side, "patch": patch, "width": width, "depth": len(blocks), "heads": max(1, width // HEAD), "inner": inner
+    }  # fmt: skip
+
+
+def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        layers, below = int(told["num_hidden_layers"]), int(told["fusion_layer"])
+        config = FusionConfig(
+            int(told["vocab_size"]), int(told["hidden_size"]), below, layers - below, int(told["num_attention_heads"]),
+            int(told["intermediate_size"]), int(told.get("encoder_width", image_width)),
+            int(told["max_position_embeddings"]), int(told["type_vocab_size"]), float(told["hidden_dropout_prob"]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: is no config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
+        ) from error
+    sensible = 0 < below < layers and config.width % config.heads == 0 and config.places >= PREMISE
+    if not sensible or config.image_width != image_width or words > config.vocabulary:
+        raise DataError(
+            f"{path}: does not fit: {below} of {layers} layers fuse, pictures are {image_width} wide, and there are {words} words",
+            hint="give the config and vocab.txt of these weights",
+        )
+    return config
+
+
+def _files(folder: Path) -> tuple[Path, Path]:
+    """(config, weights). Raises UsageError without the folder, DataError where one of them is missing or doubtful."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder}", hint="albef:FOLDER with a .pth, config_bert.json and vocab.txt"
+        )
+    named = [folder / name for name in ("config_bert.json", "config.json") if (folder / name).is_file()]
+    configs = named[:1] or sorted(folder.glob("*.json"))
+    safe = folder / "model.safetensors"
+    weights = [safe] if safe.is_file() else sorted(folder.glob("*.pth"))
+    for found, what in ((configs, "config (config_bert.json)"), (weights, "weights (*.pth, model.safetensors)")):
+        if len(found) != 1:
+            names = ", ".join(one.name for one in found) or "none"
+            raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
+    return configs[0], weights[0]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,171 @@
+"""A trained classifier on disk, and as something that judges claims."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import safe_open
+
+from ctxr.data.atomic import link_or_copy, write_bytes
+from ctxr.data.hashing import sha256_file, sha256_of
+from ctxr.data.images import read_image
+from ctxr.errors import DataError
+from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.training import Branches, ClaimTable, find_branches, new_classifier, probabilities
+from ctxr.models.regions import GridRegions
+from ctxr.models.training.checkpoint import fill
+
+CONFIG, WEIGHTS, TRAINED_ON = "config.json", "weights.safetensors", "trained_on.json"
+
+PICTURES = 64
+"""Pictures that are held in memory while the claims about them are judged."""
+
+AT_ONCE = 64
+"""Claims in one pass."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """How to build a trained classifier.
+
+    Attributes:
+        recipe: the fields of `ClassifierRecipe`. text_fingerprint, image_fingerprint: of the branches below; "" for none.
+        threshold: from which probability on a claim counts as entailed. reached: its precision on dev 0..1, None where dev had no
+            pair or none was called. epoch: the one that was chosen, from 1. made_by: hash over what decided the training.
+    """
+
+    recipe: dict[str, Any]
+    text_fingerprint: str
+    image_fingerprint: str
+    threshold: float
+    reached: float | None
+    epoch: int
+    made_by: str
+
+
+def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequence[str]) -> None:
+    """Write weights, what it was trained on, and last how to build it: a folder without that is unfinished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    link_or_copy(trained, folder / WEIGHTS)
+    write_bytes(folder / TRAINED_ON, json.dumps(sorted(trained_on), indent=0).encode() + b"\n")
+    write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
+
+
+def read_notes(folder: Path) -> Notes:
+    """The config of a trained classifier. Raises DataError for one that is missing or damaged."""
+    try:
+        notes = Notes(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        ClassifierRecipe(**notes.recipe).check()
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{folder / CONFIG} is no config of a trained classifier", hint="train it again") from error
+    return notes
+
+
+class TrainedClassifier:
+    """A `Classifier` in a folder.
+
+    Args:
+        folder: as `write_classifier` wrote it. device: where it runs.
+
+    Raises DataError for files that are missing or damaged, or where a branch is another one than it was trained with.
+    """
+
+    def __init__(self, folder: Path, name: str, device: str = "cpu") -> None:
+        notes = read_notes(folder)
+        self.name, self.threshold, self.device = name, notes.threshold, device
+        self.recipe = ClassifierRecipe(**notes.recipe)
+        self.branches = _same(find_branches(self.recipe, device), notes, folder)
+        self.fingerprint = sha256_of([asdict(notes), _sha256(folder / WEIGHTS)])
+        self.trained_on = _trained_on(folder / TRAINED_ON)
+        self.model = new_classifier(self.recipe, self.branches)
+        fill(self.model, folder / WEIGHTS, f"the classifier that {folder / CONFIG} describes")
+        self.model.to(device).eval()
+        self._grid: GridRegions | None = None
+
+    def probabilities(
+        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """float32 [n] in 0..1, as `Classifier.probabilities` says.
+
+        A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
+        classifier that lacks that branch sees a black picture, or an empty premise.
+        """
+        found = np.zeros(len(claims), np.float32)
+        by_picture: dict[Path | None, list[int]] = {}
+        for row, claim in enumerate(claims):
+            by_picture.setdefault(claim.image, []).append(row)
+        pictures = list(by_picture)
+        for start in range(0, len(pictures), PICTURES):
+            part = pictures[start : start + PICTURES]
+            rows = [row for picture in part for row in by_picture[picture]]
+            table = self.table([claims[row] for row in rows])
+            found[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
+        return found
+
+    def table(self, claims: Sequence[Claim]) -> ClaimTable:
+        """The claims as arrays; labels are 0."""
+        files = list(dict.fromkeys(claim.image for claim in claims if claim.image is not None))
+        if self.branches.image is None:
+            files = []
+        row = {file: place for place, file in enumerate(files, start=1)}
+        stack = self._seen([black_picture(), *(read_image(file) for file in files)])
+        theta = torch.zeros(len(claims), 3, dtype=torch.bool)
+        for place, claim in enumerate(claims):
+            theta[place, self.recipe.column(bool(claim.premise), claim.image is not None)] = True
+        return ClaimTable(
+            images=lambda rows: stack[rows],
+            place=torch.tensor([row.get(claim.image, 0) if claim.image else 0 for claim in claims], dtype=torch.int64),
+            premises=[claim.premise for claim in claims],
+            hypotheses=[claim.hypothesis for claim in claims],
+            label=torch.zeros(len(claims), dtype=torch.int64),
+            theta=theta,
+            sets=torch.arange(len(claims)),
+            tokenize=self.branches.tokenize,
+        )
+
+    def _seen(self, pictures: Sequence[Any]) -> torch.Tensor:
+        source = self.branches.image
+        if source is None:
+            return torch.zeros(1, 1)
+        if source.preprocess is not None:
+            return source.preprocess(pictures)
+        if self._grid is None:
+            self._grid = GridRegions(source.cells, FINEST, self.device)
+        return torch.from_numpy(cells_of(self._grid, pictures))
+
+
+def _same(branches: Branches, notes: Notes, folder: Path) -> Branches:
+    """The branches, if they are those of the notes."""
+    for source, wanted in ((branches.text, notes.text_fingerprint), (branches.image, notes.image_fingerprint)):
+        if (source.fingerprint if source else "") != wanted:
+            name = source.name if source else "no branch"
+            raise DataError(
+                f"{folder} was trained with another {name} than the one that is here",
+                hint="bring back its files, or train again",
+            )
+    return branches
+
+
+def _sha256(file: Path) -> str:
+    try:
+        with safe_open(file, "pt"):
+            return sha256_file(file)
+    except Exception as error:  # safetensors has errors of its own
+        raise DataError(f"{file} cannot be read as weights", hint="train it again: ctxr train") from error
+
+
+def _trained_on(file: Path) -> frozenset[str]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} does not say what was trained on", hint="train it again: ctxr train") from error
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise DataError(f"{file} holds no list of pictures", hint="train it again: ctxr train")
+    return frozenset(found)

@@ -1,0 +1,139 @@
+"""Text branch and image branch, gated into one: three heads that say whether a hypothesis is entailed (paper, section 3).
+
+Letters: B claims, N pictures, T tokens, D width of h^t, h^v and h^m.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.models.entailment.fusion import cut
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Claims of all kinds in one batch. A picture stands in it once, however many claims are about it.
+
+    Attributes:
+        images: [N, ...] as the image branch takes them. place: [B] rows of `images`; that of a black one where there is none.
+        text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", 0 where there is none; the premise may be empty.
+        told: [B, U] ids of the hypothesis for the image branch.
+        label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which of the three losses count.
+    """
+
+    images: Tensor
+    place: Tensor
+    text: Tensor
+    types: Tensor
+    told: Tensor
+    label: Tensor
+    theta: Tensor
+
+    def to(self, device: str) -> "PairBatch":
+        """The same on another device."""
+        return PairBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+class Gate(nn.Module):
+    """sigma(W h + b) * h; one number for all of h, or one for each of its dimensions."""
+
+    def __init__(self, width: int, scalar: bool) -> None:
+        super().__init__()
+        self.open = nn.Linear(width, 1 if scalar else width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[B, D] of [B, D]."""
+        gated: Tensor = self.open(hidden).sigmoid() * hidden
+        return gated
+
+
+def make_head(width: int, inner: int, dropout: float) -> nn.Sequential:
+    """Two hidden layers with ReLU, and two classes, not entailed first."""
+    return nn.Sequential(
+        nn.Dropout(dropout), nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, inner), nn.ReLU(), nn.Linear(inner, 2)
+    )
+
+
+class EntailmentClassifier(nn.Module):
+    """h^m = g^t * h^t + g^v * h^v, and a head on each of h^t, h^v and h^m.
+
+    Args:
+        text: ids and types [B, T] to h^t [B, D]; None where pictures alone are judged.
+        image: pictures, rows and hypotheses to h^v [B, D] (`FusionBranch`); None where texts alone are judged.
+        inner: width of the heads' hidden layers; 0 for D, because the paper names none.
+        scalar_gate: gates of one number. dropout: before each head.
+
+    Raises ValueError for branches of different widths, or none.
+    """
+
+    def __init__(
+        self,
+        text: Any,
+        image: Any,
+        inner: int = 0,
+        scalar_gate: bool = False,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        widths = {branch.width for branch in (text, image) if branch is not None}
+        if len(widths) != 1:
+            raise ValueError(f"the branches are {sorted(widths)} wide: they are added, so both must be as wide")
+        width = widths.pop()
+        self.text, self.image, self.width = text, image, width
+        used = [TEXT] * (text is not None) + [IMAGE] * (image is not None)
+        self.heads = nn.ModuleDict(
+            {
+                str(one): make_head(width, inner or width, dropout)
+                for one in [*used, *([JOINT] if len(used) == 2 else [])]
+            }
+        )
+        self.gates = nn.ModuleDict({str(one): Gate(width, scalar_gate) for one in used} if len(used) == 2 else {})
+
+    @property
+    def columns(self) -> list[int]:
+        """The heads that there are."""
+        return [int(name) for name in self.heads]
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """Logits [B, 3, 2] of each head, not entailed first; zeros where neither its loss counts nor another needs it."""
+        logits = torch.zeros(len(batch.label), 3, 2, device=batch.label.device)
+        theta = batch.theta
+        needs = {TEXT: theta[:, TEXT] | theta[:, JOINT], IMAGE: theta[:, IMAGE] | theta[:, JOINT]}
+        hidden: dict[int, Tensor] = {}
+        for one in (TEXT, IMAGE):
+            rows = needs[one].nonzero().flatten()
+            if str(one) in self.heads and len(rows):
+                part = self._text(batch, rows) if one == TEXT else self._image(batch, rows)
+                hidden[one] = part.new_zeros(len(theta), self.width).index_put((rows,), part)
+                logits = logits.index_put(
+                    (rows, torch.full_like(rows, one)), self.heads[str(one)](part).to(logits.dtype)
+                )
+        both = theta[:, JOINT].nonzero().flatten()
+        if self.gates and len(both):
+            joint = sum(self.gates[str(one)](hidden[one][both]) for one in (TEXT, IMAGE))
+            told = self.heads[str(JOINT)](joint).to(logits.dtype)
+            logits = logits.index_put((both, torch.full_like(both, JOINT)), told)
+        return logits
+
+    def _text(self, batch: PairBatch, rows: Tensor) -> Tensor:
+        ids = cut(batch.text[rows])
+        told: Tensor = self.text(ids, batch.types[rows, : ids.shape[1]])
+        return told
+
+    def _image(self, batch: PairBatch, rows: Tensor) -> Tensor:
+        used, place = torch.unique(batch.place[rows], return_inverse=True)
+        told: Tensor = self.image(batch.images[used], place, cut(batch.told[rows]))
+        return told
+
+
+def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
+    """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy, summed over claims (paper, section 3.4)."""
+    each = functional.cross_entropy(
+        logits.float().flatten(0, 1), batch.label.repeat_interleave(3), reduction="none"
+    ).view(-1, 3)
+    total: Tensor = (each * batch.theta).sum()
+    return total

@@ -1,0 +1,153 @@
+"""Image branches that start from nothing: the published sizes, small ones, and one over the cells of another encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.models.cross.wordpieces import END, START, made_vocabulary, make_tokenizer
+from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.sources import ImageSource, Sizes
+from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
+from ctxr.models.preprocess import Preprocess
+
+RANDOM = {"random:albef": (384, 16), "random:albef-tiny": (32, 8)}
+"""Untrained weights of ALBEF's sizes, and of tests: pixels of a side, and of a patch."""
+
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Per channel on the 0..1 scale, as ALBEF was trained."""
+
+WORDS, PREMISE = 40, 160
+"""Word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut."""
+
+FINEST = 64
+"""Cells of a picture at most."""
+
+
+def random_source(name: str, sizes: Sizes) -> ImageSource:
+    """ALBEF untrained, in its published sizes or tiny."""
+    side, patch = RANDOM[name]
+    side = sizes.image_size or side
+    tiny = name.endswith("tiny")
+    width, depth, heads, inner = (32, 2, 4, 64) if tiny else (768, 12, 12, 3072)
+    pieces = made_vocabulary()
+    config = FusionConfig(len(pieces), image_width=width)
+    if tiny:
+        layers = (sizes.text_layers, sizes.fusion_layers)
+        config = replace(
+            config, width=sizes.width, text_layers=layers[0], fusion_layers=layers[1], heads=heads, inner=2 * sizes.width,
+            dropout=sizes.dropout,
+        )  # fmt: skip
+    vision = {"side": side, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
+
+    def build() -> FusionBranch:
+        return FusionBranch(pixel_vision(**vision), FusionEncoder(config))
+
+    preprocess = Preprocess((side, side), MEAN, STD, resize_mode="squash")
+    return made(name, build, config, pieces, preprocess, "", [vision, preprocess.describe()], sizes.seed)
+
+
+def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
+    """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is."""
+    from ctxr.models.regions import GridRegions
+
+    encoder = name.removeprefix("grid:")
+    grid = GridRegions(encoder, FINEST, device)
+    cells, features = grid.grid[0] * grid.grid[1], grid.features
+    dark = torch.from_numpy(cells_of(grid, [black_picture()]))
+    pieces, width, heads = made_vocabulary(), sizes.width, max(1, sizes.width // 32)
+    config = FusionConfig(
+        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout
+    )
+
+    def build() -> FusionBranch:
+        stem = CellStem(features, width)
+        vision = VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
+        return FusionBranch(vision, FusionEncoder(config))
+
+    decides = [grid.describe(), sizes.vision_layers]
+    return made(name, build, config, pieces, None, encoder, decides, sizes.seed)
+
+
+def black_picture() -> Any:
+    """Stands for a picture that is missing: uint8 [16, 16, 3] of zeros (paper, section 3.4)."""
+    return torch.zeros(16, 16, 3, dtype=torch.uint8).numpy()
+
+
+def cells_of(grid: Any, pictures: Sequence[Any]) -> Any:
+    """float32 [N, P, F], row by row from the top left, without the whole picture and without boxes."""
+    import numpy as np
+
+    return np.stack([one[1:, : grid.features] for one in grid.regions(pictures)])
+
+
+def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, inner: int) -> VisionTransformer:
+    """A vision transformer over pixels of ALBEF's scale."""
+    dark = -torch.tensor(MEAN).view(1, 3, 1, 1) / torch.tensor(STD).view(1, 3, 1, 1)
+    return VisionTransformer(PatchStem(patch, width), (side // patch) ** 2, dark, width, depth, heads, inner)
+
+
+def made(
+    name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], preprocess: Preprocess | None,
+    cells: str, decides: object, seed: int,
+) -> ImageSource:  # fmt: skip
+    """The source of a branch whose weights follow from a seed."""
+
+    def seeded() -> FusionBranch:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return initialised(build())
+
+    settings = json.dumps([name, asdict(config), list(pieces), decides, seed], sort_keys=True, default=str)
+    return ImageSource(
+        name=name,
+        fingerprint=hashlib.sha256(settings.encode()).hexdigest(),
+        width=config.width,
+        build=seeded,
+        tokenize=make_tokenizer(pieces, most=WORDS),
+        preprocess=preprocess,
+        cells=cells,
+        pairs=paired(pieces, PREMISE),
+    )
+
+
+def initialised(module: FusionBranch) -> FusionBranch:
+    """The branch with BERT's first weights: normal with a deviation of 0.02, no bias."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d):
+            nn.init.normal_(part.weight, std=0.02)
+            if getattr(part, "bias", None) is not None:
+                nn.init.zeros_(part.bias)  # type: ignore[arg-type]
+    nn.init.normal_(module.vision.cls, std=0.02)
+    return module
+
+
+def paired(
+    pieces: Sequence[str], most: int, lower: bool = True
+) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]:
+    """A function from premises and hypotheses to ids and types [B, T]: [CLS] premise [SEP] hypothesis [SEP], then 0.
+
+    An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
+    """
+    first, second = make_tokenizer(pieces, lower, most - WORDS), make_tokenizer(pieces, lower, WORDS + 1)
+    start, end = pieces.index(START), pieces.index(END)
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+        ids = torch.zeros(len(premises), most, dtype=torch.int64)
+        types = torch.zeros_like(ids)
+        for row, (above, below) in enumerate(zip(first(premises), second(hypotheses), strict=True)):
+            known, told = above[above != 0], below[below != 0][1:]
+            if known.tolist() == [start, end] or not len(known):
+                known = torch.tensor([start, end])
+            whole = torch.cat([known, told])
+            ids[row, : len(whole)] = whole
+            types[row, len(known) : len(whole)] = 1
+        return ids, types
+
+    return tokenize

@@ -1,0 +1,81 @@
+"""Everything that decides the training of an entailment classifier, as numbers and names."""
+
+from dataclasses import dataclass
+
+from ctxr.errors import UsageError
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.models.entailment.sources import SHARED, Sizes
+from ctxr.models.training.recipe import ENTAILMENT, Recipe
+
+
+@dataclass(frozen=True)
+class ClassifierRecipe(Recipe):
+    """How a classifier is trained: the keys of `Recipe` that are about steps and rates, and these.
+
+    Attributes:
+        text: text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; "" for none.
+        image: image branch, as `find_image` takes it; "" for none.
+        scalar_gate: gates of one number; else one for each dimension.
+        head_width: of the heads' hidden layers; 0 for that of the branches.
+        masking: share of patches that are blackened to make a negative of a positive; 0 = no masking.
+        masked: pictures of a step that are masked, at most.
+        text_data, image_data, joint_data: whether pairs of texts, of pictures without premise, and of both are learned from.
+        wanted_precision: the threshold is the lowest that reaches it on dev.
+        image_size: pixels of a side that a published vision transformer looks at; 0 as it was trained.
+        width, vision_layers, text_layers, fusion_layers: of branches that start from nothing.
+    """
+
+    variant: str = ENTAILMENT
+    encoder: str = ""
+    text: str = "bert:google-bert/bert-base-uncased"
+    image: str = "albef:ALBEF"
+    scalar_gate: bool = False
+    head_width: int = 0
+    masking: float = 0.4
+    masked: int = 4
+    text_data: bool = True
+    image_data: bool = True
+    joint_data: bool = True
+    wanted_precision: float = 0.8
+    image_size: int = 384
+    width: int = 128
+    vision_layers: int = 2
+    text_layers: int = 2
+    fusion_layers: int = 2
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the branches."""
+        return Sizes(
+            self.width, self.vision_layers, self.text_layers, self.fusion_layers, self.dropout, self.image_size
+        )
+
+    def column(self, premise: bool, image: bool) -> int:
+        """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
+        classifier has, which then sees an empty premise or a black picture."""
+        has_text, has_image = bool(self.text), bool(self.image)
+        if has_text and has_image:
+            return JOINT if premise and image else IMAGE if image else TEXT
+        return TEXT if has_text else IMAGE
+
+    def check(self) -> None:
+        """Raises UsageError for a value that makes no sense."""
+        super().check()
+        if self.variant != ENTAILMENT:
+            raise UsageError(f"variant = {self.variant!r} is no classifier's", hint=f"--set variant={ENTAILMENT}")
+        if not self.image and self.text in ("", SHARED):
+            raise UsageError("a classifier needs a text branch or an image branch", hint="--set text=random:bert-tiny")
+        if not (self.text_data or self.image_data or self.joint_data):
+            raise UsageError("without data of any kind nothing is learned", hint="--set joint_data=true")
+        if not 0 <= self.masking < 1 or not 0 < self.wanted_precision <= 1:
+            raise UsageError(
+                f"masking = {self.masking} and wanted_precision = {self.wanted_precision} are shares of 1",
+                hint="--set masking=0.4",
+            )
+        for name in ("width", "vision_layers", "text_layers", "fusion_layers"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=2")
+        if self.width % 32:
+            raise UsageError(f"width = {self.width} is no multiple of 32", hint="--set width=128")
+        if min(self.masked, self.head_width, self.image_size) < 0:
+            raise UsageError("masked, head_width and image_size cannot be below 0", hint="--set masked=4")

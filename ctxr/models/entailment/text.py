@@ -1,0 +1,181 @@
+"""The text branch: a BERT-like encoder of transformers, whose [CLS] over premise and hypothesis is h^t."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.blip_files import stay_inside
+from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.entailment.fresh import PREMISE, paired
+from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.sources import Sizes, TextSource
+from ctxr.models.hub import PATIENCE, answers
+
+TINY = "random:bert-tiny"
+"""Untrained weights from a seed."""
+
+_Made = TypeVar("_Made")
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json")
+
+LONGEST = 256
+"""Word pieces of premise and hypothesis together, where the model has positions for as many."""
+
+
+class BertBranch(nn.Module):
+    """h^t of a model of transformers.
+
+    Attributes:
+        width: D.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.width = model, int(model.config.hidden_size)
+        self.typed = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
+
+    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, D] of ids and types [B, T], 0 where there is none."""
+        told = {"token_type_ids": types} if self.typed else {}
+        mask = (ids != 0).long()
+        seen: Tensor = self.model(input_ids=ids, attention_mask=mask, **told).last_hidden_state[:, 0]
+        return seen
+
+
+class SharedBranch(nn.Module):
+    """h^t by the layers over words of an image branch, which learns for both (paper, Table 3, without BERT)."""
+
+    def __init__(self, image: FusionBranch) -> None:
+        super().__init__()
+        # in a list, so that its weights are counted and saved once, with the image branch
+        self._image, self.width = [image], image.width
+
+    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, D] of ids and types [B, T], 0 where there is none."""
+        return self._image[0].words.read(ids, types)[:, 0]
+
+
+def tiny_source(sizes: Sizes) -> TextSource:
+    """An untrained BERT, as wide as the image branch that it stands beside."""
+    pieces = made_vocabulary()
+    config = {
+        "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
+        "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
+        "max_position_embeddings": PREMISE, "hidden_dropout_prob": sizes.dropout,
+        "attention_probs_dropout_prob": sizes.dropout,
+    }  # fmt: skip
+
+    def build() -> BertBranch:
+        from transformers import BertConfig, BertModel
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(sizes.seed)
+            return BertBranch(BertModel(BertConfig(**config), add_pooling_layer=False))
+
+    settings = json.dumps([TINY, config, pieces, sizes.seed], sort_keys=True)
+    print_of = hashlib.sha256(settings.encode()).hexdigest()
+    return TextSource(TINY, print_of, sizes.width, build, paired(pieces, PREMISE))
+
+
+def bert_source(name: str) -> TextSource:
+    """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
+
+    Raises:
+        UsageError: no folder.
+        DataError: a folder whose files are not all there, cannot be read, or hold no encoder with padding 0.
+        CtxrError: files that cannot be fetched.
+    """
+    given = name.removeprefix("bert:")
+    if not given:
+        raise UsageError(f"{name!r} names no folder", hint="bert:DIRECTORY, or bert:OWNER/NAME of the hub")
+    folder = Path(given) if Path(given).is_dir() else _fetched(given)
+    stay_inside(folder)
+    build = _careful(name, lambda: BertBranch(_pretrained(folder)))
+    tokenize, words = _careful(name, lambda: _tokenizer(folder))()
+    model = build()
+    digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{key} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
+
+
+def _fetched(repository: str) -> Path:
+    """The folder of a repository of the hub in its cache, fetched if it is not there."""
+    import huggingface_hub
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    if not _HUB_NAME.fullmatch(repository):
+        raise UsageError(f"there is no folder {repository}", hint="bert:DIRECTORY, or bert:OWNER/NAME of the hub")
+    cached = huggingface_hub.try_to_load_from_cache(repository, "model.safetensors")
+    if isinstance(cached, str):
+        return Path(cached).parent
+    hint = "connect to the network once, or give the folder: bert:DIRECTORY"
+    if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, "config.json"), PATIENCE):
+        raise CtxrError(f"bert:{repository} is not on this machine and its host does not answer", hint=hint)
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(_FILES)))
+    except Exception as error:  # whatever the network or the hub's client comes up with
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CtxrError(f"the files of bert:{repository} could not be fetched: {first}", hint=hint) from error
+
+
+def _pretrained(folder: Path) -> Any:
+    from transformers import AutoModel
+
+    model, found = AutoModel.from_pretrained(
+        folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
+        output_loading_info=True,
+    )  # fmt: skip
+    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key and "position_ids" not in key)
+    if missing:
+        raise DataError(f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more")
+    if not hasattr(model.config, "hidden_size"):
+        raise DataError(f"{folder} holds a {model.config.model_type}, which is no encoder of texts")
+    model.pooler = None  # its weights would be told apart by nothing: [CLS] itself is looked at
+    return model
+
+
+def _tokenizer(folder: Path) -> tuple[Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]], str]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if tokenizer.pad_token_id != 0:
+        raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
+    most = min(LONGEST, int(tokenizer.model_max_length))
+    words = hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+        told = tokenizer(
+            list(premises), list(hypotheses), truncation="longest_first", max_length=most, padding=True,
+            return_token_type_ids=True, return_tensors="pt",
+        )  # fmt: skip
+        return told["input_ids"], told["token_type_ids"]
+
+    return tokenize, words
+
+
+def _careful(name: str, make: Callable[[], _Made]) -> Callable[[], _Made]:
+    """The same maker, with one kind of error, and without a trace in torch's generator."""
+
+    def careful() -> _Made:
+        try:
+            with torch.random.fork_rng(devices=[]):
+                return make()
+        except CtxrError:
+            raise
+        except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"text branch {name!r} cannot be loaded: {first}") from error
+
+    return careful

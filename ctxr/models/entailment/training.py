@@ -1,0 +1,161 @@
+"""The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking, accuracy on dev."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ctxr.errors import DataError
+from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
+from ctxr.models.entailment.masking import with_masked
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.sources import SHARED, ImageSource, TextSource, find_image, find_text
+from ctxr.models.training.loop import Trainer
+from ctxr.models.training.passes import in_passes
+from ctxr.models.training.questions import Images, Questions
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What a classifier is made of; None for a branch that it does without.
+
+    Attributes:
+        text: with `SHARED`, it is that of the image branch and None here.
+    """
+
+    text: TextSource | None
+    image: ImageSource | None
+    shared: bool = False
+
+    def tokenize(self, premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """(ids, types, ids of the hypotheses for the image branch), a row for each claim; one column of 0 for no branch."""
+        nothing = torch.zeros(len(premises), 1, dtype=torch.int64)
+        paired = self.text.tokenize if self.text else self.image.pairs if self.shared and self.image else None
+        ids, types = paired(premises, hypotheses) if paired else (nothing, nothing)
+        return ids, types, self.image.tokenize(hypotheses) if self.image else nothing
+
+
+def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
+    """The branches that a recipe names. Raises what `find_text` and `find_image` raise, DataError for widths that differ."""
+    image = find_image(recipe.image, recipe.sizes, device) if recipe.image else None
+    shared = recipe.text == SHARED
+    text = find_text(recipe.text, recipe.sizes) if recipe.text and not shared else None
+    if shared and (image is None or image.pairs is None):
+        raise DataError(f"{recipe.image} has no layers over words alone to share", hint="--set text=bert:DIRECTORY")
+    if text and image and text.width != image.width:
+        raise DataError(
+            f"{text.name} is {text.width} wide and {image.name} {image.width}: what they say is added",
+            hint="take branches of one width; for untrained ones --set width=",
+        )
+    return Branches(text, image, shared)
+
+
+def new_classifier(recipe: ClassifierRecipe, branches: Branches, seed: int = 0) -> EntailmentClassifier:
+    """The classifier before training; `seed` decides the first weights of heads and gates."""
+    from ctxr.models.entailment.text import SharedBranch
+
+    image: Any = branches.image.build() if branches.image else None
+    text: Any = SharedBranch(image) if branches.shared else branches.text.build() if branches.text else None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return EntailmentClassifier(text, image, recipe.head_width, recipe.scalar_gate, recipe.dropout)
+
+
+@dataclass(frozen=True)
+class ClaimTable:
+    """Claims by row, as `Trainer` takes queries; texts become tokens batch by batch.
+
+    Attributes:
+        images: pictures by row; row 0 is black. place: [Q] rows of them.
+        premises, hypotheses: texts; "" where there is no premise.
+        label: [Q]. theta: [Q, 3] bool. sets: [Q], each claim by itself: the kinds are mixed in one stream.
+        tokenize: as `Branches.tokenize`.
+    """
+
+    images: Images
+    place: Tensor
+    premises: Sequence[str]
+    hypotheses: Sequence[str]
+    label: Tensor
+    theta: Tensor
+    sets: Tensor
+    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def batch(self, rows: Tensor) -> PairBatch:
+        """Some of the claims; a picture that several of them are about stands in the batch once."""
+        used, place = torch.unique(self.place[rows], return_inverse=True)
+        texts = [(self.premises[row], self.hypotheses[row]) for row in rows.tolist()]
+        ids, types, told = self.tokenize([one for one, _ in texts], [one for _, one in texts])
+        return PairBatch(self.images(used), place, ids, types, told, self.label[rows], self.theta[rows])
+
+
+class ClassifierTrainer(Trainer):
+    """One training of one classifier: as `Trainer`, whose arguments it takes with claims for queries."""
+
+    def __init__(
+        self,
+        scorer: nn.Module,
+        recipe: ClassifierRecipe,
+        train: ClaimTable,
+        valid: ClaimTable | None,
+        *args: Any,
+        **more: Any,
+    ) -> None:
+        super().__init__(scorer, recipe, cast(Questions, train), cast(Questions, valid), *args, **more)
+        self.claims, self.dev, self.how = train, valid, recipe
+
+    def _loss(self, rows: Tensor) -> Tensor:
+        batch = self.claims.batch(rows).to(self.device)
+        scorer = cast(EntailmentClassifier, self.scorer)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            if self.how.masking and self.how.masked and scorer.image is not None:
+                # a step may take several passes: each has its share of the masked pictures
+                most = max(1, round(self.how.masked * len(rows) / self.how.batch))
+                batch = with_masked(batch, scorer.image, self.how.masking, most)
+            logits = scorer(batch)
+        return joint_loss(logits, batch)
+
+    def _judge(self, number: int) -> float | None:
+        if self.dev is None or not len(self.dev):
+            return None
+        self.scorer.eval()
+        entailed = probabilities(self.scorer, self.dev, self.progress.at_once, self.device, self.bf16)
+        if np.isnan(entailed).any():
+            raise self._broken(f"the probabilities on dev after epoch {number} are no numbers")
+        return float(((entailed >= 0.5) == (self.dev.label.numpy() == 1)).mean())
+
+
+@torch.no_grad()
+def probabilities(
+    classifier: nn.Module,
+    claims: ClaimTable,
+    at_once: int,
+    device: str = "cpu",
+    bf16: bool = False,
+    advance: Callable[[float], None] | None = None,
+) -> npt.NDArray[np.float32]:
+    """float32 [Q] in 0..1: that each claim is entailed, by the one head that its `theta` names.
+
+    Args:
+        classifier: in evaluation mode. at_once: claims in one pass, fewer where memory runs out.
+        advance: told of every pass how many claims are done.
+    """
+    entailed = torch.full((len(claims),), float("nan"))
+    column = claims.theta.float().argmax(1)
+
+    def judge(rows: Tensor) -> None:
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            logits = classifier(claims.batch(rows).to(device)).float().cpu()
+        entailed[rows] = logits[torch.arange(len(rows)), column[rows]].softmax(-1)[:, 1]
+        if advance is not None:
+            advance(len(rows))
+
+    in_passes(claims.place.sort(stable=True).indices, at_once, device, judge)
+    return entailed.numpy()

@@ -1,0 +1,45 @@
+"""Entailment classifiers of a project: where they lie, and how one is opened."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxr.errors import UnfinishedError
+
+if TYPE_CHECKING:
+    from ctxr.models.entailment.checkpoint import TrainedClassifier
+
+CLASSIFIERS = "classifiers"
+"""Folder of a project that holds a folder for each trained classifier."""
+
+KIND = "classifier"
+"""Of their artifacts."""
+
+
+def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier":
+    """A trained classifier (`ctxr.models.entailment.base.Classifier`).
+
+    Args:
+        run: its folder, such as `work/classifiers/entailment`; of several seeds the first, or `.../seed1`.
+        device: "auto", "cpu", "cuda" or "mps".
+
+    Raises UnfinishedError for a folder that holds none, DataError for a damaged one or one whose branches are not here.
+    """
+    from ctxr.data.artifacts import open_artifact
+    from ctxr.models.entailment.checkpoint import TrainedClassifier
+    from ctxr.models.precision import choose_device
+
+    folder = Path(run)
+    whole = folder.parent if folder.name.startswith("seed") else folder
+    if not (whole / "manifest.json").is_file():
+        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
+    open_artifact(whole, KIND)
+    seed = folder if whole != folder else folder / "seed0"
+    name = whole.resolve().name
+    return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
+
+
+def is_classifier(folder: Path) -> bool:
+    """Whether a folder holds a finished classifier."""
+    from ctxr.data.artifacts import MANIFEST, open_artifact
+
+    return (folder / MANIFEST).is_file() and open_artifact(folder).manifest.kind == KIND

@@ -1,0 +1,110 @@
+"""Pairs as the claims that a classifier learns from or judges, with their pictures as its image branch takes them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctxr.data.entailment import EntailmentPair
+from ctxr.data.hashing import sha256_bytes
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.pipelines.entailing_pairs import Pairs
+from ctxr.pipelines.talk import Talk
+
+if TYPE_CHECKING:
+    from ctxr.models.entailment.recipe import ClassifierRecipe
+    from ctxr.models.entailment.training import Branches, ClaimTable
+    from ctxr.models.training.questions import Images
+
+
+@dataclass(frozen=True)
+class Told:
+    """One claim: what is shown of a pair, and which losses count."""
+
+    premise: str
+    image: str | None
+    hypothesis: str
+    label: int
+    theta: tuple[bool, bool, bool]
+
+
+def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[Told]:
+    """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2)."""
+    has_text, has_image = bool(recipe.text), bool(recipe.image)
+    told = []
+    for pair in rows:
+        known = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
+        if pair.kind == "text" and recipe.text_data and has_text:
+            told.append(Told(*known, theta=(True, False, False)))
+        if pair.image is not None and recipe.image_data and has_image:
+            told.append(Told("", *known[1:], theta=(False, True, False)))
+        if pair.kind == "both" and recipe.joint_data and (has_text or not recipe.image_data):
+            told.append(Told(*known, theta=(has_text, has_image, has_text and has_image)))
+    return told
+
+
+def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[Told]:
+    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
+    told = []
+    for pair in rows:
+        column = recipe.column(bool(pair.premise), pair.image is not None)
+        theta = (column == TEXT, column == IMAGE, column == JOINT)
+        told.append(Told(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
+    return told
+
+
+def claim_table(
+    told: Sequence[Told], pairs: Pairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+) -> "ClaimTable":
+    """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
+    import torch
+
+    from ctxr.models.entailment.training import ClaimTable
+
+    wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
+    row = {image: number for number, image in enumerate(wanted, start=1)}
+    return ClaimTable(
+        images=_images(wanted, pairs, branches, workdir, device, talk),
+        place=torch.tensor([row.get(one.image or "", 0) for one in told], dtype=torch.int64),
+        premises=[one.premise for one in told],
+        hypotheses=[one.hypothesis for one in told],
+        label=torch.tensor([one.label for one in told], dtype=torch.int64),
+        theta=torch.tensor([one.theta for one in told], dtype=torch.bool).reshape(-1, 3),
+        sets=torch.arange(len(told)),
+        tokenize=branches.tokenize,
+    )
+
+
+def _images(
+    wanted: Sequence[str], pairs: Pairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+) -> "Images":
+    """Pictures by row, a black one first."""
+    from ctxr.data.images import read_image
+    from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
+    from ctxr.models.regions import GridRegions
+    from ctxr.models.training.tables import PixelTable, Vectors
+    from ctxr.pipelines.training.caches import cached
+
+    source, dark = branches.image, black_picture()
+    if source is None:
+        return Vectors(np.zeros((1, 1), np.float32))
+    contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
+
+    def read(part: slice) -> list[np.ndarray]:
+        rows = range(len(contents))[part]
+        return [read_image(pairs.files[wanted[row - 1]]) if row else dark for row in rows]
+
+    with talk.progress("looking at pictures", len(contents)) as task:
+        if source.preprocess is None:
+            grid = GridRegions(source.cells, FINEST, device)
+            made_by = {**grid.describe(), "what": "cells", "device": device}
+            arrays = cached(workdir, made_by, contents, lambda part: cells_of(grid, read(part)), task.advance)
+            return Vectors(np.concatenate(arrays))
+        fit = source.preprocess
+        made_by = {"preprocess": fit.describe()}
+        return PixelTable(
+            cached(workdir, made_by, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
+            fit, device,
+        )  # fmt: skip
