@@ -34,7 +34,7 @@ class ReviseLabels:
     by: str = "auto"
     """Retrieval model that proposes: an encoder, or a run of the project whose scores are those of vectors."""
     classifier: str = ""
-    """Run of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
+    """Classifier of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
     top_k: int = 30
     """Captions that are looked at for each picture."""
     both: bool = False
