@@ -63,7 +63,7 @@ def reliability(parts: Sequence[Part], rng: np.random.Generator, confidence: flo
     looked = sum(part.stratum.sampled for part in parts)
     if share.value is None or share.low is None or share.high is None:
         return Reliability(precision, Interval(None), Interval(None), looked=looked, **sizes)
-    entailed = Interval(share.value * pairs, share.low * pairs, share.high * pairs, share.clusters, share.resamples)
+    entailed = _holding(share.value * pairs, share.low * pairs, share.high * pairs, share.clusters)
     return Reliability(precision, _recall(parts, rng, confidence), entailed, looked=looked, **sizes)
 
 
@@ -77,7 +77,13 @@ def _recall(parts: Sequence[Part], rng: np.random.Generator, confidence: float) 
     found = drawn[[part.called for part in parts]].sum(axis=0)
     every = drawn.sum(axis=0)
     low, high = percentiles(found[every > 0] / every[every > 0], confidence)
-    return Interval(value, low, high, len(parts), int((every > 0).sum()))
+    return _holding(value, low, high, len(parts))
+
+
+def _holding(value: float, low: float, high: float, strata: int) -> Interval:
+    """An interval that holds its own estimate: where nothing entailed was seen in a large stratum, the prior alone would say
+    that some must be there."""
+    return Interval(value, min(low, value), max(high, value), strata, RESAMPLES)
 
 
 def _estimate(stratum: Stratum) -> float:

@@ -74,3 +74,12 @@ def test_an_audit_comes_to_counts_on_each_side() -> None:
     assert (audit.true_positives, audit.false_positives) == (14, 6)
     assert (audit.false_negatives, audit.true_negatives) == (1, 19)
     assert counts_by_decision(parts[:2]) is None
+
+
+def test_an_interval_holds_its_own_estimate() -> None:
+    parts = [Part(Stratum(20, 10, 8), True), Part(Stratum(3000, 20, 0), False)]
+    found = reliability(parts, np.random.default_rng(0))
+    assert found.recall.value == found.recall.high == 1.0
+    assert found.recall.low is not None
+    assert found.recall.low < 0.6
+    assert found.entailed.value == 16.0

@@ -18,6 +18,7 @@ from ctxr.pipelines.changes import changed
 from ctxr.pipelines.inputs import SETS, latest
 from ctxr.pipelines.photo_pool import file_names
 from ctxr.pipelines.reporting.bare import bare_units
+from ctxr.pipelines.revising.rounds import FOLDER, VERB
 from ctxr.pipelines.sets_report import KIND
 
 _PICTURES = (f"{IMAGES}/", f"{DROPPED}/")
@@ -141,7 +142,9 @@ def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[
 
     Without a name it is the last finished one of the project. Raises UnfinishedError when there is none.
     """
-    path, notes = (named, []) if named else latest(workdir, SETS)
+    path, notes = (named, []) if named else latest(workdir, _chain_of(workdir))
+    if is_revised(path):
+        return [open_artifact(path)], notes
     chain = [open_artifact(path, KIND, "ctxr build-sets videos/")]
     while parent := _parent(chain[0]):
         found = _beside(chain[0].path, parent)
@@ -152,6 +155,17 @@ def find_chain(workdir: Path, named: Path | None) -> tuple[list[Artifact], list[
             break
         chain.insert(0, found)
     return chain, notes
+
+
+def _chain_of(workdir: Path) -> tuple[str, ...]:
+    """Image sets, or where a project has none revised labels: of captions that came with their own pictures."""
+    has_sets = any((workdir / name).exists() for name in SETS)
+    return SETS if has_sets or not is_revised(workdir / FOLDER) else (FOLDER,)
+
+
+def is_revised(path: Path) -> bool:
+    """Whether a folder holds revised labels."""
+    return (path / MANIFEST).is_file() and open_artifact(path).manifest.verb == VERB
 
 
 def _parent(artifact: Artifact) -> str | None:
@@ -172,6 +186,11 @@ def _beside(path: Path, fingerprint: str) -> Artifact | None:
 
 def load_chain(artifacts: list[Artifact], notes: list[str]) -> Chain:
     """Everything a report shows. Raises DataError naming file and line for a damaged table."""
+    if is_revised(artifacts[-1].path):
+        splits = {row.group: row.split for row in read_table(artifacts[-1].path / "splits.jsonl", Split)}
+        edited = artifacts[-1].changed_files()
+        notes += [f"{edited[0]} was changed since it was written: ctxr doctor says more"] if edited else []
+        return Chain((Stage(artifacts[-1], [], edited),), (), splits, tuple(notes))
     stages = tuple(
         Stage(artifact, read_table(artifact.path / "failures.jsonl", Failure), _changed(artifact))
         for artifact in artifacts
