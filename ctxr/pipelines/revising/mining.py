@@ -149,7 +149,8 @@ def vectors_of(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", tal
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return np.concatenate(images), np.concatenate(told)
+    none = np.zeros((0, encoder.dim), np.float32)
+    return np.concatenate([none, *images]), np.concatenate([none, *told])
 
 
 def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Pool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ctxr.data.records import Judgment
+from ctxr.data.records import ImageSet, Judgment
 from ctxr.data.tables import encode_row, read_table
 from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
@@ -52,11 +52,12 @@ class Revised:
     """Everything that was decided, before it is written; parallel tuples are by gallery.
 
     Attributes:
-        worker: whose judgments they become. leaked: images that the classifier was trained on.
+        sets: of the dataset, with their distances. worker: whose judgments they become. leaked: images that the classifier was trained on.
         own: captions written for each image. texts: of each caption. positives: images of each caption before this round.
     """
 
     base: Base
+    sets: tuple[ImageSet, ...]
     pools: tuple[Pool, ...]
     probabilities: tuple[Doubles, ...]
     verdicts: tuple[Verdicts, ...]
@@ -149,7 +150,8 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
     tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.also(links)}
     content = b"".join(encode_row(one) for one in sample)
     out = config.folder()
-    add_round(out, revised.base, made, judgments, tables, {SAMPLE: content}, _figures(config, revised, links), talk)
+    figures = _figures(config, revised, links)
+    add_round(out, revised.base, made, judgments, tables, {SAMPLE: content}, figures, revised.sets, talk)
     return made
 
 

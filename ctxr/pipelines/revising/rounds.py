@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ctxr.data.artifacts import (
     MANIFEST,
     Artifact,
+    FileEntry,
     Parent,
     finish,
     open_artifact,
@@ -19,11 +20,11 @@ from ctxr.data.artifacts import (
 )
 from ctxr.data.atomic import link_or_copy, write_bytes
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_file
+from ctxr.data.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.data.readers import read_dataset
-from ctxr.data.records import Judgment
+from ctxr.data.records import ImageSet, Judgment, Split
 from ctxr.data.tables import encode_row, read_table, write_table
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import relative
@@ -39,32 +40,51 @@ LEDGER, SAMPLE, STRATA, ALSO, FIGURES = "ledger.jsonl", "sample.jsonl", "strata.
 """Files of a round, beside its judgments."""
 
 
+RELEASED = ("sets", "images", "texts", "queries", "splits")
+"""Tables that are written of a published release, which has none of ours."""
+
+
 @dataclass(frozen=True)
 class Base:
-    """What is revised: the dataset, its folder, and its manifest."""
+    """What is revised.
+
+    Attributes:
+        path: folder or file that it was read from. kind, sha256: of the artifact by its manifest, or of a release by its rows.
+        tables: files of the manifest with their hashes; None of a release.
+    """
 
     dataset: Dataset
-    artifact: Artifact
+    path: Path
+    kind: str
+    sha256: str
+    tables: Mapping[str, FileEntry] | None
 
     @property
-    def path(self) -> Path:
-        """The folder."""
-        return self.artifact.path
+    def names(self) -> list[str]:
+        """Its tables in the artifact of revised labels, but for the judgments."""
+        if self.tables is None:
+            return [f"{name}.jsonl" for name in RELEASED]
+        return [name for name in self.tables if name != JUDGMENTS]
 
 
 def open_base(path: Path) -> Base:
-    """The dataset at `path`. Raises DataError for a release, and for an artifact that is itself revised."""
+    """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
+    itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"{path} is no finished artifact of ctxr",
-            hint="name an artifact of kind dataset, such as of ctxr aggregate",
-        )
+        dataset = read_dataset(path)
+        return Base(dataset, path, "release", rows_of(dataset), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == VERB:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
     if edited := artifact.changed_files():
         raise DataError(f"{path / edited[0]} was changed since it was written", hint="restore it, or make it again")
-    return Base(read_dataset(path), artifact)
+    return Base(read_dataset(path), path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
+
+
+def rows_of(dataset: Dataset) -> str:
+    """SHA-256 over everything that a release says of its sets, pictures and captions."""
+    parts = (dataset.sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    return sha256_of([sha256_bytes(b"".join(sorted(map(encode_row, rows)))) for rows in parts])
 
 
 def folder_of(number: int) -> str:
@@ -96,9 +116,9 @@ def refuse_other_base(out: Path, base: Base) -> None:
     if not read_rounds(out):
         return
     if (out / MANIFEST).is_file():
-        same = base.artifact.sha256 in {parent.sha256 for parent in open_artifact(out, KIND).manifest.parents}
+        same = base.sha256 in {parent.sha256 for parent in open_artifact(out, KIND).manifest.parents}
     else:  # stopped while a round was put in force
-        given = base.artifact.manifest.files.get(JUDGMENTS)
+        given = (base.tables or {}).get(JUDGMENTS)
         same = given is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == given.sha256)
     if not same:
         raise DataError(
@@ -115,13 +135,16 @@ def add_round(
     tables: Mapping[str, Iterable[Any]],
     files: Mapping[str, bytes],
     figures: Mapping[str, Any],
+    sets: Sequence[ImageSet],
     talk: Talk,
 ) -> Artifact:
-    """Write a round and put it in force; the caller holds the folder. A kill leaves the rounds before it as they were."""
+    """Write a round and put it in force; the caller holds the folder. A kill leaves the rounds before it as they were.
+
+    `sets` are those of a release, with distances that it does not tell."""
     import msgspec
 
     refuse_strangers(out)
-    _put_base(out, base, talk)
+    _put_base(out, base, sets, talk)
     folder = out / folder_of(made.number)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -148,17 +171,15 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
     counts = {"rounds": len(rounds), "active": sum(one.active for one in rounds)}
     counts["judgments"] = write_table(out / JUDGMENTS, rows)
     counts["added"] = sum(one.added for one in rounds if one.active)
-    files = [name for name in base.artifact.manifest.files if name != JUDGMENTS]
-    files += [JUDGMENTS, GIVEN, ROUNDS]
+    files = [*base.names, JUDGMENTS, GIVEN, ROUNDS]
     files += [f"{folder_of(one.number)}/{file.name}" for one in rounds for file in _files(out, one)]
     judges = [Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds]
-    manifest = base.artifact.manifest
     return finish(
         out,
         kind=KIND,
         verb=VERB,
         config={"base": relative(base.path, out)},
-        parents=[Parent(base.path.resolve().name, manifest.kind, base.artifact.sha256), *dict.fromkeys(judges)],
+        parents=[Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)],
         counts=counts,
         models={},
         files=sorted(files),
@@ -186,20 +207,27 @@ def _files(out: Path, made: Round) -> list[Path]:
     return sorted(file for file in (out / folder_of(made.number)).iterdir() if file.is_file())
 
 
-def _put_base(out: Path, base: Base, talk: Talk) -> None:
+def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], talk: Talk) -> None:
     """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given."""
-    manifest = base.artifact.manifest
-    known = [name for name in manifest.files if name != JUDGMENTS]
-    for name in known:
+    dataset = base.dataset
+    if base.tables is None:
+        splits = [Split(group, side) for group, side in dataset.splits.items()]
+        rows: tuple[Iterable[Any], ...] = (
+            sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits
+        )  # fmt: skip
+        for name, held in zip(RELEASED, rows, strict=True):
+            write_table(out / f"{name}.jsonl", held)
+    for name in base.names if base.tables is not None else ():
         _link(base.path / name, out / name)
-    if JUDGMENTS in manifest.files:
+    if JUDGMENTS in (base.tables or {}):
         _link(base.path / JUDGMENTS, out / GIVEN)
     else:
-        write_bytes(out / GIVEN, b"".join(map(encode_row, base.dataset.judgments)))
-    paths = sorted({image.path for image in base.dataset.images.values() if image.path})
+        write_table(out / GIVEN, dataset.judgments)
+    root = dataset.root or base.path
+    paths = sorted({image.path for image in dataset.images.values() if image.path})
     with talk.progress("pictures", len(paths)) as task:
         for path in paths:
-            _link(base.path / path, out / path)
+            _link(root / path, out / path)
             task.advance()
 
 

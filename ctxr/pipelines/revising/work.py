@@ -16,6 +16,7 @@ from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
 from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder, vectors_of
 from ctxr.pipelines.revising.records import WORKER, Round
@@ -171,7 +172,7 @@ def _guard(config: ReviseLabels, asked: Asked, classifier: "Classifier", talk: T
 
 
 def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk) -> Edge:
-    there = "pairs.jsonl" in base.artifact.manifest.files
+    there = "pairs.jsonl" in (base.tables or {})
     dev = config.dev or (base.path / "pairs.jsonl" if there else None)
     return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, talk)
 
@@ -188,7 +189,7 @@ def _decides(
     names = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
     settings = {name: getattr(config, name) for name in names}
     made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([settings, base.artifact.sha256, made_by, [one.decides for one in before if one.active]])
+    return sha256_of([settings, base.sha256, made_by, [one.decides for one in before if one.active]])
 
 
 def _revised(
@@ -223,6 +224,7 @@ def _revised(
     ]
     return Revised(
         base=asked.base,
+        sets=with_distances(dataset, encoder, config.workdir, talk) if asked.base.tables is None else dataset.sets,
         pools=tuple(pools),
         probabilities=tuple(found),
         verdicts=tuple(verdicts),
