@@ -59,22 +59,12 @@ def claim_table(
     told: Sequence[Told], pairs: Pairs, branches: "Branches", workdir: Path, device: str, talk: Talk
 ) -> "ClaimTable":
     """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
-    import torch
-
-    from ctxr.models.entailment.training import ClaimTable
+    from ctxr.models.entailment.training import make_claims
 
     wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
-    return ClaimTable(
-        images=_images(wanted, pairs, branches, workdir, device, talk),
-        place=torch.tensor([row.get(one.image or "", 0) for one in told], dtype=torch.int64),
-        premises=[one.premise for one in told],
-        hypotheses=[one.hypothesis for one in told],
-        label=torch.tensor([one.label for one in told], dtype=torch.int64),
-        theta=torch.tensor([one.theta for one in told], dtype=torch.bool).reshape(-1, 3),
-        sets=torch.arange(len(told)),
-        tokenize=branches.tokenize,
-    )
+    claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]
+    return make_claims(_images(wanted, pairs, branches, workdir, device, talk), claims, branches.tokenize)
 
 
 def _images(

@@ -15,10 +15,17 @@ from ctxr.data.atomic import link_or_copy, write_bytes
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.images import read_image
 from ctxr.errors import DataError
-from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Claim
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.training import Branches, ClaimTable, find_branches, new_classifier, probabilities
+from ctxr.models.entailment.training import (
+    Branches,
+    ClaimTable,
+    find_branches,
+    make_claims,
+    new_classifier,
+    probabilities,
+)
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
 
@@ -116,19 +123,12 @@ class TrainedClassifier:
             files = []
         row = {file: place for place, file in enumerate(files, start=1)}
         stack = self._seen([black_picture(), *(read_image(file) for file in files)])
-        theta = torch.zeros(len(claims), 3, dtype=torch.bool)
-        for place, claim in enumerate(claims):
-            theta[place, self.recipe.column(bool(claim.premise), claim.image is not None)] = True
-        return ClaimTable(
-            images=lambda rows: stack[rows],
-            place=torch.tensor([row.get(claim.image, 0) if claim.image else 0 for claim in claims], dtype=torch.int64),
-            premises=[claim.premise for claim in claims],
-            hypotheses=[claim.hypothesis for claim in claims],
-            label=torch.zeros(len(claims), dtype=torch.int64),
-            theta=theta,
-            sets=torch.arange(len(claims)),
-            tokenize=self.branches.tokenize,
-        )
+        rows = []
+        for claim in claims:
+            column = self.recipe.column(bool(claim.premise), claim.image is not None)
+            place = row.get(claim.image, 0) if claim.image else 0
+            rows.append((place, claim.premise, claim.hypothesis, 0, [column == one for one in (TEXT, IMAGE, JOINT)]))
+        return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
     def _seen(self, pictures: Sequence[Any]) -> torch.Tensor:
         source = self.branches.image

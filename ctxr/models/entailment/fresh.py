@@ -26,6 +26,9 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 WORDS, PREMISE = 40, 160
 """Word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut."""
 
+BERT = 768
+"""Width of the published text encoders."""
+
 FINEST = 64
 """Cells of a picture at most."""
 
@@ -63,8 +66,9 @@ def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
     pieces, width, heads = made_vocabulary(), sizes.width, max(1, sizes.width // 32)
     config = FusionConfig(
-        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout
-    )
+        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout,
+        products=True,
+    )  # fmt: skip
 
     def build() -> FusionBranch:
         stem = CellStem(features, width)
@@ -117,14 +121,24 @@ def made(
     )
 
 
+def spread_of(width: int) -> float:
+    """Standard deviation of first weights: BERT's 0.02 at its width, more for narrow layers, which would say nothing else.
+
+    >>> spread_of(768), spread_of(64)
+    (0.02, 0.125)
+    """
+    return 0.02 if width >= BERT else float(width**-0.5)
+
+
 def initialised(module: FusionBranch) -> FusionBranch:
-    """The branch with BERT's first weights: normal with a deviation of 0.02, no bias."""
+    """The branch with normal first weights (`spread_of`), and no bias."""
+    spread = spread_of(module.width)
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d):
-            nn.init.normal_(part.weight, std=0.02)
+            nn.init.normal_(part.weight, std=spread)
             if getattr(part, "bias", None) is not None:
                 nn.init.zeros_(part.bias)  # type: ignore[arg-type]
-    nn.init.normal_(module.vision.cls, std=0.02)
+    nn.init.normal_(module.vision.cls, std=spread)
     return module
 
 

@@ -21,6 +21,8 @@ class FusionConfig:
         vocabulary, places, kinds: word pieces, positions and token types that it knows.
         width: D. text_layers: that see words alone. fusion_layers: above them, with cross-attention.
         heads, inner, dropout: of each layer. image_width: of the tokens that are looked at.
+        products: fusion layers add a product of each word with what it saw. Published layers have none; from nothing and with
+            little data sums alone take very long to find whether a word fits.
     """
 
     vocabulary: int
@@ -33,6 +35,7 @@ class FusionConfig:
     places: int = 512
     kinds: int = 2
     dropout: float = 0.1
+    products: bool = False
 
 
 class CrossAttention(nn.Module):
@@ -59,8 +62,11 @@ class CrossAttention(nn.Module):
 class CrossBlock(nn.Module):
     """BERT's layer with a look at the picture between attention and widening, normalised behind it as they are."""
 
-    def __init__(self, width: int, image_width: int, heads: int, inner: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, image_width: int, heads: int, inner: int, dropout: float, products: bool = False
+    ) -> None:
         super().__init__()
+        self.products = nn.Linear(width, width) if products else None
         self.attention = Attention(width, heads, dropout)
         self.crossed = CrossAttention(width, image_width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
@@ -72,7 +78,10 @@ class CrossBlock(nn.Module):
     def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
         """[B, T, D] of words [B, T, D] that look at an image [B, 1 + P, image width]."""
         words = self.after_attention(words + self.dropout(self.attention(words, mask)))
-        words = self.after_crossed(words + self.dropout(self.crossed(words, image)))
+        seen = self.crossed(words, image)
+        if self.products is not None:
+            seen = seen + self.products(words * seen)
+        words = self.after_crossed(words + self.dropout(seen))
         wide = functional.gelu(self.widen(words))
         normal: Tensor = self.after_widening(words + self.dropout(self.narrow(wide)))
         return normal
@@ -89,7 +98,9 @@ class FusionEncoder(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width, eps=EPSILON), nn.Dropout(config.dropout)
         sizes = (config.heads, config.inner, config.dropout)
         self.text = nn.ModuleList(Block(width, *sizes) for _ in range(config.text_layers))
-        self.fusion = nn.ModuleList(CrossBlock(width, config.image_width, *sizes) for _ in range(config.fusion_layers))
+        self.fusion = nn.ModuleList(
+            CrossBlock(width, config.image_width, *sizes, config.products) for _ in range(config.fusion_layers)
+        )
 
     def read(self, tokens: Tensor, kinds: Tensor | None = None) -> Tensor:
         """[B, T, D] of token ids [B, T], 0 where there is none, and their types, by the layers that see words alone."""

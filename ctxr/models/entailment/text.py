@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
-from ctxr.models.entailment.fresh import PREMISE, paired
+from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.sources import Sizes, TextSource
 from ctxr.models.hub import PATIENCE, answers
@@ -27,6 +27,9 @@ _Made = TypeVar("_Made")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json")
+
+PLACES = 0.1
+"""What first positions are of words, in an untrained model."""
 
 LONGEST = 256
 """Word pieces of premise and hypothesis together, where the model has positions for as many."""
@@ -72,7 +75,7 @@ def tiny_source(sizes: Sizes) -> TextSource:
         "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
         "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
         "max_position_embeddings": PREMISE, "hidden_dropout_prob": sizes.dropout,
-        "attention_probs_dropout_prob": sizes.dropout,
+        "attention_probs_dropout_prob": sizes.dropout, "initializer_range": spread_of(sizes.width),
     }  # fmt: skip
 
     def build() -> BertBranch:
@@ -80,11 +83,22 @@ def tiny_source(sizes: Sizes) -> TextSource:
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(sizes.seed)
-            return BertBranch(BertModel(BertConfig(**config), add_pooling_layer=False))
+            return BertBranch(_looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False)))
 
     settings = json.dumps([TINY, config, pieces, sizes.seed], sort_keys=True)
     print_of = hashlib.sha256(settings.encode()).hexdigest()
     return TextSource(TINY, print_of, sizes.width, build, paired(pieces, PREMISE))
+
+
+@torch.no_grad()
+def _looking_alike(model: Any) -> Any:
+    """The model with keys that begin as its queries and places that say little: each word first looks at its like, in the
+    premise too, which from nothing and with little data is very long in coming."""
+    model.embeddings.position_embeddings.weight.mul_(PLACES)
+    for layer in model.encoder.layer:
+        own = layer.attention.self
+        own.key.weight.copy_(own.query.weight)
+    return model
 
 
 def bert_source(name: str) -> TextSource:

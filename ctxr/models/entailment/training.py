@@ -96,6 +96,24 @@ class ClaimTable:
         return PairBatch(self.images(used), place, ids, types, told, self.label[rows], self.theta[rows])
 
 
+def make_claims(
+    images: Images,
+    claims: Sequence[tuple[int, str, str, int, Sequence[bool]]],
+    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]],
+) -> ClaimTable:
+    """A table of claims (row of the picture, premise, hypothesis, label, indicators), each by itself in the stream."""
+    return ClaimTable(
+        images=images,
+        place=torch.tensor([one[0] for one in claims], dtype=torch.int64),
+        premises=[one[1] for one in claims],
+        hypotheses=[one[2] for one in claims],
+        label=torch.tensor([one[3] for one in claims], dtype=torch.int64),
+        theta=torch.tensor([list(one[4]) for one in claims], dtype=torch.bool).reshape(-1, 3),
+        sets=torch.arange(len(claims)),
+        tokenize=tokenize,
+    )
+
+
 class ClassifierTrainer(Trainer):
     """One training of one classifier: as `Trainer`, whose arguments it takes with claims for queries."""
 

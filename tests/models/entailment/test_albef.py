@@ -1,0 +1,92 @@
+"""ALBEF's checkpoints: what is read says what ALBEF says, and what does not fit is named."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ctxr.errors import DataError, UsageError
+from ctxr.models.entailment.albef import albef_source
+from ctxr.models.entailment.sources import Sizes, find_image
+from ctxr.models.entailment.vision import resized_places
+from tests.models.entailment.albef_folder import SIDE, Spelled, make_albef, make_state
+
+
+@pytest.mark.parametrize("fine_tuned", [False, True])
+@torch.no_grad()
+def test_it_says_what_its_forward_pass_spelled_out_says(tmp_path: Path, fine_tuned: bool) -> None:
+    state = make_state(fine_tuned=fine_tuned)
+    source = find_image(f"albef:{make_albef(tmp_path / 'one', state)}", Sizes())
+    branch = source.build().double().eval()
+    slow = Spelled(state, "text_encoder" if fine_tuned else "text_encoder.bert")
+    pictures = torch.randn(2, 3, SIDE, SIDE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    tokens = source.tokenize(["a bat", "the dog", "c"])
+    told = branch(pictures, torch.tensor([1, 0, 1]), tokens)
+    for row, place in enumerate((1, 0, 1)):
+        wanted = slow(pictures[place], tokens[row][tokens[row] != 0].tolist())
+        torch.testing.assert_close(told[row], wanted, rtol=1e-9, atol=1e-9)
+    below = slow.shares(1, _after_first(slow, pictures[0]))
+    wanted = torch.stack(below).mean(0)[0, 1:]
+    torch.testing.assert_close(branch.cls_attention(pictures)[0], wanted, rtol=1e-9, atol=1e-9)
+
+
+def _after_first(slow: Spelled, picture: torch.Tensor) -> torch.Tensor:
+    """Tokens that the last of the two blocks looks at."""
+    seen: list[torch.Tensor] = []
+    mixed = slow.mixed
+    slow.mixed = lambda block, tokens: seen.append(tokens) or mixed(block, tokens)  # type: ignore[method-assign,func-returns-value]
+    slow.image(picture)
+    slow.mixed = mixed  # type: ignore[method-assign]
+    return seen[1]
+
+
+def test_copies_queues_and_other_heads_change_nothing(tmp_path: Path) -> None:
+    state = make_state()
+    few = {name: value for name, value in state.items() if "_m." not in name and "queue" not in name}
+    prints = {
+        albef_source(f"albef:{make_albef(tmp_path / str(len(one)), one)}", Sizes()).fingerprint for one in (state, few)
+    }
+    other = albef_source(f"albef:{make_albef(tmp_path / 'other', make_state(1))}", Sizes()).fingerprint
+    assert len(prints) == 1
+    assert other not in prints
+
+
+def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) -> None:
+    source = albef_source(f"albef:{make_albef(tmp_path / 'one', make_state())}", Sizes(image_size=48))
+    assert source.preprocess is not None
+    assert source.preprocess.size == (48, 48)
+    branch = source.build()
+    assert branch.vision(source.preprocess([np.zeros((9, 9, 3), np.uint8)])).shape == (1, 37, 128)
+    places = torch.arange(5.0)[None, :, None].expand(1, 5, 2)
+    larger = resized_places(places, 9)
+    assert larger.shape == (1, 10, 2)
+    assert larger[0, 0].tolist() == [0, 0]
+    torch.testing.assert_close(larger[0, 5], torch.tensor([2.5, 2.5]))
+    with pytest.raises(DataError, match="50 pixels cannot be cut into patches of 8"):
+        albef_source(f"albef:{tmp_path / 'one'}", Sizes(image_size=50))
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    state = make_state()
+    gone = "text_encoder.bert.encoder.layer.2.crossattention.self.key.weight"
+    lacking = make_albef(tmp_path / "lacking", {name: value for name, value in state.items() if name != gone})
+    with pytest.raises(DataError, match=r"lacks text_encoder\.encoder\.layer\.2\.crossattention\.self\.key\.weight"):
+        albef_source(f"albef:{lacking}", Sizes())
+    foreign = make_albef(tmp_path / "foreign", state | {"tagger.weight": torch.zeros(1)})
+    with pytest.raises(DataError, match=r"holds tagger\.weight that nothing here takes"):
+        albef_source(f"albef:{foreign}", Sizes())
+    with pytest.raises(DataError, match="does not fit: 3 of 3 layers fuse"):
+        albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", Sizes())
+    with pytest.raises(DataError, match=r"words\.text\.0\.widen\.weight is \(48, 32\), wanted \(40, 32\)"):
+        albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", Sizes())
+    with pytest.raises(UsageError, match="there is no folder"):
+        albef_source(f"albef:{tmp_path / 'nowhere'}", Sizes())
+
+
+def test_a_checkpoint_that_would_run_something_is_refused(tmp_path: Path) -> None:
+    folder = make_albef(tmp_path / "one", make_state())
+    torch.save({"model": {}, "args": argparse.Namespace(lr=1)}, folder / "ALBEF.pth")
+    with pytest.raises(DataError, match="a pickle that holds more than tensors"):
+        albef_source(f"albef:{folder}", Sizes())

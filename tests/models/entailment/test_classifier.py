@@ -1,0 +1,210 @@
+"""The classifier: gates, heads, the joint loss with its indicators, and masked positives."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from ctxr.errors import DataError, UsageError
+from ctxr.models.blip import TINY
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
+from ctxr.models.entailment.masking import most_seen, with_masked
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.sources import Sizes, find_image, find_text
+from ctxr.models.entailment.training import Branches, find_branches, new_classifier
+from tests.models.blip_folder import WORDS
+
+KINDS = [(True, False, False), (False, True, False), (True, True, True), (True, True, True)]
+RECIPE = ClassifierRecipe(
+    text="random:bert-tiny",
+    image="random:albef-tiny",
+    width=32,
+    image_size=0,
+    text_layers=1,
+    fusion_layers=1,
+    dropout=0.0,
+)
+
+
+@pytest.fixture(scope="module")
+def branches() -> Branches:
+    return find_branches(RECIPE)
+
+
+@pytest.fixture(scope="module")
+def model(branches: Branches) -> EntailmentClassifier:
+    return new_classifier(RECIPE, branches, 3).eval()
+
+
+def batch_of(branches: Branches) -> PairBatch:
+    premises = ["There is a red cat.", "", "There is a red cat.", "A blue star."]
+    ids, types, told = branches.tokenize(premises, ["A cat.", "A star.", "A red figure.", "A star is there."])
+    chance = torch.Generator().manual_seed(0)
+    return PairBatch(
+        torch.randn(3, 3, 32, 32, generator=chance), torch.tensor([0, 1, 2, 2]), ids, types, told,
+        torch.tensor([1, 0, 1, 1]), torch.tensor(KINDS),
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def test_each_head_says_what_it_says_of_each_claim_alone(branches: Branches, model: EntailmentClassifier) -> None:
+    batch = batch_of(branches)
+    logits = model(batch)
+    for row in range(4):
+        length = int((batch.text[row] != 0).sum())
+        h_t = model.text(batch.text[row : row + 1, :length], batch.types[row : row + 1, :length])
+        told = batch.told[row][batch.told[row] != 0][None]
+        h_v = model.image(batch.images[batch.place[row]][None], torch.tensor([0]), told)
+        gates = {one: torch.sigmoid(model.gates[str(one)].open(h)) for one, h in ((TEXT, h_t), (IMAGE, h_v))}  # type: ignore[operator]
+        h_m = gates[TEXT] * h_t + gates[IMAGE] * h_v
+        for column, hidden in ((TEXT, h_t), (IMAGE, h_v), (JOINT, h_m)):
+            if KINDS[row][column]:
+                torch.testing.assert_close(
+                    logits[row, column], model.heads[str(column)](hidden)[0], rtol=1e-4, atol=1e-5
+                )
+    assert not logits[0, IMAGE:].any()
+    assert float(logits[2].std()) > 1e-3
+
+
+def test_losses_count_where_the_indicators_say_so(branches: Branches, model: EntailmentClassifier) -> None:
+    batch = batch_of(branches)
+    logits = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(1))
+    wanted = sum(
+        -logits[row, column].log_softmax(-1)[batch.label[row]]
+        for row in range(4) for column in range(3) if KINDS[row][column]
+    )  # fmt: skip
+    torch.testing.assert_close(joint_loss(logits, batch), torch.as_tensor(wanted))
+    of_text = replace(batch, theta=torch.tensor([[True, False, False]] * 4))
+    joint_loss(model(of_text), of_text).backward()  # type: ignore[no-untyped-call]
+    assert all(weights.grad is None for weights in model.image.parameters())
+    assert any(weights.grad is not None and weights.grad.any() for weights in model.text.parameters())
+    model.zero_grad()
+
+
+@torch.no_grad()
+def test_what_is_missing_is_black_or_empty_and_not_looked_at(branches: Branches, model: EntailmentClassifier) -> None:
+    batch = batch_of(branches)
+    other = replace(batch, images=torch.cat([batch.images[:1] * 9, batch.images[1:]]))
+    assert torch.equal(model(batch)[0], model(other)[0])
+    ids, types, _ = branches.tokenize([""], ["A star."])
+    assert ids[0, :2].tolist() == [2, 3]
+    assert types[0, :3].tolist() == [0, 0, 1]
+
+
+def test_a_gate_may_be_one_number() -> None:
+    scalar = replace(RECIPE, scalar_gate=True)
+    model = new_classifier(scalar, find_branches(scalar))
+    assert {gate.open.weight.shape for gate in model.gates.values()} == {(1, 32)}  # type: ignore[union-attr]
+
+
+def test_one_branch_has_one_head_and_no_gate() -> None:
+    for recipe, column in ((replace(RECIPE, image=""), TEXT), (replace(RECIPE, text=""), IMAGE)):
+        branches = find_branches(recipe)
+        model = new_classifier(recipe, branches)
+        assert (model.columns, len(model.gates)) == ([column], 0)
+        theta = torch.zeros(4, 3, dtype=torch.bool)
+        theta[:, column] = True
+        assert model(replace(batch_of(branches), theta=theta))[:, column].any()
+
+
+def test_a_shared_text_encoder_is_counted_once(branches: Branches) -> None:
+    shared = replace(RECIPE, text="shared")
+    found = find_branches(shared)
+    model = new_classifier(shared, found)
+    assert not any(name.startswith("text.") for name in model.state_dict())
+    batch = batch_of(found)
+    ids = batch.text[:1, : int((batch.text[0] != 0).sum())]
+    seen = model.image.words.read(ids, batch.types[:1, : ids.shape[1]])[:, 0]
+    torch.testing.assert_close(model(batch)[0, TEXT], model.heads[str(TEXT)].eval()(seen)[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(DataError, match="random:blip-tiny has no layers over words alone to share"):
+        find_branches(replace(shared, image=TINY))
+
+
+def test_positives_with_a_picture_come_again_masked_and_not_entailed(
+    branches: Branches, model: EntailmentClassifier
+) -> None:
+    batch = batch_of(branches)
+    grown = with_masked(batch, model.image, 0.4, 4)
+    # rows 2 and 3 are positives about one picture, which is masked once; row 0 has no picture, row 1 is no positive
+    assert grown.label.tolist() == [1, 0, 1, 1, 0]
+    assert grown.place.tolist() == [0, 1, 2, 2, 3]
+    assert grown.theta[4].tolist() == [False, True, True]
+    assert torch.equal(grown.told[4], batch.told[2])
+    shares = model.image.cls_attention(batch.images[2:3])[0]
+    hidden = {int(patch) for patch in shares.argsort(descending=True)[:6]}  # of 16
+    black = model.image.vision.black.reshape(3)
+    for patch in range(16):
+        top, left = patch // 4 * 8, patch % 4 * 8
+        part = grown.images[3, :, top : top + 8, left : left + 8]
+        wanted = (
+            black[:, None, None].expand(3, 8, 8)
+            if patch in hidden
+            else batch.images[2, :, top : top + 8, left : left + 8]
+        )
+        assert torch.equal(part, wanted)
+
+
+def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: EntailmentClassifier) -> None:
+    batch = replace(batch_of(branches), place=torch.tensor([0, 1, 2, 1]), label=torch.ones(4, dtype=torch.int64))
+    assert len(with_masked(batch, model.image, 0.4, 2).label) == 6
+    assert len(with_masked(batch, model.image, 0.4, 1).label) == 5
+    negative = replace(batch, label=torch.zeros(4, dtype=torch.int64))
+    assert with_masked(negative, model.image, 0.4, 4) is negative
+    assert most_seen(torch.tensor([[0.2, 0.1, 0.3]]), 0.1).tolist() == [[False, False, True]]
+
+
+@torch.no_grad()
+def test_blip_is_a_branch_too() -> None:
+    source = find_image(TINY, Sizes())
+    branch = source.build().eval()
+    assert source.preprocess is not None
+    pictures = source.preprocess([np.full((20, 30, 3), value, np.uint8) for value in (40, 200)])
+    tokens = source.tokenize(["a red star", "a cat"])
+    told = branch(pictures, torch.tensor([1, 0]), tokens)
+    mask = torch.ones(2, 1, dtype=torch.bool)
+    assert torch.equal(told, branch.encoder.pairs(pictures, tokens, torch.tensor([[1], [0]]), mask)[:, 0])
+    vision = branch.encoder.model.vision_model
+    vision.set_attn_implementation("eager") if hasattr(vision, "set_attn_implementation") else None
+    shown = vision(pixel_values=pictures, output_attentions=True).attentions[-1][:, :, 0, 1:].mean(1)
+    torch.testing.assert_close(branch.cls_attention(pictures), shown, rtol=1e-5, atol=1e-6)
+    dark = source.preprocess([np.zeros((8, 8, 3), np.uint8)])
+    torch.testing.assert_close(branch.blackened(pictures, torch.ones(2, 4, dtype=torch.bool))[:1], dark)
+
+
+def test_a_text_branch_is_read_from_what_transformers_wrote(tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BertModel(config).eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    BertTokenizerFast(vocab={word: row for row, word in enumerate(WORDS)}).save_pretrained(tmp_path)
+    source = find_text(f"bert:{tmp_path}", Sizes())
+    ids, types = source.tokenize(["a bat", "the dog is here"], ["c", "a"])
+    told = source.build().eval()(ids, types)
+    for row in range(2):
+        length = int((ids[row] != 0).sum())
+        alone = model(input_ids=ids[row : row + 1, :length], token_type_ids=types[row : row + 1, :length])
+        torch.testing.assert_close(told[row], alone.last_hidden_state[0, 0], rtol=1e-4, atol=1e-5)
+    assert types[0].tolist()[:6] == [0, 0, 0, 0, 0, 0]
+    assert 1 in types[0].tolist()
+    assert source.fingerprint == find_text(f"bert:{tmp_path}", Sizes()).fingerprint
+
+
+def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown text branch 'bart'"):
+        find_text("bart", Sizes())
+    with pytest.raises(UsageError, match="unknown image branch 'vit'"):
+        find_image("vit", Sizes())
+    with pytest.raises(DataError, match=r"holds no config\.json"):
+        find_text(f"bert:{tmp_path}", Sizes())
+    with pytest.raises(DataError, match="is 64 wide and random:blip-tiny 32: what they say is added"):
+        find_branches(replace(RECIPE, image=TINY, width=64))
+    with pytest.raises(UsageError, match="a classifier needs a text branch or an image branch"):
+        replace(RECIPE, text="shared", image="").check()

@@ -1,0 +1,217 @@
+"""`ctxr train --recipe entailment` and `ctxr eval` of what it made: from drawn pairs to a classifier that knows what it saw."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from ctxr.data.entailment import EntailmentPair
+from ctxr.data.tables import read_table, write_table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.training.loop import Trainer
+from ctxr.pipelines import train
+from ctxr.pipelines.entailing import open_classifier
+from ctxr.pipelines.entailing_claims import judged, learned
+from ctxr.pipelines.entailing_pairs import open_pairs
+from ctxr.pipelines.eval import Eval
+from ctxr.pipelines.eval import run as evaluate
+from ctxr.pipelines.talk import Silent
+from ctxr.pipelines.train import Train, TrainReport
+from ctxr.pipelines.training.recipes import load_recipe
+from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+
+SMALL = (
+    "image=random:albef-tiny", "width=32", "text_layers=1", "fusion_layers=1", "epochs=2", "batch=16", "patience=0",
+    "wanted_precision=0.2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs") / "world"
+    write_captions(
+        WorldCaptions(folder, train=0, valid=0, test=4, pair_train=10, pair_valid=5, hypotheses=4, texts=2, workers=1)
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
+    config = Train("entailment-tiny", world, changes=SMALL, workdir=tmp_path_factory.mktemp("work"), device="cpu")
+    train.run(config)
+    return config
+
+
+def pair(premise: str | None, image: str | None) -> EntailmentPair:
+    return EntailmentPair("a", premise, "A cat.", image, 1, "entailment", "world", "train", "g")
+
+
+def test_one_stream_holds_texts_pictures_and_both() -> None:
+    rows = [pair("p", None), pair("p", "i"), pair(None, "i")]
+    recipe = ClassifierRecipe()
+    text, image, joint = (True, False, False), (False, True, False), (True, True, True)
+    found = [(one.premise, one.image, one.theta) for one in learned(rows, recipe)]
+    assert found == [("p", None, text), ("", "i", image), ("p", "i", joint), ("", "i", image)]
+    assert [one.theta for one in learned(rows, replace(recipe, text_data=False))] == [image, joint, image]
+    assert [one.theta for one in learned(rows, replace(recipe, image_data=False))] == [text, joint]
+    assert [one.theta for one in learned(rows, replace(recipe, image=""))] == [text, text]
+    # without a premise a picture and a picture with one are the same claim: it is learned from once
+    assert [one.theta for one in learned(rows, replace(recipe, text=""))] == [image, image]
+
+
+def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
+    rows = [pair("p", None), pair("p", "i"), pair(None, "i")]
+    for recipe, columns in (
+        (ClassifierRecipe(), [0, 2, 1]), (ClassifierRecipe(image=""), [0, 0, 0]), (ClassifierRecipe(text=""), [1, 1, 1])
+    ):  # fmt: skip
+        assert [one.theta.index(True) for one in judged(rows, recipe)] == columns
+
+
+def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: Path) -> None:
+    report = evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu"))
+    judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny", "cpu")
+    pairs = open_pairs(world, Silent())
+    rows = {one.id: one for one in pairs.side("test")}
+    said = [json.loads(line) for line in (report.results / "probabilities.jsonl").read_text().splitlines()]
+    assert {row["pair"] for row in said} == set(rows)
+    claims = [
+        Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "")
+        for one in (rows[row["pair"]] for row in said)
+    ]
+    told = judge.probabilities(claims)
+    np.testing.assert_allclose(told, [row["probability"] for row in said], atol=1e-5)
+    assert told.std() > 0
+    figures = {(row[1], row[2]): row[3] for row in report.tables["test/quality"].rows}
+    right = [row["entailed"] == bool(row["label"]) for row in said]
+    assert figures["all", "accuracy"] == pytest.approx(np.mean(right))
+    assert {kind for kind, _ in figures} == {"all", "both", "text"}
+    assert evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu")).up_to_date
+
+
+def test_the_threshold_reaches_the_wanted_precision_on_dev(made: Train, world: Path) -> None:
+    report = evaluate(
+        Eval(
+            ("entailment-tiny",),
+            world,
+            made.workdir,
+            split="valid",
+            out=made.workdir / "dev",
+            resamples=50,
+            device="cpu",
+        )
+    )
+    figures = {(row[1], row[2]): row[3] for row in report.tables["valid/quality"].rows}
+    assert figures["both", "precision"] >= 0.2
+    assert any("flatter it" in note for note in report.notes)
+
+
+def test_equal_trainings_are_equal_bytes_and_a_finished_one_is_left(made: Train, tmp_path: Path) -> None:
+    again = replace(made, workdir=tmp_path)
+    first = train.run(again)
+    weights = Path("classifiers/entailment-tiny/seed0/weights.safetensors")
+    assert (tmp_path / weights).read_bytes() == (made.workdir / weights).read_bytes()
+    assert not first.up_to_date
+    assert train.run(again).up_to_date
+
+
+def test_a_stopped_training_goes_on_to_the_same_end(
+    made: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Trainer._keep
+
+    def stop(trainer: Trainer, row: object) -> None:
+        kept(trainer, row)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_keep", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train.run(replace(made, workdir=tmp_path))
+    monkeypatch.setattr(Trainer, "_keep", kept)
+    report: TrainReport = train.run(replace(made, workdir=tmp_path))
+    weights = Path("classifiers/entailment-tiny/seed0/weights.safetensors")
+    assert (tmp_path / weights).read_bytes() == (made.workdir / weights).read_bytes()
+    assert report.seeds[0].epochs == 2
+
+
+def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(world, other)
+    (other / "manifest.json").unlink()
+    rows = read_table(other / "pairs.jsonl", EntailmentPair)
+    swapped = {"train": "test", "test": "train"}
+    write_table(
+        other / "pairs.jsonl",
+        [msgspec.structs.replace(one, split=swapped.get(one.split or "", one.split)) for one in rows],
+    )
+    with pytest.raises(DataError, match=r"entailment-tiny/seed0 was trained on 10 pictures that it would judge"):
+        evaluate(Eval(("entailment-tiny",), other, made.workdir, out=tmp_path / "out", device="cpu"))
+    judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny" / "seed0", "cpu")
+    assert len(judge.trained_on) == 15
+
+
+def test_pairs_about_pictures_of_another_side_are_refused(world: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(world, other)
+    (other / "manifest.json").unlink()
+    rows = read_table(other / "pairs.jsonl", EntailmentPair)
+    leaking = next(one for one in rows if one.split == "valid" and one.image)
+    write_table(other / "pairs.jsonl", [*rows, msgspec.structs.replace(leaking, id="again", split="train")])
+    with pytest.raises(DataError, match="training pairs are about evaluated pictures, the first is again"):
+        train.run(Train("entailment-tiny", other, changes=SMALL, workdir=tmp_path, device="cpu"))
+
+
+def test_published_files_are_learned_from_where_they_lie(tmp_path: Path) -> None:
+    lines = [
+        f"{row}\tThe cat number {row} sleeps.\tA cat sleeps.\t{'entailment' if row % 2 else 'not_entailment'}"
+        for row in range(24)
+    ]
+    for side in ("train", "dev"):
+        (tmp_path / f"rte_{side}.tsv").write_text(
+            "\n".join(["index\tsentence1\tsentence2\tlabel", *(line.replace("sleeps", side) for line in lines)]) + "\n"
+        )
+    changes = (*SMALL, "image=", "epochs=1")
+    report = train.run(
+        Train("entailment-tiny", tmp_path, "texts", changes=changes, workdir=tmp_path / "work", device="cpu")
+    )
+    assert report.queries == {"train": 24, "valid": 24}
+    judge = open_classifier(tmp_path / "work" / "classifiers" / "texts", "cpu")
+    alone, joined = judge.probabilities(
+        [Claim("A cat.", None, "A cat."), Claim("A cat.", tmp_path / "none.jpg", "A cat.")]
+    )
+    assert alone == pytest.approx(joined)
+    assert judge.trained_on == frozenset()
+
+
+def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no finished classifier"):
+        open_classifier(tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(made.workdir / "classifiers" / "entailment-tiny", copy)
+    (copy / "seed0" / "weights.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"weights\.safetensors cannot be read as weights"):
+        open_classifier(copy, "cpu")
+    with pytest.raises(UsageError, match="pairs to learn from are not named"):
+        open_pairs(None, Silent())
+    with pytest.raises(UsageError, match="answer different questions"):
+        evaluate(Eval((str(made.workdir / "classifiers" / "entailment-tiny"), "ctxr-tiny"), workdir=tmp_path))
+    with pytest.raises(UsageError, match="unknown key 'mask'"):
+        load_recipe("entailment", changes=("mask=1",))
+
+
+def test_the_published_recipe_says_what_was_published() -> None:
+    recipe = load_recipe("entailment")
+    assert isinstance(recipe, ClassifierRecipe)
+    assert (recipe.epochs, recipe.batch, recipe.lr, recipe.weight_decay, recipe.optimiser) == (
+        5,
+        96,
+        2e-5,
+        0.02,
+        "adamw",
+    )
+    assert (recipe.masking, recipe.masked) == (0.4, 4)
