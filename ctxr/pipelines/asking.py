@@ -32,6 +32,7 @@ from ctxr.data.tables import encode_row
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
+from ctxr.pipelines.revising.rounds import FOLDER, newest_sample
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
 
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from ctxr.pipelines.export_tasks import ExportTasks
 
 L = TypeVar("L", bound=msgspec.Struct)
-
-REVISED = "revised"
-"""Folder of a project where revised labels lie, with the samples that people are asked about."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
             "entail needs the pairs that are judged",
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
-    revised = config.workdir / REVISED if config.candidates is None else None
+    revised = config.workdir / FOLDER if config.candidates is None else None
     dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
     rows = _lines(table, "--candidates", Candidate, _CANDIDATE)
@@ -188,12 +186,6 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         side = dataset.split_of(image_set)
         units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
     return units, _with(material, Parent("candidates", "table", sha256_file(table)))
-
-
-def newest_sample(workdir: Path) -> Path | None:
-    """The sample of the latest round of revised labels in a project; None without any."""
-    found = sorted((workdir / REVISED / "rounds").glob("*/sample.jsonl"))
-    return found[-1] if found else None
 
 
 def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:

@@ -101,6 +101,12 @@ def read_rounds(out: Path) -> list[Round]:
     return read_table(out / ROUNDS, Round) if (out / ROUNDS).is_file() else []
 
 
+def newest_sample(workdir: Path) -> Path | None:
+    """The pairs that people are to look at of the latest round in force of a project; None without any."""
+    active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
+    return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
+
+
 def base_of(out: Path) -> Path | None:
     """The folder that an artifact of revised labels was made from; None without one."""
     if not (out / MANIFEST).is_file():
