@@ -1,5 +1,5 @@
 """Does premise and picture together beat either alone, and what do masking and each kind of data do? On the drawn world:
-`python -m scripts.entailment_proof FOLDER [--pictures 1200] [--seeds 3] [--epochs 20] [--only full,text,image]`.
+`python -m scripts.entailment_proof FOLDER [--pictures 1200] [--seeds 3] [--epochs 10] [--only full,text,image]`.
 
 It goes on where it was stopped.
 """
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parsed(arguments: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where everything is kept")
-    for name, value in (("pictures", 1200), ("test", 200), ("seeds", 3), ("epochs", 20), ("width", 64)):
+    for name, value in (("pictures", 1200), ("test", 200), ("seeds", 3), ("epochs", 10), ("width", 64)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--lr", type=float, default=5e-4)
     parser.add_argument("--say", default="Shows,Before", help="what captions are made of")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--only", default=",".join(ROWS), type=lambda names: names.split(","))
@@ -73,7 +73,7 @@ def _drawn(told: Namespace) -> Path:
     write_captions(
         WorldCaptions(
             pairs, train=0, valid=0, test=told.test, pair_train=told.pictures, pair_valid=max(20, told.pictures // 8),
-            least=1, most=3, say=tuple(told.say.split(",")),
+            least=1, most=2, hypotheses=6, texts=3, say=tuple(told.say.split(",")),
         ),
         Terminal(),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ctxr.models.training.recipe import ENTAILMENT
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.train import Trained, TrainReport
 
@@ -85,7 +86,9 @@ def table(report: TrainReport) -> Table:
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
         rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
-    note = "valid chooses the epoch, so it flatters; candidates that share the highest score share the hit"
+    note = "valid chooses the epoch, so it flatters"
+    if report.variant != ENTAILMENT:
+        note += "; candidates that share the highest score share the hit"
     return Table("accuracy, %", ("seed", "epoch", "of", "valid", "test"), tuple(rows), note, digits=1)
 
 

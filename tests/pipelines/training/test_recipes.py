@@ -19,8 +19,10 @@ ENCODERS = {
     "uniter": "volta:models/uniter",
 }
 
+RETRIEVERS = [name for name in known_recipes() if not name.startswith("entailment")]
 
-@pytest.mark.parametrize("name", known_recipes())
+
+@pytest.mark.parametrize("name", RETRIEVERS)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_recipe_parses_under_every_profile(name: str, profile: str) -> None:
     recipe = load_recipe(name, profile)
@@ -30,7 +32,7 @@ def test_every_recipe_parses_under_every_profile(name: str, profile: str) -> Non
 
 
 def test_there_is_a_recipe_for_each_row_of_the_table() -> None:
-    rows = {(name.partition("-")[0], load_recipe(name).variant) for name in known_recipes()}
+    rows = {(name.partition("-")[0], load_recipe(name).variant) for name in RETRIEVERS}
     assert rows == {(model, variant) for model in ENCODERS for variant in VARIANTS} - {("blip", "none")}
     assert (ROOT / "configs").resolve() == FOLDER
 

@@ -1,0 +1,80 @@
+"""The loop over claims: it learns, and judges each claim by the head that is named."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ctxr.models.entailment.training import (
+    Branches,
+    ClaimTable,
+    ClassifierTrainer,
+    find_branches,
+    make_claims,
+    new_classifier,
+    probabilities,
+)
+from ctxr.models.training.state import Progress
+from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
+
+RATE = replace(RECIPE, lr=1e-3, epochs=12, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
+
+
+def shades(branches: Branches, claims: int = 64) -> ClaimTable:
+    """Is a light picture light, is a dark one dark? Half of the claims say the other thing."""
+    light, called = (torch.arange(claims) % 2).tolist(), (torch.arange(claims) // 2 % 2).tolist()
+    noise = torch.randn(claims, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 0.1
+    pictures = noise + torch.tensor(light).view(-1, 1, 1, 1).float() * 2 - 1
+    rows = [
+        (row, "", "A white cat." if called[row] else "A black cat.", int(light[row] == called[row]), KINDS[1])
+        for row in range(claims)
+    ]
+    return make_claims(lambda used: pictures[used], rows, branches.tokenize)
+
+
+def trained(folder: Path, bf16: bool = False) -> tuple[Progress, dict[str, torch.Tensor]]:
+    recipe = replace(RATE, text="", epochs=1 if bf16 else RATE.epochs)
+    branches = find_branches(recipe)
+    model, claims = new_classifier(recipe, branches, 0), shades(branches)
+    progress = ClassifierTrainer(model, recipe, claims, claims, 0, folder, bf16=bf16).run()
+    return progress, model.state_dict()
+
+
+def test_it_learns_what_a_picture_entails(tmp_path: Path) -> None:
+    progress, _ = trained(tmp_path)
+    assert progress.history[0].accuracy is not None
+    assert max(row.accuracy or 0 for row in progress.history) > 0.95
+
+
+def test_steps_in_several_passes_are_the_same_steps(tmp_path: Path) -> None:
+    recipe = replace(RATE, text="", masking=0.0, epochs=1)
+    branches = find_branches(recipe)
+    found = []
+    for at_once in (0, 5):
+        model, claims = new_classifier(recipe, branches, 0), shades(branches)
+        ClassifierTrainer(model, replace(recipe, at_once=at_once), claims, None, 0, tmp_path / str(at_once)).run()
+        found.append(model.state_dict())
+    for name, weights in found[0].items():
+        torch.testing.assert_close(weights, found[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_halved_precision_trains_too(tmp_path: Path) -> None:
+    progress, weights = trained(tmp_path, bf16=True)
+    assert np.isfinite(progress.history[0].loss)
+    assert all(one.isfinite().all() for one in weights.values())
+
+
+@torch.no_grad()
+def test_the_probability_of_a_claim_is_that_of_the_named_head() -> None:
+    branches = find_branches(RECIPE)
+    model = new_classifier(RECIPE, branches, 1).eval()
+    batch = batch_of(branches)
+    premises = ["There is a red cat.", "", "There is a red cat.", "A blue star."]
+    hypotheses = ["A cat.", "A star.", "A red figure.", "A star is there."]
+    for column in range(3):
+        theta = [[one == column for one in range(3)]] * 4
+        rows = list(zip(batch.place.tolist(), premises, hypotheses, [0] * 4, theta, strict=True))
+        told = probabilities(model, make_claims(lambda used: batch.images[used], rows, branches.tokenize), 3)
+        wanted = model(replace(batch, theta=torch.tensor(theta)))[:, column].softmax(-1)[:, 1]
+        np.testing.assert_allclose(told, wanted.numpy(), rtol=1e-4)
