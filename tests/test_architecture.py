@@ -70,7 +70,7 @@ def test_there_is_no_room_without_a_name() -> None:
         "import ctxr.cli.build_sets, ctxr.cli.filter, ctxr.cli.report, ctxr.cli.doctor, ctxr.cli.demo",
         "import ctxr.cli.export, ctxr.cli.rebuild, ctxr.cli.verify",
         "import ctxr.cli.stats, ctxr.cli.audit",
-        "import ctxr.cli.train",
+        "import ctxr.cli.train, ctxr.cli.revise_labels",
         "import ctxr.cli.stats, ctxr.cli.audit, ctxr.cli.eval",
         "import ctxr.cli.export_tasks, ctxr.cli.import_answers",
     ],

@@ -29,6 +29,7 @@ COMMANDS = {
     "train": "Train a model on a benchmark by a recipe, and score its validation and test queries.",
     "regions": "Extract features and boxes of regions of every picture, for models that look at regions.",
     "listen": "Let a multimodal language model find the picture of each description, through an OpenAI-compatible endpoint.",
+    "revise-labels": "Find captions that also hold for other pictures, and add them as a round of judgments, or take it back.",
     "eval": "Say how often runs find the right image, how sure that is, where they fail, and which of them is better.",
     "serve": "Let people work: pages to describe, find, judge and talk, from this machine; every answer is kept at once.",
     "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
@@ -36,7 +37,7 @@ COMMANDS = {
 }
 """Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
 
-_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "regions", "listen", "train", "demo")
+_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "regions", "listen", "train", "revise-labels", "demo")
 """Commands that keep what they had done when they are interrupted."""
 
 INTERRUPTED = 130

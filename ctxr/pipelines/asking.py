@@ -32,6 +32,7 @@ from ctxr.data.tables import encode_row
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
+from ctxr.pipelines.revising.rounds import FOLDER, newest_sample
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
 
@@ -160,26 +161,31 @@ def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
 
 
 def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
-    if config.candidates is None:
-        raise UsageError("entail needs the pairs that are judged", hint="--candidates FILE.jsonl")
-    dataset, material = _dataset(config.input or _sets(config.workdir, talk))
+    table = config.candidates or newest_sample(config.workdir)
+    if table is None:
+        raise UsageError(
+            "entail needs the pairs that are judged",
+            hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
+        )
+    revised = config.workdir / FOLDER if config.candidates is None else None
+    dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
-    rows = _lines(config.candidates, "--candidates", Candidate, _CANDIDATE)
+    rows = _lines(table, "--candidates", Candidate, _CANDIDATE)
     units, seen = [], set()
     for number, row in rows:
         if row.image not in home:
             raise DataError(
-                f"{config.candidates}:{number}: no set of {dataset.name} has the image {row.image!r}",
+                f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
                 hint="name the dataset that the candidates are from (--input)",
             )
         if (row.image, row.statement) in seen:
-            raise DataError(f"{config.candidates}:{number}: {row.image!r} and {row.statement!r} are there twice")
+            raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are there twice")
         seen.add((row.image, row.statement))
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
         side = dataset.split_of(image_set)
         units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
-    return units, _with(material, Parent("candidates", "table", sha256_file(config.candidates)))
+    return units, _with(material, Parent("candidates", "table", sha256_file(table)))
 
 
 def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:

@@ -46,7 +46,8 @@ class ExportTasks(Protocol):
     labels: str = ""
     """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
-    """JSONL of {image, statement, text, captions} to be judged (entail)."""
+    """JSONL of {image, statement, text, captions} to be judged (entail); default: the sample of the latest round of
+    `ctxr revise-labels`."""
     objects: Path | None = None
     """JSONL of {image, labels}: what is in each photo, a hint for who sees it (dialogue)."""
     fraction: float = 0.1

@@ -11,15 +11,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ctxr import __version__
-from ctxr.pipelines.reporting import distributions, dropped, failures, provenance, results, sets, summary, timelines
+from ctxr.pipelines.reporting import (
+    distributions,
+    dropped,
+    failures,
+    provenance,
+    results,
+    revision,
+    sets,
+    summary,
+    timelines,
+)
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
 from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from ctxr.pipelines.sets_report import KIND
 
 SECTIONS: tuple[Section, ...] = (
     summary.SECTION,
     sets.SECTION,
     results.SECTION,
+    revision.SECTION,
     timelines.SECTION,
     dropped.SECTION,
     distributions.SECTION,
@@ -29,11 +41,14 @@ SECTIONS: tuple[Section, ...] = (
 """Parts of the page in the order in which they are read. A new one needs its `Section`, `templates/<id>.html`, and, if it
 moves, `static/<id>.js`."""
 
+OF_CAPTIONS: tuple[Section, ...] = (results.SECTION, revision.SECTION, provenance.SECTION)
+"""Those that say something of captions without image sets of ours."""
+
 FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 """How a page starts, by which it is known as ours before it is written over."""
 
 
-def write_page(edition: Edition, beside: str, sections: Sequence[Section] = SECTIONS) -> bytes:
+def write_page(edition: Edition, beside: str, sections: Sequence[Section] | None = None) -> bytes:
     """The whole page in UTF-8. `beside` is the folder of its pictures, relative to it; "" has them inside.
 
     Equal artifacts give equal bytes. Everything from tables and manifests is escaped; scripts write text, never markup.
@@ -48,6 +63,7 @@ def write_page(edition: Edition, beside: str, sections: Sequence[Section] = SECT
     environment.globals["plot_box"] = {
         "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
     }  # fmt: skip
+    sections = sections or (SECTIONS if edition.chain.last.artifact.manifest.kind == KIND else OF_CAPTIONS)
     # the overview counts what the others could not show, so it is made last
     made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
     shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]

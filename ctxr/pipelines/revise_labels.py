@@ -1,0 +1,135 @@
+"""`ctxr revise-labels`: which captions also hold for other pictures, as rounds of judgments that can be taken back."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.errors import UsageError
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Silent, Talk
+
+if TYPE_CHECKING:
+    from ctxr.models.entailment.base import Classifier
+
+SIDES = ("all", "train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class ReviseLabels:
+    """Configuration of `ctxr revise-labels`; a field's text is its help."""
+
+    dataset: Path | None = None
+    """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
+    entail: bool = False
+    """Mine candidates, ask the classifier, and add what is entailed as a new round of judgments. Without it, and without the
+    next three, nothing is written: it says what would be done."""
+    undo: bool = False
+    """Take back the latest round, or the one that --round names; nothing is deleted."""
+    redo: bool = False
+    """Put a round that was taken back in force again."""
+    audit: bool = False
+    """Say how right a round is, from what people answered to `ctxr export-tasks entail`."""
+    round: int = 0
+    """Round that --undo, --redo and --audit are about; 0 = the latest."""
+    by: str = "auto"
+    """Retrieval model that proposes: an encoder, or a run of the project whose scores are those of vectors."""
+    classifier: str = ""
+    """Classifier of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
+    top_k: int = 30
+    """Captions that are looked at for each picture."""
+    both: bool = False
+    """Look at the best pictures of each caption too."""
+    threshold: float | None = None
+    """Probability from which on a pair counts as entailed; default: the classifier's own."""
+    precision: float | None = None
+    """Take the lowest threshold that reaches this precision on dev instead."""
+    dev: Path | None = None
+    """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
+    per_image: int = 30
+    """Captions that a round adds to a picture at most; 0 = any number."""
+    per_caption: int = 100
+    """Pictures that a round adds to a caption at most; 0 = any number."""
+    split: str = "all"
+    """Side that is revised: all, train, valid, test."""
+    limit: int = 0
+    """Revise the first pictures alone; 0 = all."""
+    allow_leak: bool = False
+    """Let the classifier judge pictures of valid and test that it was trained on; they are named, and figures stand beside those
+    without them."""
+    sample: int = 200
+    """Pairs that are drawn for people to look at."""
+    seed: int = 0
+    """Seed of the sample and of intervals."""
+    out: Path | None = None
+    """Folder to write; default: `revised` in the workdir."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+    database: str = ""
+    """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda, mps."""
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return self.out or self.workdir / "revised"
+
+
+@dataclass(frozen=True)
+class ReviseReport:
+    """What `revise-labels` did, or would do.
+
+    Attributes:
+        did: `planned`, `added`, `up to date`, `taken back`, `in force again` or `audited`. round: its number; 0 for a plan.
+        facts: what there is, by name. tables: figures. leaked: images that the classifier was trained on.
+    """
+
+    revised: Path
+    did: str
+    round: int
+    facts: dict[str, Any]
+    tables: dict[str, Table] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    leaked: tuple[str, ...] = ()
+
+
+def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier | None" = None) -> ReviseReport:
+    """Revise, take back, put in force again, audit, or say what would be done.
+
+    Args:
+        classifier: decides in the place of the run that `config` names.
+
+    Raises UsageError for wrong arguments; UnfinishedError without a dataset, a classifier or answers; DataError for pictures,
+    weights or tables that cannot be used, and where the classifier was trained on evaluated pictures.
+    """
+    talk = talk or Silent()
+    _check(config)
+    if config.undo or config.redo:
+        from ctxr.pipelines.revising.turning import turn_round
+
+        return turn_round(config, talk)
+    if config.audit:
+        from ctxr.pipelines.revising.auditing import audit
+
+        return audit(config, talk)
+    from ctxr.pipelines.revising.work import plan, revise
+
+    return revise(config, talk, classifier) if config.entail else plan(config, talk)
+
+
+def _check(config: ReviseLabels) -> None:
+    chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")
+    if config.top_k < 1 or config.sample < 0 or config.round < 0:
+        raise UsageError(
+            f"--top-k {config.top_k}, --sample {config.sample} and --round {config.round} cannot all be meant"
+        )
+    if min(config.per_image, config.per_caption, config.limit) < 0:
+        raise UsageError("--per-image, --per-caption and --limit cannot be negative", hint="0 = no limit")
+    if config.split not in SIDES:
+        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SIDES)}")
+    if config.threshold is not None and config.precision is not None:
+        raise UsageError("--threshold and --precision both choose the threshold", hint="leave one out")
+    for name, value in (("threshold", config.threshold), ("precision", config.precision)):
+        if value is not None and not 0 < value <= 1:
+            raise UsageError(f"--{name} {value:g} is out of range", hint="it is a share above 0, at most 1")

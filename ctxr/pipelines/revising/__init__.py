@@ -1,0 +1,1 @@
+"""Parts of `ctxr revise-labels`: mining, judging, rounds of judgments, audits."""

@@ -1,0 +1,260 @@
+"""How right a round is: what people said of its sample, weighed up to all candidates, and Entail@K corrected for the rest."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.data.atomic import write_bytes
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table, write_table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.agreement import Agreement
+from ctxr.metrics.compare import Interval
+from ctxr.metrics.consensus import TIE, majority
+from ctxr.metrics.entail_at import Counted
+from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.kappa import cohen, fleiss
+from ctxr.metrics.stratified import Part, Reliability, counts_by_decision, reliability
+from ctxr.metrics.votes import Votes, gather
+from ctxr.pipelines.collecting import collected
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, told
+from ctxr.pipelines.revising.records import Drawn, Looked, Round
+from ctxr.pipelines.revising.results import read_figures
+from ctxr.pipelines.revising.rounds import FIGURES, STRATA, folder_of, read_rounds
+from ctxr.pipelines.standing import blocked_workers
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
+
+KIND, LOOKED = "revision_audit", "looked.jsonl"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What people make of a round.
+
+    Attributes:
+        looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
+            calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
+        with_people: Cohen's kappa of the classifier with what people decided. ties: pairs on which votes came to nothing.
+    """
+
+    looked: tuple[Looked, ...]
+    parts: tuple[Part, ...]
+    revision: Reliability
+    classifier: Reliability
+    between: dict[str, Agreement]
+    with_people: Agreement
+    ties: int
+    unseen: int
+
+
+def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
+    """Measure a round against what people answered, and write it to `revision-audit/` of the project.
+
+    Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there.
+    """
+    out = config.folder()
+    made = _round(config, out)
+    source = collected(config.workdir, talk, config.database)
+    answered = read_judgments(source)
+    drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
+    found = judged(drawn, answered, blocked_workers(config.workdir, config.database), config.seed)
+    if not found.looked:
+        raise UnfinishedError(
+            f"nobody has answered about the sample of round {made.number}",
+            hint="ctxr export-tasks entail   (then ctxr serve, or import-answers)",
+        )
+    corrected = _corrected(config, read_figures(out / folder_of(made.number)), found)
+    folder = config.workdir / "revision-audit" / f"{made.number:03d}"
+    _write(folder, config, out, source, made, found, corrected)
+    return _report(folder, made, found, corrected)
+
+
+def _round(config: ReviseLabels, out: Path) -> Round:
+    rounds = read_rounds(out)
+    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
+    if not rounds:
+        raise UnfinishedError(f"{out} holds no round", hint="ctxr revise-labels --entail")
+    if not fitting:
+        raise UsageError(f"round {config.round} is not there, or every round is taken back", hint="--round 1")
+    return fitting[-1]
+
+
+def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], seed: int) -> Audited:
+    """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
+    pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
+    rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
+    verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
+    looked = tuple(
+        Looked(one.image, one.caption, one.stratum, one.decision, entailed)
+        for name, entailed in sorted(verdicts.items())
+        for one in (pairs[name],)
+    )
+    parts = _parts(drawn, looked)
+    rng = np.random.default_rng(seed)
+    of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
+    calls = {name: not one.stratum.startswith("rejected") for name, one in pairs.items() if name in verdicts}
+    return Audited(
+        looked,
+        tuple(of_classifier),
+        reliability(list(parts.values()), rng),
+        reliability(of_classifier, rng),
+        _between(rows),
+        cohen(_two(verdicts, calls)) if verdicts else Agreement(None, 0, 0),
+        ties,
+        len(pairs) - len(verdicts) - ties,
+    )
+
+
+def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
+    """Whether people call each query's pair entailed; and the number of ties."""
+    if not rows:
+        return {}, 0
+    votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
+    values = majority(votes).value.tolist()
+    named = zip(votes.unit_names, values, strict=True)
+    found = {str(name): bool(votes.labels[value]) for name, value in named if value != TIE}
+    return found, sum(value == TIE for value in values)
+
+
+def _parts(drawn: Sequence[Drawn], looked: Sequence[Looked]) -> dict[str, Part]:
+    """Strata as they were looked at, by name."""
+    sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
+    seen = Counter(one.stratum for one in looked)
+    positive = Counter(one.stratum for one in looked if one.entailed)
+    return {
+        name: Part(Stratum(population, seen[name], positive[name]), called)
+        for name, (population, called) in sorted(sizes.items())
+    }
+
+
+def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
+    """Agreement among people on the three answers: Fleiss' kappa, and Cohen's where there are just two of them."""
+    chosen = [row for row in rows if row.value > 0]
+    if not chosen:
+        return {}
+    votes = gather([row.query for row in chosen], [row.worker for row in chosen], [row.candidate for row in chosen])
+    found = {"Fleiss' kappa": fleiss(votes)}
+    if len(votes.worker_names) == 2:
+        found["Cohen's kappa"] = cohen(votes)
+    return found
+
+
+def _two(people: Mapping[str, bool], classifier: Mapping[str, bool]) -> Votes:
+    names = sorted(people)
+    values = [int(side[name]) for side in (people, classifier) for name in names]
+    return gather(names * 2, ["people"] * len(names) + ["the classifier"] * len(names), values)
+
+
+def _corrected(config: ReviseLabels, figures: Mapping[str, Any], found: Audited) -> list[dict[str, Any]]:
+    """Entail@K of the round once more, corrected by what people said; as it was where they said too little."""
+    told_before: list[dict[str, Any]] = figures["entail_at"]
+    columns, error = figures.get("counted"), counts_by_decision(found.parts)
+    if not columns or error is None:
+        return told_before
+    written, extra, leaked = (np.array(columns[name]) for name in ("written", "extra", "leaked"))
+    ks = tuple(int(row["k"]) for row in told_before)
+    looked = np.tile(np.array(ks, np.float64), (len(written), 1))
+    counts = Counted(written.astype(np.float64), extra.astype(np.float64), looked, ks)
+    return as_records(entail_figures(counts, leaked.astype(bool), np.random.default_rng(config.seed), error))
+
+
+def _write(
+    folder: Path,
+    config: ReviseLabels,
+    revised: Path,
+    source: Path,
+    made: Round,
+    found: Audited,
+    corrected: list[dict[str, Any]],
+) -> None:
+    parents = [
+        Parent("revised", "dataset", open_artifact(revised).sha256),
+        Parent("judgments", JUDGMENTS, open_artifact(source).sha256),
+    ]
+    told = {name: value for name, value in asdict(found).items() if name not in ("looked", "parts")}
+    told |= {"round": made.number, "strata": _strata(found), "entail_at": corrected}
+    refuse_strangers(folder)
+    with locked(folder):
+        take_manifest(folder)
+        write_table(folder / LOOKED, found.looked)
+        write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+        finish(
+            folder,
+            kind=KIND,
+            verb="revise-labels",
+            config={"round": made.number, "seed": config.seed},
+            parents=parents,
+            counts={"looked": len(found.looked), "ties": found.ties, "unseen": found.unseen},
+            models={},
+            files=[LOOKED, FIGURES],
+        )
+
+
+def _strata(found: Audited) -> list[dict[str, Any]]:
+    seen = sorted({one.stratum for one in found.looked})
+    rows = []
+    for name in seen:
+        held = [one for one in found.looked if one.stratum == name]
+        rows.append({"stratum": name, "looked": len(held), "entailed": sum(one.entailed for one in held)})
+    return rows
+
+
+def _report(folder: Path, made: Round, found: Audited, corrected: list[dict[str, Any]]) -> ReviseReport:
+    strata = tuple((row["stratum"], row["looked"], row["entailed"]) for row in _strata(found))
+    tables = {
+        "strata": Table("What people said", ("stratum", "looked at", "entailed"), strata),
+        "reliability": reliability_table(found.revision, found.classifier),
+    }
+    if corrected:
+        tables["entail"] = entail_table(corrected, made.by)
+    agreement = {name: _agreed(one) for name, one in found.between.items()}
+    facts = {
+        "audit": folder,
+        "round": made.number,
+        "looked at": f"{len(found.looked)} pairs were decided, {found.ties} ended in a tie, {found.unseen} nobody has seen",
+        **agreement,
+        "Cohen's kappa, people and classifier": _agreed(found.with_people),
+    }
+    return ReviseReport(folder, "audited", made.number, facts, tables)
+
+
+def _agreed(one: Agreement) -> str:
+    return (one.reason or "–") if one.value is None else f"{one.value:.3f} on {one.units} pairs"
+
+
+def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
+    """Precision and recall of what was added, and of what the classifier calls entailed."""
+    rows = tuple(
+        (name, one.called, told(asdict(one.precision)), told(asdict(one.recall)), _count(one.entailed))
+        for name, one in (("what was added", revision), ("what the classifier calls entailed", classifier))
+    )
+    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
+    heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
+    return Table("How right the round is, by people", heads, rows, note)
+
+
+def _count(interval: Interval) -> str:
+    if interval.value is None or interval.low is None or interval.high is None:
+        return "–"
+    return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
+
+
+def checked(folder: Path) -> dict[str, Any] | None:
+    """The figures of the audit in `folder`, for the report; None where there is none. Raises DataError where damaged."""
+    if not (folder / FIGURES).is_file():
+        return None
+    try:
+        found: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
+    except msgspec.DecodeError as error:
+        raise DataError(f"{folder / FIGURES} is damaged", hint="ctxr revise-labels --audit") from error
+    return found

@@ -1,0 +1,97 @@
+"""Figures of a round: what was found in which band, and Entail@K by the classifier, with and without pictures it was trained on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ctxr.metrics.corrected import Audit
+from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.revising.mining import Pool
+from ctxr.pipelines.revising.records import Link
+from ctxr.pipelines.revising.sampling import stratum_of
+
+RESAMPLES = 1000
+
+
+def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Counted | None:
+    """Among the first K captions of every picture: how many were given, how many more are entailed. None where a gallery has too
+    few captions, or fewer were mined, than the least K."""
+    ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
+    if not ks or not pools:
+        return None
+    parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
+    written, extra = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
+
+
+def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles]:
+    """Given and other entailed captions among the first K of each picture, [I, len(ks)] each.
+
+    What was mined are the best captions that were not given, so both together hold the first K of all.
+    """
+    given = np.array(pool.gallery.given, np.int64).reshape(-1, 2)
+    images = np.concatenate([given[:, 0], pool.images])
+    scores = np.concatenate([pool.given_scores, pool.scores])
+    kinds = np.concatenate([np.zeros(len(given), np.int64), np.where(entailed, 1, 2)])
+    order = np.lexsort((kinds, -scores, images))
+    images, kinds = images[order], kinds[order]
+    rank = np.arange(len(images)) - np.searchsorted(images, images)
+    count = len(pool.gallery.images)
+    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1)]
+    written, extra = (np.stack(one, axis=1).astype(np.float64) for one in found)
+    return written, extra
+
+
+def entail_figures(
+    found: Counted, leaked: Flags, rng: np.random.Generator, audit: Audit | None = None
+) -> list[EntailAt]:
+    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand."""
+    return entail_at(found, "classifier", rng, leaked, audit, "these_pairs", RESAMPLES)
+
+
+def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
+    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people."""
+    columns = ("value", "without_leaked", "corrected")
+    shown = tuple((f"E@{row['k']}", *(told(row[name]) for name in columns), row["leaked"]) for row in rows)
+    note = (
+        f"of the first K captions of a picture by {by}, the share that was given or that the classifier calls entailed; "
+        "leaked: share of the pictures that it was trained on; corrected: for its errors, by what people said (--audit)"
+    )
+    heads = ("figure", "by the classifier %", "without leaked %", "corrected %", "leaked")
+    return Table("Entail@K, automatic labels", heads, shown, note)
+
+
+def told(interval: Mapping[str, Any]) -> str:
+    """A share with its interval, in percent."""
+    value, low, high = interval["value"], interval["low"], interval["high"]
+    if value is None:
+        return "–"
+    return (
+        f"{100 * value:.1f}" if low is None or high is None else f"{100 * value:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+    )
+
+
+def bands(links: Sequence[Link]) -> list[dict[str, Any]]:
+    """Candidates of each stratum of the audit, with their mean probability."""
+    held: dict[str, list[float]] = {}
+    for link in links:
+        held.setdefault(stratum_of(link), []).append(link.probability)
+    return [
+        {"stratum": name, "pairs": len(values), "probability": float(np.mean(values))}
+        for name, values in sorted(held.items())
+    ]
+
+
+def bands_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Strata as a table."""
+    shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
+    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown)
+
+
+def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:
+    """Plain values for `figures.json`."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,192 @@
+"""What the classifier says of candidates: probabilities in shards that survive a kill, a threshold, decisions within caps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.data.dataset import Dataset
+from ctxr.data.entailment import EntailmentPair
+from ctxr.data.hashing import sha256_of
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError
+from ctxr.metrics.entailment import threshold_for
+from ctxr.metrics.votes import Doubles
+from ctxr.pipelines.revising.mining import Pool
+from ctxr.pipelines.revising.records import ThresholdFrom
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.caches import cached
+
+if TYPE_CHECKING:
+    from ctxr.models.entailment.base import Classifier
+
+SHARD = 256
+"""Claims judged between two writes, and the most that a kill costs."""
+
+ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = range(4)
+"""Decisions in `decide`."""
+
+Verdicts = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What is known of pictures before anything is mined.
+
+    Attributes:
+        texts: all captions that were written for a picture, joined by blanks, by image. files: of the picture. contents: its
+            SHA-256. hypotheses: text of each caption, by query.
+    """
+
+    texts: Mapping[str, str]
+    files: Mapping[str, Path]
+    contents: Mapping[str, str]
+    hypotheses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev."""
+
+    value: float
+    chosen_by: ThresholdFrom
+    wanted: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+
+
+def probabilities(
+    classifier: "Classifier", pools: Sequence[Pool], premises: Premises, workdir: Path, talk: Talk
+) -> list[Doubles]:
+    """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
+    asked = [
+        (pool.gallery.images[image], pool.gallery.captions[caption])
+        for pool in pools
+        for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
+    ]
+    found = _judged(
+        classifier,
+        [premises.contents[image] for image, _ in asked],
+        [premises.texts.get(image, "") for image, _ in asked],
+        [premises.files[image] for image, _ in asked],
+        [premises.hypotheses[caption] for _, caption in asked],
+        workdir,
+        "judging candidates",
+        talk,
+    )
+    return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
+
+
+def _judged(
+    classifier: "Classifier",
+    contents: Sequence[str],
+    texts: Sequence[str],
+    files: Sequence[Path | None],
+    hypotheses: Sequence[str],
+    workdir: Path,
+    label: str,
+    talk: Talk,
+) -> Doubles:
+    from ctxr.models.entailment.base import Claim
+
+    def make(part: slice) -> npt.NDArray[np.float32]:
+        columns = zip(texts[part], files[part], hypotheses[part], strict=True)
+        claims: list[Claim] = [Claim(*one) for one in columns]
+        found = np.asarray(classifier.probabilities(claims), np.float32)
+        if found.shape != (len(claims),) or not ((found >= 0) & (found <= 1)).all():
+            raise DataError(f"the classifier {classifier.name} gives what is no probability", hint="train it again")
+        return found
+
+    made_by = {"what": "entailed", "classifier": classifier.fingerprint}
+    keys = [sha256_of(one) for one in zip(contents, texts, hypotheses, strict=True)]
+    with talk.progress(label, len(keys)) as task:
+        parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def choose_edge(
+    threshold: float | None,
+    wanted: float | None,
+    dev: Path | None,
+    classifier: "Classifier",
+    dataset: Dataset,
+    workdir: Path,
+    talk: Talk,
+) -> Edge:
+    """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
+
+    Args:
+        dev: table of pairs; those of split valid count, or all where none has a split.
+
+    Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
+    """
+    if threshold is not None:
+        return Edge(threshold, "given")
+    if wanted is None:
+        return Edge(classifier.threshold, "classifier")
+    if dev is None:
+        raise DataError(
+            f"{dataset.name} has no pairs to choose a threshold on",
+            hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
+        )
+    pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
+    usable = [pair for pair in pairs if pair.hypothesis is not None and _is_at_hand(pair, dataset)]
+    if len(usable) < len(pairs):
+        talk.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
+    if not usable:
+        raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
+    images = [None if pair.image is None else dataset.images[pair.image] for pair in usable]
+    found = _judged(
+        classifier,
+        ["" if image is None else image.sha256 for image in images],
+        [pair.premise or "" for pair in usable],
+        [None if image is None else dataset.picture(image) for image in images],
+        [pair.hypothesis or "" for pair in usable],
+        workdir,
+        "judging dev",
+        talk,
+    )
+    best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
+    if best is None:
+        raise DataError(
+            f"no threshold of {classifier.name} reaches a precision of {wanted:g} on the {len(usable)} pairs of dev",
+            hint="--precision with a lower share, or a better classifier",
+        )
+    return Edge(best.value, "dev", wanted, best.precision.value, best.recall)
+
+
+def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
+    if pair.image is None:
+        return True
+    image = dataset.images.get(pair.image)
+    file = None if image is None else dataset.picture(image)
+    return file is not None and file.is_file()
+
+
+def decide(pool: Pool, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
+    """What becomes of each candidate, [N] codes: entailed ones are added, the surest first, until a picture or a caption has
+    its fill (0: no cap). Equally sure ones by their score, then as they stand."""
+    verdicts = np.full(len(pool), BELOW, np.int8)
+    images = np.zeros(len(pool.gallery.images), np.int64)
+    captions = np.zeros(len(pool.gallery.captions), np.int64)
+    entailed = np.flatnonzero(probability >= edge)
+    order = entailed[np.lexsort((entailed, -pool.scores[entailed], -probability[entailed]))]
+    for row in order.tolist():
+        image, caption = int(pool.images[row]), int(pool.captions[row])
+        if per_image and images[image] >= per_image:
+            verdicts[row] = CAP_IMAGE
+        elif per_caption and captions[caption] >= per_caption:
+            verdicts[row] = CAP_CAPTION
+        else:
+            verdicts[row] = ADDED
+            images[image] += 1
+            captions[caption] += 1
+    return verdicts
+
+
+def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset[str]) -> list[str]:
+    """Those of the images that the classifier was trained on, or chosen by: by id or by content."""
+    return [name for name in images if name in trained_on or dataset.images[name].sha256 in trained_on]

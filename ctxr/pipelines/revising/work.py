@@ -1,0 +1,265 @@
+"""One revision from end to end: mine, judge, decide, write a round. Each part that takes long is kept as it goes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
+from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_of
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError
+from ctxr.metrics.votes import Doubles
+from ctxr.pipelines.inputs import chosen
+from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.revising.distances import with_distances
+from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
+from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder, vectors_of
+from ctxr.pipelines.revising.records import WORKER, Round
+from ctxr.pipelines.revising.results import Revised, reported, write
+from ctxr.pipelines.revising.rounds import (
+    JUDGMENTS,
+    Base,
+    base_of,
+    folder_of,
+    open_base,
+    put_in_force,
+    read_rounds,
+    refuse_other_base,
+    turn,
+)
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.asked import contents_of
+from ctxr.pipelines.training.encoded import Pictures
+
+if TYPE_CHECKING:
+    from ctxr.models.encode import Encoder
+    from ctxr.models.entailment.base import Classifier
+
+REVISABLE = ("dataset",)
+"""Folders of a project that hold labels to revise."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a round is about.
+
+    Attributes:
+        base: the dataset. before: rounds in force. positives: images of each caption, given or added before.
+        galleries: what is searched.
+    """
+
+    base: Base
+    before: tuple[Round, ...]
+    positives: Mapping[str, frozenset[str]]
+    galleries: tuple[Gallery, ...]
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """Every picture that is asked about, once."""
+        return tuple(sorted({image for one in self.galleries for image in one.images}))
+
+    @cached_property
+    def captions(self) -> tuple[str, ...]:
+        """Every caption that is asked about, once."""
+        return tuple(sorted({caption for one in self.galleries for caption in one.captions}))
+
+
+def open_project(config: ReviseLabels, talk: Talk) -> Base:
+    """The dataset that `config` names, or that was revised before, or the project's. A round that was stopped while it was put
+    in force is in force afterwards, or was never there."""
+    out = config.folder()
+    path = config.dataset or base_of(out) or chosen(None, config.workdir, REVISABLE, talk)
+    base = open_base(path)
+    refuse_other_base(out, base)
+    if read_rounds(out) and not (out / MANIFEST).is_file():
+        with locked(out):
+            put_in_force(out, base, read_rounds(out))
+    return base
+
+
+def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked:
+    """What a round on top of those before it is about. Raises DataError for a dataset without captions."""
+    rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
+    for one in before:
+        added = read_table(config.folder() / folder_of(one.number) / JUDGMENTS, Judgment)
+        rows += [row for row in added if row.value > 0]
+    positives: dict[str, set[str]] = {}
+    for row in rows:
+        positives.setdefault(row.query, set()).add(row.candidate)
+    fixed = {caption: frozenset(images) for caption, images in positives.items()}
+    found = galleries_of(base.dataset, fixed, config.split, config.limit)
+    if not found:
+        side = "" if config.split == "all" else f" on {config.split}"
+        raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
+    return Asked(base, tuple(before), fixed, tuple(found))
+
+
+def plan(config: ReviseLabels, talk: Talk) -> ReviseReport:
+    """What `--entail` would do; nothing is written."""
+    base = open_project(config, talk)
+    rounds = read_rounds(config.folder())
+    asked = asked_of(config, base, [one for one in rounds if one.active])
+    most = sum(
+        min(config.top_k, len(one.captions)) * len(one.images) * (2 if config.both else 1) for one in asked.galleries
+    )
+    named = find_classifier(config)
+    facts: dict[str, Any] = {
+        "dataset": base.path,
+        "would look at": f"{len(asked.images):,} pictures and {len(asked.captions):,} captions in {len(asked.galleries):,} sets",
+        "given": f"{sum(len(one.given) for one in asked.galleries):,} pairs, which are left out",
+        "would judge": f"up to {most:,} candidates, the {config.top_k} best captions of each picture by {config.by}",
+        "classifier": named or "none yet: ctxr train --recipe entailment",
+        "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
+        "to do it": "ctxr revise-labels --entail",
+    }
+    return ReviseReport(config.folder(), "planned", 0, facts)
+
+
+def _told(one: Round) -> str:
+    state = "" if one.active else ", taken back"
+    return f"{one.number} ({one.added:,} added by {one.classifier}{state})"
+
+
+def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> ReviseReport:
+    """Add a round, or say that it is there already. Raises what `pipelines.revise_labels.run` says."""
+    base = open_project(config, talk)
+    out = config.folder()
+    rounds = read_rounds(out)
+    classifier = given or open_classifier(config)
+    encoder = open_encoder(config.by, config.workdir, config.device, talk)
+    asked = asked_of(config, base, [one for one in rounds if one.active])
+    leaked = _guard(config, asked, classifier, talk)
+    edge = _edge(config, base, classifier, talk)
+    for one in rounds:
+        if one.decides == _decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
+            return _there_already(config, base, one, leaked)
+    refuse_strangers(out)
+    with locked(out):
+        revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
+        decides = _decides(config, base, rounds, encoder, classifier, edge)
+        made = write(config, revised, len(rounds) + 1, decides, talk)
+    return reported(config, made, "added", leaked)
+
+
+def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[str]) -> ReviseReport:
+    if one.active:
+        return reported(config, one, "up to date", leaked)
+    with locked(config.folder()):
+        turn(config.folder(), base, one.number, active=True)
+    return reported(config, one, "in force again", leaked)
+
+
+def _guard(config: ReviseLabels, asked: Asked, classifier: "Classifier", talk: Talk) -> list[str]:
+    """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
+    dataset = asked.base.dataset
+    leaked = leaked_images(dataset, asked.images, classifier.trained_on)
+    evaluated = {image for one in asked.galleries if one.side != "train" for image in one.images}
+    wrong = [name for name in leaked if name in evaluated]
+    if wrong and not config.allow_leak:
+        raise DataError(
+            f"{classifier.name} was trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
+            hint="train the classifier without them, or --split train, or --allow-leak for figures with and without them",
+        )
+    if leaked:
+        more = "" if len(leaked) == 1 else f" and {len(leaked) - 1} more"
+        talk.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and judges what it has seen")
+    return leaked
+
+
+def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk) -> Edge:
+    there = "pairs.jsonl" in (base.tables or {})
+    dev = config.dev or (base.path / "pairs.jsonl" if there else None)
+    return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, talk)
+
+
+def _decides(
+    config: ReviseLabels,
+    base: Base,
+    before: Sequence[Round],
+    encoder: "Encoder",
+    classifier: "Classifier",
+    edge: Edge,
+) -> str:
+    """Hash over everything that decides a round on top of those before it that are in force."""
+    names = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
+    settings = {name: getattr(config, name) for name in names}
+    made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
+    return sha256_of([settings, base.sha256, made_by, [one.decides for one in before if one.active]])
+
+
+def _revised(
+    config: ReviseLabels,
+    asked: Asked,
+    encoder: "Encoder",
+    classifier: "Classifier",
+    edge: Edge,
+    leaked: list[str],
+    talk: Talk,
+) -> Revised:
+    dataset = asked.base.dataset
+    files = _files(dataset, asked.images)
+    pictures = Pictures(files, contents_of(dataset, files), config.workdir)
+    hypotheses = {name: _text(dataset, name) for name in asked.captions}
+    images, captions = vectors_of(pictures, list(hypotheses.values()), encoder, talk)
+    image_row = {name: row for row, name in enumerate(files)}
+    caption_row = {name: row for row, name in enumerate(hypotheses)}
+    pools: list[Pool] = []
+    with talk.progress("mining", len(asked.galleries)) as task:
+        for one in asked.galleries:
+            ours = images[[image_row[name] for name in one.images]]
+            theirs = captions[[caption_row[name] for name in one.captions]]
+            pools.append(mine(one, ours, theirs, config.top_k, config.both))
+            task.advance()
+    own = written_for(dataset)
+    premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)
+    found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, talk)
+    verdicts = [
+        decide(pool, one, edge.value, config.per_image, config.per_caption)
+        for pool, one in zip(pools, found, strict=True)
+    ]
+    return Revised(
+        base=asked.base,
+        sets=with_distances(dataset, encoder, config.workdir, talk) if asked.base.tables is None else dataset.sets,
+        pools=tuple(pools),
+        probabilities=tuple(found),
+        verdicts=tuple(verdicts),
+        edge=edge,
+        by=encoder.name,
+        by_fingerprint=encoder.fingerprint,
+        classifier=classifier.name,
+        classifier_fingerprint=classifier.fingerprint,
+        worker=f"{WORKER}:{classifier.name}",
+        leaked=frozenset(leaked),
+        own=own,
+        texts=hypotheses,
+        positives=asked.positives,
+    )
+
+
+def written_for(dataset: Dataset) -> dict[str, list[str]]:
+    """The captions that were written for each image, by image, in the order of their ids."""
+    found: dict[str, list[str]] = {}
+    for row in sorted(dataset.judgments, key=lambda row: row.key()):
+        if row.worker == "gold" and row.value > 0 and dataset.queries[row.query].labels is None:
+            found.setdefault(row.candidate, []).append(_text(dataset, row.query))
+    return found
+
+
+def _text(dataset: Dataset, query: str) -> str:
+    return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)
+
+
+def _files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+    places = {image: dataset.picture(dataset.images[image]) for image in images}
+    lost = [image for image, file in places.items() if file is None or not file.is_file()]
+    if lost:
+        raise DataError(
+            f"{len(lost)} of {len(places)} pictures of {dataset.name} are not there, the first is {lost[0]}",
+            hint="name an artifact that holds its pictures",
+        )
+    return {image: file for image, file in places.items() if file is not None}

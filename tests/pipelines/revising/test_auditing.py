@@ -1,0 +1,127 @@
+"""`ctxr revise-labels --audit`: what people say of a sample tells of all candidates, and of Entail@K."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxr.annotation.records import Answer
+from ctxr.annotation.tasks import task_of
+from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.records import Judgment, Query
+from ctxr.data.tables import read_table
+from ctxr.errors import UnfinishedError
+from ctxr.pipelines.export_tasks import ExportTasks
+from ctxr.pipelines.export_tasks import run as export_tasks
+from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport, run
+from ctxr.pipelines.revising.records import Drawn, Link, Looked
+from ctxr.pipelines.revising.sampling import stratum_of
+from ctxr.pipelines.tasks_artifact import Answered, read_tasks, write_judgments
+from tests.pipelines.revising.stand_in import StandIn
+
+PEOPLE = ("w1", "w2", "w3")
+
+
+def revised(workdir: Path, sample: int, seed: int = 0) -> ReviseReport:
+    judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93)
+    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=sample, seed=seed)
+    return run(config, classifier=judge)
+
+
+def answer_all(workdir: Path, wrong: float = 0.0, people: tuple[str, ...] = PEOPLE) -> None:
+    """Three people look at every unit and say what is true, but for a share of `wrong` answers each."""
+    export_tasks(ExportTasks(task="entail", workdir=workdir))
+    tasks = read_tasks(workdir / "tasks" / "entail")
+    holds = StandIn(workdir / "dataset").holds
+    rng = np.random.default_rng(3)
+    answers: list[Answer] = []
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    for unit in tasks.units:
+        entailed = (unit.statement, unit.images[0]) in holds
+        for slot, worker in enumerate(people):
+            says = entailed != (rng.random() < wrong)
+            value = "entailment" if says else "neutral"
+            answer = Answer(
+                unit.id, worker, {"verdict": (value,)}, unit.images, slot, "2026-11-20T09:00:00Z", 5, "local"
+            )
+            outcome = task_of(unit).score(unit, answer)
+            answers.append(answer)
+            judgments += outcome.judgments
+            queries |= {query.id: query for query in outcome.queries}
+    answered = Answered(
+        root=tasks.root,
+        units={unit.id: unit for unit in tasks.units},
+        sets=tasks.sets,
+        images=tasks.images,
+        answers=tuple(answers),
+        queries=tuple(queries.values()),
+        judgments=tuple(judgments),
+    )
+    write_judgments(workdir / "judgments", answered, {}, [])
+
+
+def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> None:
+    revised(workdir, sample=100_000)
+    answer_all(workdir)
+    report = run(ReviseLabels(workdir=workdir, audit=True))
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    true = np.array([row.image in truth[row.caption].holds for row in ledger])
+    added = np.array([row.decision == "added" for row in ledger])
+    told = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
+    found = told["revision"]
+    for name, value in (
+        ("precision", (added & true).sum() / added.sum()),
+        ("recall", (added & true).sum() / true.sum()),
+    ):
+        assert found[name]["value"] == pytest.approx(value)
+        assert (found[name]["low"], found[name]["high"]) == pytest.approx((value, value))
+    assert found["entailed"]["value"] == pytest.approx(true.sum())
+    assert told["between"]["Fleiss' kappa"]["value"] == pytest.approx(1.0)
+    assert report.did == "audited"
+
+
+def test_a_sample_says_what_a_census_would_within_its_interval(workdir: Path) -> None:
+    revised(workdir, sample=150, seed=1)
+    answer_all(workdir, wrong=0.03)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    added = [row for row in ledger if row.decision == "added"]
+    precision = np.mean([row.image in truth[row.caption].holds for row in added])
+    told = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
+    found = told["revision"]["precision"]
+    assert found["low"] <= precision <= found["high"]
+    assert found["high"] - found["low"] < 0.3
+    assert 0.5 < told["between"]["Fleiss' kappa"]["value"] < 1
+    assert told["with_people"]["value"] > 0.5
+    row = told["entail_at"][0]
+    assert row["corrected"]["low"] <= row["corrected"]["value"] <= row["corrected"]["high"]
+    assert row["corrected"]["value"] != row["value"]["value"]
+
+
+def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
+    revised(workdir, sample=80)
+    answer_all(workdir, people=("w1", "w2"), wrong=0.2)
+    report = run(replace(ReviseLabels(workdir=workdir, audit=True), round=1))
+    folder = workdir / "revised" / "rounds" / "001"
+    ledger = {row.key(): row for row in read_table(folder / "ledger.jsonl", Link)}
+    looked = read_table(workdir / "revision-audit" / "001" / "looked.jsonl", Looked)
+    drawn = read_table(folder / "strata.jsonl", Drawn)
+    assert all(stratum_of(ledger[row.key()]) == row.stratum for row in looked)
+    # two who disagree decide nothing
+    ties = len(drawn) - len(looked)
+    assert ties > 0
+    assert f"{ties} ended in a tie, 0 nobody has seen" in report.facts["looked at"]
+    assert "Cohen's kappa" in report.facts
+
+
+def test_nothing_is_said_before_anybody_has_looked(workdir: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no round"):
+        run(ReviseLabels(workdir=workdir, audit=True))
+    revised(workdir, sample=20)
+    with pytest.raises(UnfinishedError):
+        run(ReviseLabels(workdir=workdir, audit=True))

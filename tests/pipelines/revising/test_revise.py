@@ -1,0 +1,276 @@
+"""`ctxr revise-labels`: true links are found as often as the classifier allows, old rows stay, and every round can be taken back."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxr.data.artifacts import MANIFEST
+from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.images import read_image
+from ctxr.data.readers import read_dataset
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.revise_labels import ReviseLabels, run
+from ctxr.pipelines.revising import judging
+from ctxr.pipelines.revising.mining import galleries_of
+from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
+from tests.pipelines.revising.stand_in import Hashed, StandIn
+
+
+def options(workdir: Path, **changes: object) -> ReviseLabels:
+    return replace(ReviseLabels(workdir=workdir, entail=True, by="hashed", top_k=20), **changes)  # type: ignore[arg-type]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_allows(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.97)
+    report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=300), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    clear = [row for row in ledger if row.image not in truth[row.caption].doubtful]
+    true = np.array([row.image in truth[row.caption].holds for row in clear])
+    added = np.array([row.decision == "added" for row in clear])
+    # every pair that was not given is a candidate here, so recall is the classifier's sensitivity
+    expected = sum(len(row.holds) - 1 for row in truth.values() if row.gallery == "test")
+    assert true.sum() == expected
+    assert expected > 100
+    recall, precision = (added & true).sum() / true.sum(), (added & true).sum() / added.sum()
+    # within three standard errors of what the rates of the stand-in come to
+    assert abs(recall - 0.9) < 3 * np.sqrt(0.09 / expected)
+    called = 0.9 * expected + 0.03 * (~true).sum()
+    stated = 0.9 * expected / called
+    assert abs(precision - stated) < 3 * np.sqrt(stated * (1 - stated) / called)
+    assert report.facts["trained on"] == "none of the pictures"
+
+
+def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    out = workdir / "revised"
+    old = (workdir / "dataset" / "judgments.jsonl").read_bytes().splitlines()
+    new = (out / "judgments.jsonl").read_bytes().splitlines()
+    assert set(old) < set(new)
+    assert (out / "given.jsonl").read_bytes() == (workdir / "dataset" / "judgments.jsonl").read_bytes()
+    rows = [row for row in read_table(out / "judgments.jsonl", Judgment) if row.worker != "gold"]
+    assert {(row.worker, row.round) for row in rows} == {("entailment:stand-in", 1)}
+    assert {row.value for row in rows} == {0.0, 1.0}
+    assert not {(row.query, row.candidate) for row in rows} & {
+        (row.query, row.candidate) for row in read_table(out / "given.jsonl", Judgment)
+    }
+    # any verb that reads datasets reads it
+    dataset = read_dataset(out)
+    assert len(dataset.judgments) == len(new)
+    assert not dataset.notes
+    for name in ("sets", "images", "texts", "queries", "truth", "pairs"):
+        assert (out / f"{name}.jsonl").read_bytes() == (workdir / "dataset" / f"{name}.jsonl").read_bytes()
+
+
+def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir), classifier=judge)
+    before, asked = bytes_of(workdir / "revised"), judge.claims
+    report = run(options(workdir), classifier=judge)
+    assert report.did == "up to date"
+    assert (bytes_of(workdir / "revised"), judge.claims) == (before, asked)
+    run(options(workdir, out=workdir / "again"), classifier=judge)
+    assert bytes_of(workdir / "again") == before
+    assert judge.claims == asked
+
+
+def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, threshold=0.9), classifier=judge)
+    first = bytes_of(workdir / "revised")
+    report = run(options(workdir, threshold=0.6), classifier=judge)
+    assert report.round == 2
+    both = bytes_of(workdir / "revised")
+    assert {row.round for row in read_table(workdir / "revised" / "judgments.jsonl", Judgment)} == {0, 1, 2}
+    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).round == 2
+    again = bytes_of(workdir / "revised")
+    assert again["judgments.jsonl"] == first["judgments.jsonl"]
+    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).facts["in force"] == "none"
+    assert (workdir / "revised" / "judgments.jsonl").read_bytes() == first["given.jsonl"]
+    with pytest.raises(UsageError, match="every round is taken back"):
+        run(replace(ReviseLabels(workdir=workdir), undo=True))
+    assert run(replace(ReviseLabels(workdir=workdir), redo=True, round=1)).did == "in force again"
+    # typed again as it was made, a round that was taken back is put in force, not made anew
+    assert run(options(workdir, threshold=0.6), classifier=judge).did == "in force again"
+    assert bytes_of(workdir / "revised") == both
+
+
+def test_a_second_round_leaves_out_what_the_first_added(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, threshold=0.9), classifier=judge)
+    run(options(workdir, threshold=0.6), classifier=judge)
+    one, two = (read_table(workdir / "revised" / "rounds" / n / "ledger.jsonl", Link) for n in ("001", "002"))
+    added = {row.key() for row in one if row.decision == "added"}
+    assert added
+    assert not added & {row.key() for row in two}
+
+
+def test_caps_keep_the_surest(workdir: Path) -> None:
+    run(options(workdir, per_image=2, per_caption=3), classifier=StandIn(workdir / "dataset"))
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    by_image: dict[str, list[Link]] = {}
+    by_caption: dict[str, int] = {}
+    for row in ledger:
+        by_image.setdefault(row.image, []).append(row)
+        by_caption[row.caption] = by_caption.get(row.caption, 0) + (row.decision == "added")
+    assert max(by_caption.values()) == 3
+    assert max(sum(row.decision == "added" for row in rows) for rows in by_image.values()) == 2
+    assert {row.reason for row in ledger} == {None, "below_threshold", "cap_image", "cap_caption"}
+    for rows in by_image.values():
+        added = [row.probability for row in rows if row.decision == "added"]
+        capped = [row.probability for row in rows if row.reason == "cap_image"]
+        assert not added or not capped or min(added) >= max(capped)
+
+
+def test_a_killed_run_goes_on_where_it_was(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "SHARD", 64)
+    whole = StandIn(workdir / "dataset")
+    run(options(workdir, out=workdir / "whole"), classifier=whole)
+    shutil.rmtree(workdir / ".ctxr-cache")
+    killed = StandIn(workdir / "dataset", dies_after=200)
+    with pytest.raises(KeyboardInterrupt):
+        run(options(workdir), classifier=killed)
+    assert not (workdir / "revised" / MANIFEST).exists()
+    after = StandIn(workdir / "dataset")
+    run(options(workdir), classifier=after)
+    assert after.claims == whole.claims - 192
+    assert bytes_of(workdir / "revised") == bytes_of(workdir / "whole")
+
+
+def test_a_stop_while_a_round_is_put_in_force_is_mended(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    before = bytes_of(workdir / "revised")
+    (workdir / "revised" / MANIFEST).unlink()
+    (workdir / "revised" / "judgments.jsonl").unlink()
+    assert run(options(workdir), classifier=StandIn(workdir / "dataset")).did == "up to date"
+    assert bytes_of(workdir / "revised") == before
+
+
+def test_who_was_trained_on_evaluated_pictures_may_not_judge_them(workdir: Path) -> None:
+    dataset = read_dataset(workdir / "dataset")
+    tested = next(one for one in dataset.sets if one.id == "test").images
+    content = dataset.images[tested[1]].sha256
+    judge = StandIn(workdir / "dataset", trained_on=frozenset({tested[0], content}))
+    with pytest.raises(DataError, match="was trained on 2 of 32 evaluated pictures, the first is test/"):
+        run(options(workdir), classifier=judge)
+    assert not (workdir / "revised").exists()
+    report = run(options(workdir, allow_leak=True), classifier=judge)
+    assert report.leaked == tested[:2]
+    row = report.tables["entail"].rows[0]
+    assert row[1] != row[2]
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    assert {row.image for row in ledger if row.leaked} == set(tested[:2])
+    # the sides that are trained on may be judged by who has seen them, and it is said
+    trained = next(one for one in dataset.sets if one.id == "train").images
+    judge = StandIn(workdir / "dataset", trained_on=frozenset(trained[:1]))
+    report = run(options(workdir, split="train", out=workdir / "other"), classifier=judge)
+    assert report.leaked == trained[:1]
+
+
+def test_a_threshold_for_a_wanted_precision_is_chosen_on_dev(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", specificity=0.7)
+    report = run(options(workdir, precision=0.8), classifier=judge)
+    (made,) = read_table(workdir / "revised" / "rounds.jsonl", Round)
+    assert made.threshold_from == "dev"
+    assert made.precision is not None
+    assert made.precision >= 0.8
+    assert "on dev: precision" in report.facts["added"]
+    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+        run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
+
+
+def test_entail_at_k_counts_what_was_given_and_what_is_entailed(workdir: Path) -> None:
+    report = run(options(workdir, split="test", top_k=30), classifier=StandIn(workdir / "dataset"))
+    shown = {row[0]: float(row[1].split()[0]) for row in report.tables["entail"].rows}
+    dataset = read_dataset(workdir / "dataset")
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    (gallery,) = galleries_of(dataset, {}, "test", 0)
+    pixels = [read_image(workdir / "dataset" / dataset.images[name].path) for name in gallery.images]
+    captions = Hashed().encode_texts([dataset.texts[name].text for name in gallery.captions])
+    scores = Hashed().encode_images(pixels).astype(np.float64) @ captions.T.astype(np.float64)
+    for k in (10, 30):
+        shares = []
+        for row, image in enumerate(gallery.images):
+            first = np.argsort(-scores[row], kind="stable")[:k]
+            shares.append(np.mean([image in truth[gallery.captions[place]].holds for place in first]))
+        assert shown[f"E@{k}"] == pytest.approx(100 * np.mean(shares), abs=0.8)
+
+
+def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
+    run(options(workdir, sample=60), classifier=StandIn(workdir / "dataset", 0.9, 0.9))
+    folder = workdir / "revised" / "rounds" / "001"
+    drawn = read_table(folder / "strata.jsonl", Drawn)
+    ledger = read_table(folder / "ledger.jsonl", Link)
+    assert sum({row.stratum: row.population for row in drawn}.values()) == len(ledger)
+    for stratum in {row.stratum for row in drawn}:
+        rows = [row for row in drawn if row.stratum == stratum]
+        assert {row.sampled for row in rows} == {len(rows)}
+        assert len(rows) >= min(4, rows[0].population)
+    assert b"probability" not in (folder / "sample.jsonl").read_bytes()
+
+
+def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(workdir: Path) -> None:
+    report = run(options(workdir, split="valid"), classifier=StandIn(workdir / "dataset"))
+    also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", Also)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    assert also
+    assert all(row.image in truth[row.caption].holds for row in also)
+    assert all(row.images == (truth[row.caption].image,) for row in also)
+    assert "also" in report.tables
+
+
+def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
+    before = bytes_of(workdir)
+    report = run(ReviseLabels(workdir=workdir, by="hashed"))
+    assert report.did == "planned"
+    assert report.facts["classifier"].startswith("none yet")
+    assert bytes_of(workdir) == before
+    with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
+        run(options(workdir))
+    assert bytes_of(workdir) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"undo": True}, "--entail and --undo do not go together"),
+        ({"top_k": 0}, "cannot all be meant"),
+        ({"per_image": -1}, "cannot be negative"),
+        ({"split": "dev"}, "--split 'dev' is unknown"),
+        ({"threshold": 0.5, "precision": 0.9}, "both choose the threshold"),
+        ({"threshold": 1.5}, "--threshold 1.5 is out of range"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(wrong: dict[str, object], says: str, workdir: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(options(workdir, **wrong))
+
+
+def test_another_dataset_under_the_same_rounds_is_refused(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    manifest = workdir / "dataset" / MANIFEST
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    with pytest.raises(DataError, match="revises another dataset than"):
+        run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    with pytest.raises(UsageError, match="holds revised labels itself"):
+        run(options(workdir, dataset=workdir / "revised"), classifier=StandIn(workdir / "dataset"))
+
+
+def test_a_real_encoder_proposes_and_one_of_pairs_cannot(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    assert {row.source for row in ledger} == {"ctxr-tiny"}
+    assert {row.direction for row in ledger} >= {"image", "caption"}
+    assert {row.rank for row in ledger} == {1, 2}
+    with pytest.raises(UsageError, match="--by random:uniter-tiny scores pairs one by one"):
+        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
