@@ -25,7 +25,7 @@ from ctxr.pipelines.reporting import (
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
 from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from ctxr.pipelines.sets_report import KIND
+from ctxr.pipelines.revising.rounds import VERB
 
 SECTIONS: tuple[Section, ...] = (
     summary.SECTION,
@@ -63,7 +63,8 @@ def write_page(edition: Edition, beside: str, sections: Sequence[Section] | None
     environment.globals["plot_box"] = {
         "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
     }  # fmt: skip
-    sections = sections or (SECTIONS if edition.chain.last.artifact.manifest.kind == KIND else OF_CAPTIONS)
+    revised = edition.chain.last.made_by == f"ctxr {VERB}"
+    sections = sections or (OF_CAPTIONS if revised else SECTIONS)
     # the overview counts what the others could not show, so it is made last
     made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
     shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]
