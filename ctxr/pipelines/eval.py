@@ -27,10 +27,6 @@ class Eval:
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Path | None = None
     """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
-    judgments: Path | None = None
-    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
-    positives: Path | None = None
-    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…)."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
@@ -59,6 +55,10 @@ class Eval:
     """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
+    judgments: Path | None = None
+    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
+    positives: Path | None = None
+    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…)."""
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result."""

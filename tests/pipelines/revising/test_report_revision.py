@@ -16,7 +16,7 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     revised(workdir, sample=60)
     written = report(Report(workdir=workdir))
     content = written.page.read_text(encoding="utf-8")
-    assert written.chain == [workdir / "revised"]
+    assert written.chain == [workdir / "dataset", workdir / "revised"]
     assert 'id="revision"' in content
     assert "Nobody has looked at this round yet" in content
     assert content.count('<img src="data:image/jpeg;base64,') == content.count('class="link-card"') > 3
