@@ -7,15 +7,9 @@ from ctxr.pipelines.talk import Talk
 
 TUNED = ("lr=5e-4", "batch=36", "epochs=3", "schedule=cosine", "warmup=0.1")
 HEADS = (
-    "lr=3e-4",
-    "batch=36",
-    "epochs=5",
-    "schedule=cosine",
-    "warmup=0.1",
-    "inner=512",
-    "weight_decay=0.01",
-    "start=batch",
-)
+    "lr=1e-3", "weight_decay=0.01", "batch=36", "epochs=3", "schedule=cosine", "warmup=0.1", "layers=1", "inner=64",
+    "start=batch", "start_at_cosine=true",
+)  # fmt: skip
 OVER_TINY = "encoder=ctxr-tiny"
 REGIONS = "grid"
 

@@ -208,7 +208,8 @@ def _embedded(
             files |= there
     model: Encoder = load_encoder(encoder, device, warn=talk.warn)
     names = sorted(files)
-    pictures = Pictures({name: files[name] for name in names}, contents_of(dataset, files), workdir)
+    files = {name: files[name] for name in names}
+    pictures = Pictures(files, contents_of(dataset, files), workdir)
     with talk.progress("embedding frames", len(names)) as task:
         arrays = cached(
             workdir,

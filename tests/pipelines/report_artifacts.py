@@ -9,6 +9,7 @@ from PIL import Image as Pillow
 
 from ctxr.data.artifacts import Parent, open_artifact
 from ctxr.data.embeddings import Vectors, pairwise_distances
+from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.data.units import Stamp, Unit, write_unit
 from ctxr.pipelines.sets_artifact import complete
@@ -55,7 +56,7 @@ def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: boo
             path = f"images/{name}-shot{shot}_0/img{index}.jpg" if fate is None else f"dropped/{name}/img{index}.jpg"
             if fate is None:
                 paint(out / path, seed + index)
-                images.append(Image(f"{name}/img{index}", path, "ab" * 32, name, 48, 32, index, time))
+                images.append(Image(f"{name}/img{index}", path, sha256_file(out / path), name, 48, 32, index, time))
                 names.append(f"{name}/img{index}")
             if measured and fate in (None, "blurry"):
                 paint(out / path, seed + index)
@@ -90,7 +91,10 @@ def photo_unit(out: Path, name: str, photos: int, sets: int, seed: int = 0) -> U
     files = [f"p{number:04}.jpg" for number in range(photos)]
     for number, file in enumerate(files):
         paint(out / "images" / name / file, seed + number)
-    images = [Image(f"{name}/{file}", f"images/{name}/{file}", "ab" * 32, name, 48, 32) for file in files]
+    images = [
+        Image(f"{name}/{file}", f"images/{name}/{file}", sha256_file(out / "images" / name / file), name, 48, 32)
+        for file in files
+    ]
     found = []
     for number in range(sets):
         members = [(number + step * (1 + number // photos)) % photos for step in range(SIZE)]

@@ -51,8 +51,9 @@ class Pictures:
 
     def read(self, part: slice) -> list[Pixels]:
         """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
+        names = list(self.files)[part]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(_read, list(self.files.values())[part], list(self.contents.values())[part]))
+            return list(pool.map(_read, map(self.files.__getitem__, names), map(self.contents.__getitem__, names)))
 
     def check(self, talk: Talk) -> None:
         """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
