@@ -4,10 +4,11 @@ It is an artifact of kind `dataset` like one that people made, so every verb tha
 that cannot learn it need not be tried on photographs.
 """
 
+import itertools
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 AUTHOR = "world"
 """Who wrote the descriptions."""
+
+_AHEAD = 8
+"""Sets that wait for each process that draws."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +119,19 @@ def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kin
     """Sets of a side, more than enough: each has a seed of its own, so the number of processes changes nothing."""
     from ctxr.pipelines.world_rows import draw_set
 
-    block, start = 8 * config.workers, 0
     targets = config.targets if split == "train" else 0
     if not count:
         return
     if config.workers == 1:
-        while True:
-            yield draw_set(config.seed, split, start, config.video, config.side, targets)
-            start += 1
+        for number in itertools.count():
+            yield draw_set(config.seed, split, number, config.video, config.side, targets)
+    ahead: deque[Future[tuple[Kind, Told]]] = deque()
     with ProcessPoolExecutor(config.workers, mp_context=get_context("spawn")) as pool:
-        while True:
-            numbers = range(start, start + block)
-            same = (repeat(value) for value in (config.video, config.side, targets))
-            yield from pool.map(draw_set, repeat(config.seed), repeat(split), numbers, *same)
-            start += block
+        try:
+            for number in itertools.count():
+                ahead.append(pool.submit(draw_set, config.seed, split, number, config.video, config.side, targets))
+                # the next sets are drawn while this one is encoded and written
+                if len(ahead) > _AHEAD * config.workers:
+                    yield ahead.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
