@@ -1,6 +1,6 @@
 """Candidates: for each picture the captions that a retrieval model likes best and that nobody has linked to it yet."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +10,11 @@ import numpy.typing as npt
 
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_bytes
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.scoring import RUN, checkpoints, source_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.caches import cached
-from ctxr.pipelines.training.encoded import Pictures
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -128,29 +125,6 @@ def _looks_at_pairs(by: str) -> UsageError:
         f"--by {by} scores pairs one by one, and every picture would have to meet every caption",
         hint="--by ENCODER, or a run without a head, such as of clip-batch",
     )
-
-
-def vectors_of(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Matrix, Matrix]:
-    """Unit vectors of the pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
-    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
-    with talk.progress("embedding pictures", len(pictures.contents)) as task:
-        images = cached(
-            pictures.workdir,
-            {**made_by, "what": "image"},
-            list(pictures.contents.values()),
-            lambda part: encoder.encode_images(pictures.read(part)),
-            task.advance,
-        )
-    with talk.progress("embedding captions", len(texts)) as task:
-        told = cached(
-            pictures.workdir,
-            {**made_by, "what": "text"},
-            [sha256_bytes(text.encode()) for text in texts],
-            lambda part: encoder.encode_texts(texts[part]),
-            task.advance,
-        )
-    none = np.zeros((0, encoder.dim), np.float32)
-    return np.concatenate([none, *images]), np.concatenate([none, *told])
 
 
 def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Pool:

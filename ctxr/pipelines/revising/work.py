@@ -18,7 +18,7 @@ from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
-from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder, vectors_of
+from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder
 from ctxr.pipelines.revising.records import WORKER, Round
 from ctxr.pipelines.revising.results import Revised, reported, write
 from ctxr.pipelines.revising.rounds import (
@@ -34,7 +34,7 @@ from ctxr.pipelines.revising.rounds import (
 )
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import Pictures, embedded
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -205,7 +205,7 @@ def _revised(
     files = _files(dataset, asked.images)
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
-    images, captions = vectors_of(pictures, list(hypotheses.values()), encoder, talk)
+    images, captions = embedded(pictures, list(hypotheses.values()), encoder, talk)
     image_row = {name: row for row, name in enumerate(files)}
     caption_row = {name: row for row, name in enumerate(hypotheses)}
     pools: list[Pool] = []

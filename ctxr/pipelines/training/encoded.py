@@ -77,6 +77,12 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
     from ctxr.models.training.tables import Vectors
 
     pictures = pictures.of(asked)
+    images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
+    return questions_with(asked, pictures, Vectors(images), texts)
+
+
+def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
+    """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
     made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
     with talk.progress("embedding pictures", len(pictures.contents)) as task:
         images = cached(
@@ -86,7 +92,6 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
             lambda part: encoder.encode_images(pictures.read(part)),
             task.advance,
         )
-    texts = [one.text for one in asked]
     with talk.progress("embedding texts", len(texts)) as task:
         told = cached(
             pictures.workdir,
@@ -95,7 +100,7 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return questions_with(asked, pictures, Vectors(_stacked(images, encoder.dim)), _stacked(told, encoder.dim))
+    return _stacked(images, encoder.dim), _stacked(told, encoder.dim)
 
 
 def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Questions":

@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxr.data.hashing import sha256_bytes
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.caches import cached
-from ctxr.pipelines.training.encoded import Pictures, pixels_of
+from ctxr.pipelines.training.encoded import Pictures, embedded, pixels_of
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
 if TYPE_CHECKING:
@@ -33,25 +31,8 @@ def as_pairs(side: GallerySide, pictures: Pictures, source: "Source", device: st
 def gallery_vectors(side: GallerySide, pictures: Pictures, encoder: "Encoder", talk: Talk) -> Vectors:
     """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
     pictures, row = _rows(side, pictures)
-    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
-    with talk.progress("embedding pictures", len(pictures.contents)) as task:
-        images = cached(
-            pictures.workdir,
-            {**made_by, "what": "image"},
-            list(pictures.contents.values()),
-            lambda part: encoder.encode_images(pictures.read(part)),
-            task.advance,
-        )
-    texts = list(side.texts)
-    with talk.progress("embedding texts", len(texts)) as task:
-        told = cached(
-            pictures.workdir,
-            {**made_by, "what": "text"},
-            [sha256_bytes(text.encode()) for text in texts],
-            lambda part: encoder.encode_texts(texts[part]),
-            task.advance,
-        )
-    return Vectors(np.concatenate(images)[row], np.concatenate(told))
+    images, captions = embedded(pictures, list(side.texts), encoder, talk)
+    return Vectors(images[row], captions)
 
 
 def first_owners(side: GallerySide) -> np.ndarray:
