@@ -107,6 +107,16 @@ def newest_sample(workdir: Path) -> Path | None:
     return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
 
 
+def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
+    """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
+    labels that it is the sample of, None where it is none."""
+    table = named or newest_sample(workdir)
+    if table is None or table.name != SAMPLE:
+        return table, None
+    folder = table.resolve().parent.parent.parent
+    return table, folder if (folder / ROUNDS).is_file() else None
+
+
 def base_of(out: Path) -> Path | None:
     """The folder that an artifact of revised labels was made from; None without one."""
     if not (out / MANIFEST).is_file():
