@@ -25,8 +25,8 @@ BRISQUE = 0.65
 MAX_TEXT = 0.02
 """Words on a fiftieth of the picture are an overlay that a worker would describe."""
 
-MOST_SET = 20
-"""Pictures up to which a set is asked about as one of ten is; the drawn galleries are larger."""
+LEAST_PAIRS, LEAST_GALLERY, LEAST_LOOKS = 8, 24, 1
+"""Fewer pictures of a gallery would be evaluated as a set is."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     talk = talk or Silent()
     if config.queries < 24:
         raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
-    if config.pairs < 8 or config.gallery < MOST_SET + 1 or config.looks < 1:
+    if config.pairs < LEAST_PAIRS or config.gallery < LEAST_GALLERY or config.looks < LEAST_LOOKS:
         raise UsageError(
             f"--pairs {config.pairs}, --gallery {config.gallery} and --looks {config.looks} are too few to revise labels",
-            hint=f"at least 8, {MOST_SET + 1} and 1",
+            hint=f"at least {LEAST_PAIRS}, {LEAST_GALLERY} and {LEAST_LOOKS}",
         )
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
@@ -135,7 +135,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     models = run_models(config.out / "models", config.queries, config.seed, talk)
     sizes = Sizes(config.pairs, config.gallery, config.looks)
     revision = run_revision(config.out / "captions", sizes, config.seed, talk)
-    page = report(Report(filtered.artifact, workdir=work, more=(models.page, revision.page)), talk).page
+    page = report(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
         folder=config.out,
         picture=picture,
