@@ -132,7 +132,8 @@ def refuse_other_base(out: Path, base: Base) -> None:
     if not read_rounds(out):
         return
     if (out / MANIFEST).is_file():
-        same = base.sha256 in {parent.sha256 for parent in open_artifact(out, KIND).manifest.parents}
+        manifest = open_artifact(out, KIND).manifest
+        same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
     else:  # stopped while a round was put in force
         given = (base.tables or {}).get(JUDGMENTS)
         same = given is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == given.sha256)
@@ -141,6 +142,12 @@ def refuse_other_base(out: Path, base: Base) -> None:
             f"{out} revises another dataset than {base.path} holds now",
             hint=f"choose another --out, or remove {out} and run ctxr revise-labels --entail again",
         )
+
+
+def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
+    """Whether all tables of a dataset are what they were, though it was made again."""
+    tables = {GIVEN if name == JUDGMENTS else name: entry.sha256 for name, entry in (base.tables or {}).items()}
+    return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
 
 
 def add_round(
