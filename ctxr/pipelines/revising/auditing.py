@@ -259,6 +259,9 @@ def _report(
         "Cohen's kappa, people and classifier": agreed(found.with_people),
     }
     notes = []
+    if found.unseen:
+        hint = export_hint(config, made.number)
+        notes.append(f"{found.unseen} pairs of the sample were seen by nobody: {hint}, unless they wait to be answered")
     if found.waiting:
         notes.append(
             f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
