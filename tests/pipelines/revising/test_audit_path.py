@@ -81,7 +81,7 @@ def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
     config = revised(workdir, threshold=0.9)
     ctxr(workdir, "export-tasks", "entail")
     first = {unit.id for unit in read_tasks(workdir / "tasks" / "entail").units}
-    on_a_platform(workdir, lambda unit: "entailment", folder="entail")
+    on_a_platform(workdir, lambda unit: "entailment")
     run(replace(config, threshold=0.6), classifier=StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93))
     # pairs that stand in both samples were answered already
     assert "pairs of the sample were seen by nobody: ctxr export-tasks entail" in ctxr(
@@ -97,9 +97,9 @@ def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
     assert [one.active for one in read_rounds(workdir / "revised")] == [True, True]
 
 
-def on_a_platform(workdir: Path, says: Any, folder: str = "label-studio") -> None:
+def on_a_platform(workdir: Path, says: Any) -> None:
     """Export to Label Studio beside what is there, let everybody label everything, and import their projects."""
-    out = workdir / "tasks" / folder
+    out = workdir / "tasks" / "label-studio"
     export_tasks(
         ExportTasks(
             task="entail",
@@ -107,7 +107,6 @@ def on_a_platform(workdir: Path, says: Any, folder: str = "label-studio") -> Non
             out=out,
             backend="label-studio",
             image_base="https://pictures.example.org",
-            force=True,
         )
     )
     units = {unit.id: unit for unit in read_tasks(out).units}
