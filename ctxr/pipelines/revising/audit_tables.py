@@ -39,10 +39,11 @@ def also_table(also: Sequence[Also], said: Mapping[tuple[str, str], bool]) -> Ta
     Args:
         said: whether it is so, by (caption, image), of the pairs that were looked at.
     """
-    looked = sorted((one for one in also if one.key() in said), key=lambda one: (not said[one.key()], one.key()))
+    looked = [(one, said[one.caption, one.image]) for one in also if (one.caption, one.image) in said]
+    looked.sort(key=lambda row: (not row[1], row[0].key()))
     rows = tuple(
-        (one.text, ", ".join(one.images), one.image, "yes" if said[one.key()] else "no", one.probability)
-        for one in looked
+        (one.text, ", ".join(one.images), one.image, "yes" if entailed else "no", one.probability)
+        for one, entailed in looked
     )
     note = f"{len(looked):,} of the {len(also):,} that the classifier found; a larger --sample shows more of them to people"
     heads = ("description", "written for", "also holds for", "by people", "probability")

@@ -140,7 +140,7 @@ def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], s
 def _waiting(answered: Answered, rows: Sequence[Judgment]) -> int:
     """Pairs that were answered about by fewer people than were asked."""
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
-    return sum(votes[unit.query] < unit.most for unit in answered.units.values() if unit.query in votes)
+    return sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
 
 
 def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:

@@ -66,6 +66,13 @@ class Base:
             return [f"{name}.jsonl" for name in RELEASED]
         return [name for name in self.tables if name != JUDGMENTS]
 
+    @property
+    def content(self) -> str:
+        """SHA-256 over what its tables hold, whenever they were written."""
+        if self.tables is None:
+            return self.sha256
+        return sha256_of(sorted((name, entry.sha256) for name, entry in self.tables.items()))
+
 
 def open_base(path: Path) -> Base:
     """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is

@@ -189,7 +189,7 @@ def _decides(
     names = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
     settings = {name: getattr(config, name) for name in names}
     made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([settings, base.sha256, made_by, [one.decides for one in before if one.active]])
+    return sha256_of([settings, base.content, made_by, [one.decides for one in before if one.active]])
 
 
 def _revised(

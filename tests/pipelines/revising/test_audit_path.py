@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table
 from ctxr.errors import UsageError
 from ctxr.pipelines.export_tasks import ExportTasks
@@ -20,6 +21,8 @@ from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.records import Also, Link
 from ctxr.pipelines.revising.rehearsal import rehearse_audit
 from ctxr.pipelines.revising.rounds import read_rounds
+from ctxr.pipelines.serve import Serve
+from ctxr.pipelines.serve import run as serve
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import read_tasks
 from tests.pipelines.revising.stand_in import StandIn
@@ -44,7 +47,7 @@ def revised(workdir: Path, **changes: Any) -> ReviseLabels:
     return config
 
 
-def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path) -> None:
+def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     revised(workdir)
     assert "--audit" in ctxr(workdir, "revise-labels", "--help")
     assert "hint: ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit", code=4)
@@ -53,6 +56,9 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path) -> 
     units = read_tasks(workdir / "tasks" / "entail").units
     # three people fill all votes, whatever sides the pictures are on
     assert rehearse_audit(workdir, workdir / "dataset", 5, Silent()) == 3 * len(units)
+    with monkeypatch.context() as patch:
+        patch.setattr("ctxr.pipelines.serving.answer_requests", lambda *_, **__: None)
+        assert serve(Serve(workdir=workdir, port=0)).after == "ctxr revise-labels --audit"
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
     told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).output)
     assert told["notes"] == []
@@ -67,14 +73,23 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path) -> 
     assert figures["with_people"]["value"] > 0.3
 
 
-def test_answers_about_a_round_leave_the_dataset_as_it_was(workdir: Path) -> None:
+def test_answers_about_a_round_leave_the_dataset_as_it_was(workdir: Path, tmp_path: Path) -> None:
     revised(workdir)
-    ctxr(workdir, "export-tasks", "entail")
     on_a_platform(workdir, lambda unit: "entailment")
     before = open_artifact(workdir / "dataset").sha256
     assert "hint: ctxr revise-labels --audit" in ctxr(workdir, "aggregate", code=3)
-    assert open_artifact(workdir / "dataset").sha256 == before
     assert "audited" in ctxr(workdir, "revise-labels", "--audit")
+    # pairs of one's own are no audit: they become a dataset with whole sets, which is not put over another command's
+    pair = {"image": "test/00000-0", "statement": "own", "text": "Something can be seen."}
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps(pair) + "\n", encoding="utf-8")
+    on_a_platform(workdir, lambda unit: "entailment", "own", candidates=own, input=workdir / "dataset")
+    assert "work/dataset is an artifact that ctxr world-captions wrote" in ctxr(workdir, "aggregate", code=2)
+    assert open_artifact(workdir / "dataset").sha256 == before
+    ctxr(workdir, "aggregate", "--out", str(tmp_path / "other"))
+    made = read_dataset(tmp_path / "other")
+    assert list(made.queries) == ["entail/test/00000-0/own"]
+    assert [len(one.images) for one in made.sets] == [24]
 
 
 def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
@@ -97,9 +112,9 @@ def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
     assert [one.active for one in read_rounds(workdir / "revised")] == [True, True]
 
 
-def on_a_platform(workdir: Path, says: Any) -> None:
+def on_a_platform(workdir: Path, says: Any, folder: str = "label-studio", **more: Any) -> None:
     """Export to Label Studio beside what is there, let everybody label everything, and import their projects."""
-    out = workdir / "tasks" / "label-studio"
+    out = workdir / "tasks" / folder
     export_tasks(
         ExportTasks(
             task="entail",
@@ -107,6 +122,7 @@ def on_a_platform(workdir: Path, says: Any) -> None:
             out=out,
             backend="label-studio",
             image_base="https://pictures.example.org",
+            **more,
         )
     )
     units = {unit.id: unit for unit in read_tasks(out).units}
@@ -116,9 +132,9 @@ def on_a_platform(workdir: Path, says: Any) -> None:
             chosen = {"from_name": "verdict", "value": {"choices": [says(units[task["data"]["ctxr_unit"]])]}}
             given = {"id": place, "created_at": "2026-11-21T10:00:00Z", "result": [chosen]}
             task["annotations"] = [given | {"completed_by": task["data"]["ctxr_slot"]}]
-        answers = workdir / f"{file.parent.name}.json"
+        answers = workdir / f"{folder}-{file.parent.name}.json"
         answers.write_text(json.dumps(tasks), encoding="utf-8")
-        ctxr(workdir, "import-answers", str(answers), "--from", "label-studio")
+        ctxr(workdir, "import-answers", str(answers), "--from", "label-studio", "--tasks", folder)
 
 
 def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from ctxr.data.artifacts import finish
 from ctxr.errors import UnfinishedError, UsageError
+from ctxr.pipelines.entailing_pairs import open_pairs
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.talk import Silent
 
 
 def trained(folder: Path, kind: str = "classifier") -> Path:
@@ -30,3 +32,9 @@ def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tm
     assert find_classifier(ReviseLabels(workdir=tmp_path, classifier="two")) == str(two)
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(ReviseLabels(workdir=tmp_path, classifier="three"))
+
+
+def test_it_learns_from_the_pairs_of_the_projects_dataset_where_none_are_named(workdir: Path) -> None:
+    own, named = (open_pairs(path, workdir, Silent()) for path in (None, workdir / "dataset"))
+    assert own.rows == named.rows
+    assert own.side("valid")

@@ -18,6 +18,8 @@ from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
+from ctxr.pipelines.world_captions import write_captions
+from tests.pipelines.revising.conftest import DRAWN
 from tests.pipelines.revising.stand_in import Hashed, StandIn
 
 
@@ -255,14 +257,17 @@ def test_options_that_cannot_be_meant_are_refused(wrong: dict[str, object], says
         run(options(workdir, **wrong))
 
 
-def test_another_dataset_under_the_same_rounds_is_refused(workdir: Path) -> None:
+def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(workdir: Path) -> None:
     run(options(workdir), classifier=StandIn(workdir / "dataset"))
     manifest = workdir / "dataset" / MANIFEST
     manifest.write_bytes(manifest.read_bytes() + b"\n")
-    with pytest.raises(DataError, match="revises another dataset than"):
-        run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    assert run(options(workdir), classifier=StandIn(workdir / "dataset")).did == "up to date"
     with pytest.raises(UsageError, match="holds revised labels itself"):
         run(options(workdir, dataset=workdir / "revised"), classifier=StandIn(workdir / "dataset"))
+    shutil.rmtree(workdir / "dataset")
+    write_captions(replace(DRAWN, out=workdir / "dataset", train=0, test=0, pair_valid=0, seed=6))
+    with pytest.raises(DataError, match="revises another dataset than"):
+        run(options(workdir), classifier=StandIn(workdir / "dataset"))
 
 
 def test_a_real_encoder_proposes_and_one_of_pairs_cannot(workdir: Path) -> None:
