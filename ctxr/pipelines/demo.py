@@ -45,8 +45,8 @@ class Demo:
     """Photos in each of the two albums."""
     queries: int = 480
     """Drawn queries that the models are trained on; an eighth as many choose the epoch, and a third as many judge."""
-    pairs: int = 200
-    """Drawn pictures that the entailment classifier learns from; a fifth as many choose epoch and threshold."""
+    pairs: int = 240
+    """Drawn pictures that the entailment classifier learns from; a quarter as many choose epoch and threshold."""
     gallery: int = 60
     """Drawn pictures whose captions are revised, on train and again on test."""
     looks: int = 60

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.data.artifacts import MANIFEST
@@ -132,15 +134,28 @@ def write_dataset(
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
-    """Rows of pictures: those that people saw, and the others of their sets. Raises DataError for one that nothing tells of."""
-    known = {image.id: image for image in _rows(answered.root, "images.jsonl", Image, None)} | answered.images
+    """Rows of pictures: those that people saw, and the others of their sets, which the artifact that they lie in tells of.
+
+    Raises DataError for one that nothing tells of.
+    """
+    known = dict(answered.images)
+    for root in _homes(answered):
+        way = root.relative_to(answered.root)
+        for image in _rows(root, "images.jsonl", Image, None):
+            known.setdefault(image.id, msgspec.structs.replace(image, path=(way / image.path).as_posix()))
     lost = [name for name in names if name not in known]
     if lost:
         raise DataError(
-            f"{lost[0]} is in a set of which people saw other pictures alone, and {answered.root} does not tell of it",
+            f"{lost[0]} is in a set of which people saw other pictures alone, and nothing below {answered.root} tells of it",
             hint="export the tasks again from an artifact that holds the whole sets",
         )
     return [known[name] for name in names]
+
+
+def _homes(answered: Answered) -> list[Path]:
+    """The folders of artifacts that the pictures lie in: the root itself, or below it where several were put under one."""
+    ways = {parent for image in answered.images.values() for parent in Path(image.path).parents}
+    return sorted(answered.root / way for way in ways if (answered.root / way / MANIFEST).is_file())
 
 
 def _texts(answered: Answered, kept: Mapping[str, Query]) -> dict[str, Text]:
