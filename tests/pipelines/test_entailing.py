@@ -188,6 +188,21 @@ def test_published_files_are_learned_from_where_they_lie(tmp_path: Path) -> None
     assert judge.trained_on == frozenset()
 
 
+def test_a_branch_is_left_out_by_an_option_as_by_the_recipe(world: Path, tmp_path: Path) -> None:
+    config = Train("entailment-tiny", world, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
+    for option, key in (("text_only", "image="), ("image_only", "text=")):
+        train.run(replace(config, name="option", text_only=option == "text_only", image_only=option == "image_only"))
+        train.run(replace(config, name="key", changes=(*config.changes, key)))
+        option_made, key_made = (
+            tmp_path / "classifiers" / name / "seed0/weights.safetensors" for name in ("option", "key")
+        )
+        assert option_made.read_bytes() == key_made.read_bytes()
+    with pytest.raises(UsageError, match="leave nothing of a classifier"):
+        train.run(replace(config, text_only=True, image_only=True))
+    with pytest.raises(UsageError, match="are about classifiers"):
+        train.run(replace(config, recipe="clip-none", changes=(), text_only=True))
+
+
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(tmp_path)
