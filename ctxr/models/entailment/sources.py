@@ -105,14 +105,17 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, or untrained weights, "random:bert-tiny".
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" to read premise and
+    hypothesis apart, or untrained weights, "random:bert-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
-    from ctxr.models.entailment.text import TINY, bert_source, tiny_source
+    from ctxr.models.entailment.text import APART, TINY, bert_source, tiny_source
 
-    if name.startswith("bert:"):
+    if name.startswith(("bert:", APART)):
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
-    raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {TINY}, or {SHARED}")
+    raise UsageError(
+        f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {APART}DIRECTORY, or {TINY}, or {SHARED}"
+    )
