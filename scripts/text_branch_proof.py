@@ -37,7 +37,7 @@ FOLDS, DEV = 5, 8
 
 HALF = 0.5
 TRAINING = (
-    "image=", "lr=5e-5", "batch=16", "at_once=4", "epochs=8", "patience=3", "warmup=0.1", "clip=1", "precision=bf16"
+    "image=", "frozen_text=true", "lr=3e-4", "batch=16", "epochs=10", "patience=0", "warmup=0.1", "clip=1", "precision=fp32"
 )  # fmt: skip
 
 
@@ -72,15 +72,16 @@ def with_sides(rows: Sequence[EntailmentPair], fold: int) -> list[EntailmentPair
 def judge_fold(options: Namespace, rows: Sequence[EntailmentPair], name: str, fold: int) -> list[Judged]:
     """What classifiers that never saw a fold say of it; nothing with `--tune`, which prints what dev says."""
     folder, talk = options.folder / name / f"fold{fold}", Spoken()
+    run, work = f"{name}-{fold}", options.folder
     write_table(folder / "pairs" / PAIRS, with_sides(rows, fold))
     changes = (*TRAINING, f"text={options.branch}:{options.model}", *options.changes)
-    asks = Train("entailment", folder / "pairs", "text", options.seeds, changes=changes, workdir=folder, device="cpu")
+    asks = Train("entailment", folder / "pairs", run, options.seeds, changes=changes, workdir=work, device="cpu")
     report = train.run(asks, talk)
     if options.tune:
         epochs = ", ".join(str(one.epoch) for one in report.seeds)
         print(f"{name}: {report.queries}, accuracy on dev {report.valid or 0:.3f}, epoch {epochs}", flush=True)
         return []
-    found = evaluate(Eval((str(report.folder),), folder / "pairs", folder, split="test", resamples=1), talk)
+    found = evaluate(Eval((run,), folder / "pairs", work, split="test", resamples=1), talk)
     return read_table(found.results / PROBABILITIES, Judged)
 
 
@@ -137,9 +138,8 @@ def prove(options: Namespace) -> None:
             "| pairs, seed | n | commoner | accuracy | more | McNemar | F0.5 commoner | F0.5 at 0.5 | F0.5 at dev's |"
         )
         print("| --- |" + " ---: |" * 8)
-        for run in sorted({one.run for one in said}):
-            seed = run.partition("/seed")[2] or "0"
-            each = [one for one in said if one.run == run]
+        for seed in range(options.seeds):
+            each = [one for one in said if int(one.run.partition("/seed")[2] or 0) == seed]
             for source in sorted({row.source for row in own}):
                 names = {row.id for row in own if row.source == source}
                 compare(own, [one for one in each if one.pair in names], f"{source}, {seed}")

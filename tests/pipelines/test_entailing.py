@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import torch
 
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.entailment import text
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.loop import Trainer
@@ -186,6 +188,38 @@ def test_published_files_are_learned_from_where_they_lie(tmp_path: Path) -> None
     )
     assert alone == pytest.approx(joined)
     assert judge.trained_on == frozenset()
+
+
+def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ask = text.BertBranch.forward
+
+    def counted(branch: text.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        asked.append(len(ids))
+        return ask(branch, ids, types)
+
+    monkeypatch.setattr(text.BertBranch, "forward", counted)
+    changes = (*SMALL, "epochs=1", "frozen_text=true")
+    config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
+    train.run(config)
+    evaluate(Eval(("entailment-tiny",), world, tmp_path, resamples=10, device="cpu"))
+    pairs = open_pairs(world, Silent())
+    assert sum(asked) == len({(one.premise, one.hypothesis) for one in pairs.rows if one.premise})
+    # what is told of any other claim is what the evaluation says of those that were kept
+    judge = open_classifier(tmp_path / "classifiers" / "entailment-tiny" / "seed1", "cpu")
+    said = [
+        json.loads(line)
+        for line in (tmp_path / "results" / "entailment-tiny" / "probabilities.jsonl").read_text().splitlines()
+    ]
+    rows = {one.id: one for one in pairs.rows}
+    held = [row for row in said if row["run"] == "entailment-tiny/seed1"][:6]
+    claims = [
+        Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "")
+        for one in (rows[row["pair"]] for row in held)
+    ]
+    np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
 
 
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:

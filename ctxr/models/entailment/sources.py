@@ -43,6 +43,7 @@ class TextSource:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
         build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
         tokenize: premises and hypotheses to ids and types int64 [B, T], id 0 where there is none.
+        asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TextSource:
     width: int
     build: Callable[[], nn.Module]
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]
+    asked: bool = False
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,33 @@ def test_a_sentence_encoder_reads_premise_and_hypothesis_apart(written: tuple[Pa
     assert source.fingerprint != find_text(f"bert:{folder}", Sizes()).fingerprint
 
 
+@torch.no_grad()
+def test_a_text_branch_that_stays_as_it_is_says_beforehand_what_it_would_say(written: tuple[Path, BertModel]) -> None:
+    folder, _ = written
+    says_to_pool(folder, "mean_tokens")
+    recipe = replace(RECIPE, text=f"sbert:{folder}")
+    asked, learning = find_branches(replace(recipe, frozen_text=True)), find_branches(recipe)
+    premises, hypotheses = ["a bat"] * 20 + ["the dog is here"], ["the dog is here", *["a"] * 20]
+    one, other = (
+        new_classifier(recipe, branches, 5).eval()(
+            PairBatch(
+                torch.zeros(1, 3, 32, 32), torch.zeros(21, dtype=torch.int64), *branches.tokenize(premises, hypotheses),
+                torch.zeros(21, dtype=torch.int64), torch.tensor([[True, False, False]] * 21),
+            )
+        )
+        for branches in (asked, learning)
+    )  # fmt: skip
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert float(one[:, TEXT].std()) > 0
+    text = new_classifier(recipe, asked).text
+    assert not list(text.parameters())
+    assert asked.text is not None
+    assert learning.text is not None
+    assert asked.text.fingerprint != learning.text.fingerprint
+    with pytest.raises(UsageError, match="frozen_text needs a text branch of its own"):
+        replace(RECIPE, text="shared", frozen_text=True).check()
+
+
 def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel]) -> None:
     folder, _ = written
     says_to_pool(folder, "max_tokens")
