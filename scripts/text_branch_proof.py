@@ -37,7 +37,7 @@ FOLDS, DEV = 5, 8
 
 HALF = 0.5
 TRAINING = (
-    "image=", "frozen_text=true", "lr=3e-4", "batch=16", "epochs=10", "patience=0", "warmup=0.1", "clip=1", "precision=fp32"
+    "image=", "frozen_text=true", "lr=1e-4", "batch=16", "epochs=10", "patience=0", "warmup=0.1", "clip=1", "precision=fp32"
 )  # fmt: skip
 
 
