@@ -1,6 +1,6 @@
 """Pairs as the claims that a classifier learns from or judges, with their pictures as its image branch takes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ctxr.models.entailment.recipe import ClassifierRecipe
     from ctxr.models.entailment.sources import TextSource
     from ctxr.models.entailment.training import Branches, ClaimTable
@@ -75,9 +73,11 @@ def claim_table(
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
+    from ctxr.models.entailment.asked import looking_up
+
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
     known = _said(texts, branches.text, workdir, device, talk)
-    return make_claims(images, claims, _looking_up(texts, known, branches))
+    return make_claims(images, claims, looking_up(texts, known, branches))
 
 
 def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, talk: Talk) -> np.ndarray:
@@ -92,23 +92,6 @@ def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path,
         contents = [sha256_of(list(pair)) for pair in texts]
         arrays = cached(workdir, made_by, contents, ask, task.advance, chunk=TEXTS)
     return np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
-
-
-def _looking_up(
-    texts: Sequence[tuple[str, str]], said: np.ndarray, branches: "Branches"
-) -> Callable[[Sequence[str], Sequence[str]], "tuple[Tensor, Tensor, Tensor]"]:
-    """As `Branches.tokenize`, from what was said of `texts`; zeros for others, whose text counts in no loss."""
-    import torch
-
-    known = torch.from_numpy(np.concatenate([said, np.zeros((1, said.shape[1]), np.float32)]))
-    row = {pair: number for number, pair in enumerate(texts)}
-
-    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> "tuple[Tensor, Tensor, Tensor]":
-        rows = [row.get(pair, len(texts)) for pair in zip(premises, hypotheses, strict=True)]
-        nothing = torch.zeros(len(rows), 1, dtype=torch.int64)
-        return known[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
-
-    return tokenize
 
 
 def _images(

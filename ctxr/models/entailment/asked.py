@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from ctxr.models.entailment.fusion import cut
 from ctxr.models.entailment.sources import TextSource
+
+if TYPE_CHECKING:
+    from ctxr.models.entailment.training import Branches
 
 AT_ONCE = 16
 """Claims in one pass, those of like length together."""
@@ -50,3 +56,18 @@ def asked_source(source: TextSource, device: str = "cpu") -> TextSource:
 
     fingerprint = hashlib.sha256(f"{source.fingerprint} as it is".encode()).hexdigest()
     return TextSource(source.name, fingerprint, source.width, lambda: AskedBranch(source.width), ask, asked=True)
+
+
+def looking_up(
+    texts: Sequence[tuple[str, str]], said: npt.NDArray[np.float32], branches: Branches
+) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]:
+    """As `Branches.tokenize`, from what was said [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
+    known = torch.from_numpy(np.concatenate([said, np.zeros((1, said.shape[1]), np.float32)]))
+    row = {pair: number for number, pair in enumerate(texts)}
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        rows = [row.get(pair, len(texts)) for pair in zip(premises, hypotheses, strict=True)]
+        nothing = torch.zeros(len(rows), 1, dtype=torch.int64)
+        return known[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
+
+    return tokenize

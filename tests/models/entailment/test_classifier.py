@@ -231,8 +231,8 @@ def test_a_sentence_encoder_reads_premise_and_hypothesis_apart(written: tuple[Pa
     tokenizer = BertTokenizerFast.from_pretrained(folder)
 
     def alone(text: str) -> torch.Tensor:
-        vector = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
-        return vector / vector.norm()
+        vector: torch.Tensor = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
+        return torch.nn.functional.normalize(vector, dim=0)
 
     for row, (premise, hypothesis) in enumerate(zip(premises, hypotheses, strict=True)):
         wanted = 32 * alone(premise) * alone(hypothesis)
