@@ -9,6 +9,7 @@ def command(config: Demo, as_json: bool) -> None:
     """Draw a small world of footage and run the whole chain on it, next to the truth."""
     from rich.table import Table
 
+    from ctxr.cli import demo_revised as revised
     from ctxr.cli import sets
     from ctxr.cli.render import Terminal, show_json, stdout
     from ctxr.pipelines.demo import Found, run
@@ -70,9 +71,11 @@ def command(config: Demo, as_json: bool) -> None:
         span = f"{100 * tried.low:.1f} to {100 * tried.high:.1f}"
         accuracies.add_row(tried.run, MEANING[tried.run], f"{100 * tried.value:.1f}", span, *parts)
     console.print(accuracies)
+    revised.show(report.revision, console)
     console.print(
         f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'};\n"
-        f"          {models.page}, with what each model picked and what it looked at"
+        f"          {models.page}, with what each model picked and what it looked at;\n"
+        f"          {report.revision.page}, with what was added to each picture"
     )
     console.print(
         "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
@@ -81,5 +84,6 @@ def command(config: Demo, as_json: bool) -> None:
         "          ctxr report\n"
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
         "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare; ctxr report\n"
+        "          ctxr train --recipe entailment --dataset PAIRS; ctxr revise-labels --entail\n"
         "          ctxr doctor work/filtered"
     )

@@ -86,6 +86,7 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
     from ctxr.data.hashing import sha256_of
+    from ctxr.pipelines.aggregating.audits import without_audits
     from ctxr.pipelines.collecting import collected
     from ctxr.pipelines.standing import blocked_workers
     from ctxr.pipelines.tasks_artifact import JUDGMENTS, read_judgments
@@ -93,14 +94,21 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
     talk = talk or Silent()
     _check(config)
     source = config.input or collected(config.workdir, talk, config.database)
-    answered = read_judgments(source)
-    if not answered.answers:
+    every = read_judgments(source)
+    if not every.answers:
         raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
+    answered = without_audits(every, config.workdir)
+    if not answered.answers:
+        raise DataError(
+            f"{source} holds answers about revised labels alone, and nothing to aggregate",
+            hint="ctxr revise-labels --audit   says what they come to",
+        )
     blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
     out = config.folder()
     parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
     settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
     refuse_strangers(out)
+    _refuse_others(out)
     figures = _Figures(answered, config, blocked)
     ready = finished(out, KIND, "aggregate", settings, parents)
     if ready is not None and not ready.changed_files():
@@ -238,6 +246,15 @@ def _sets(root: Path) -> "list[Parent]":
         return []  # a public release
     artifact = open_artifact(root)
     return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
+
+
+def _refuse_others(out: Path) -> None:
+    """Raises UsageError where another command made the dataset that would be written over."""
+    from ctxr.data.artifacts import MANIFEST, open_artifact
+
+    verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
+    if verb != "aggregate":
+        raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
 
 
 def _declared(workdir: Path) -> str:

@@ -32,7 +32,7 @@ from ctxr.data.tables import encode_row
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
-from ctxr.pipelines.revising.rounds import FOLDER, newest_sample
+from ctxr.pipelines.revising.rounds import sample_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
 
@@ -161,13 +161,12 @@ def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
 
 
 def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
-    table = config.candidates or newest_sample(config.workdir)
+    table, revised = sample_of(config.workdir, config.candidates)
     if table is None:
         raise UsageError(
             "entail needs the pairs that are judged",
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
-    revised = config.workdir / FOLDER if config.candidates is None else None
     dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
     rows = _lines(table, "--candidates", Candidate, _CANDIDATE)
@@ -183,7 +182,8 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         seen.add((row.image, row.statement))
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
-        side = dataset.split_of(image_set)
+        # who checks labels writes nothing, so an audit is for everybody, whatever side they work on
+        side = None if revised else dataset.split_of(image_set)
         units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
     return units, _with(material, Parent("candidates", "table", sha256_file(table)))
 

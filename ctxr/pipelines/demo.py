@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from ctxr.metrics.cuts import CutScore
     from ctxr.pipelines.demo_crowd import CrowdReport
     from ctxr.pipelines.demo_models import ModelsReport
+    from ctxr.pipelines.demo_revision import RevisionReport
 
 BRISQUE = 0.65
 """The paper's limit (ImageCoDe, section 3.1)."""
 
 MAX_TEXT = 0.02
 """Words on a fiftieth of the picture are an overlay that a worker would describe."""
+
+LEAST_PAIRS, LEAST_GALLERY, LEAST_LOOKS = 8, 24, 1
+"""Fewer pictures of a gallery would be evaluated as a set is."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,12 @@ class Demo:
     """Photos in each of the two albums."""
     queries: int = 480
     """Drawn queries that the models are trained on; an eighth as many choose the epoch, and a third as many judge."""
+    pairs: int = 200
+    """Drawn pictures that the entailment classifier learns from; a fifth as many choose epoch and threshold."""
+    gallery: int = 60
+    """Drawn pictures whose captions are revised, on train and again on test."""
+    looks: int = 60
+    """Pairs of the revision that simulated people look at; a few more where there are many strata."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class DemoReport:
     duplicates: Found
     crowd: "CrowdReport"
     models: "ModelsReport"
+    revision: "RevisionReport"
 
 
 def run(config: Demo, talk: Talk | None = None) -> DemoReport:
@@ -89,12 +100,18 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.demo_models import run_models
+    from ctxr.pipelines.demo_revision import Sizes, run_revision
     from ctxr.pipelines.filter import run as filter_sets
     from ctxr.pipelines.report import run as report
 
     talk = talk or Silent()
     if config.queries < 24:
         raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
+    if config.pairs < LEAST_PAIRS or config.gallery < LEAST_GALLERY or config.looks < LEAST_LOOKS:
+        raise UsageError(
+            f"--pairs {config.pairs}, --gallery {config.gallery} and --looks {config.looks} are too few to revise labels",
+            hint=f"at least {LEAST_PAIRS}, {LEAST_GALLERY} and {LEAST_LOOKS}",
+        )
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
     place, work = config.out / "world", config.out / "work"
@@ -114,7 +131,11 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     text = MAX_TEXT if _can_read(talk) else None
     filtered = filter_sets(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
     picture = write_sheet(filtered.artifact, config.out / "sets.png")
-    page = report(Report(workdir=work), talk).page
+    crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
+    models = run_models(config.out / "models", config.queries, config.seed, talk)
+    sizes = Sizes(config.pairs, config.gallery, config.looks)
+    revision = run_revision(config.out / "captions", sizes, config.seed, talk)
+    page = report(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
         folder=config.out,
         picture=picture,
@@ -129,8 +150,9 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         if text is not None
         else None,
         duplicates=_duplicates(built.artifact, world),
-        crowd=run_crowd(work, filtered.artifact, world, config.seed, talk),
-        models=run_models(config.out / "models", config.queries, config.seed, talk),
+        crowd=crowd,
+        models=models,
+        revision=revision,
     )
 
 

@@ -70,7 +70,7 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
 
     Raises DataError for pairs about pictures that a classifier was trained on, and where a side has no pair.
     """
-    pairs = open_pairs(config.dataset, talk)
+    pairs = open_pairs(config.dataset, config.workdir, talk)
     split = config.split or ("test" if pairs.side("test") else "valid")
     rows = pairs.side(split)
     if not rows:

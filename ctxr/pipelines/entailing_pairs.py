@@ -25,6 +25,9 @@ MOST_TOLD = 4
 _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 """By which the two files of published positives are known: `eccv_image_to_caption.json`."""
 
+DATASET = "dataset"
+"""Folder of a project whose pairs are meant where none are named."""
+
 _TABLES = (".csv", ".tsv", ".txt", ".jsonl")
 _CANONICAL = ("coco/", "flickr30k/")
 
@@ -56,15 +59,20 @@ class Pairs:
         return known | {image for image in images if image.startswith(_CANONICAL)}
 
 
-def open_pairs(path: Path | None, talk: Talk) -> Pairs:
-    """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files.
+def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
+    """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
+    the project's dataset.
 
     Raises UsageError for a path that is neither, DataError for rows that do not fit or pairs of which nothing is at hand.
     """
     if path is None:
-        raise UsageError(
-            "pairs to learn from are not named", hint="--dataset FOLDER with pairs.jsonl, or a published file"
-        )
+        path = workdir / DATASET
+        if not (path / PAIRS).is_file():
+            raise UsageError(
+                f"{workdir} holds no pairs to learn entailment from",
+                hint="--dataset FOLDER with pairs.jsonl, or a published file",
+            )
+        talk.note(f"looking at the pairs of {path}")
     made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, talk)
     whole = [pair for pair in made.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]

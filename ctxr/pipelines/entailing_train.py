@@ -39,7 +39,7 @@ class _Job:
 
         self.config, self.recipe, self.talk = config, recipe, talk
         self.out, self.device = config.folder(recipe), choose_device(config.device)
-        self.pairs = open_pairs(config.dataset, talk)
+        self.pairs = open_pairs(config.dataset, config.workdir, talk)
         self.train, self.dev = self.pairs.side("train"), self.pairs.side("valid")
         _refuse(self.pairs, self.train, self.dev)
         self.branches: Branches = find_branches(recipe, self.device)

@@ -185,8 +185,9 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     from ctxr.pipelines.backend_files import backend_files
     from ctxr.pipelines.exporting.place import making
     from ctxr.pipelines.launching import launch
+    from ctxr.pipelines.revising.rounds import sample_of
     from ctxr.pipelines.tasks_artifact import TASKS, tasks_config, write_tasks
-    from ctxr.pipelines.touched import refuse_changes, refuse_twins
+    from ctxr.pipelines.touched import refuse_changes, refuse_twins, with_seen
 
     talk = talk or Silent()
     _check(config)
@@ -194,6 +195,8 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     if config.backend not in ("local", "prolific"):
         refuse_talks(asked.units, config.backend)
     out, protocol = config.folder(), config.protocol()
+    if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
+        asked = with_seen(config.workdir, out, asked)
     refuse_strangers(out)
     settings = tasks_config(out, asked.root, protocol, config.backend, config.result_config())
     ready = finished(out, TASKS, "export-tasks", settings, asked.parents)

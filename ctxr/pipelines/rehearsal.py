@@ -49,9 +49,10 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -
     import numpy as np
 
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-    from ctxr.annotation.simulation.crowd import Known, Person, known_pictures, work_in_turns
+    from ctxr.annotation.simulation.crowd import Known, Person
     from ctxr.annotation.simulation.profiles import PROFILES
     from ctxr.annotation.simulation.sayings import Scenes
+    from ctxr.annotation.simulation.visitor import known_pictures, work_in_turns
     from ctxr.data.readers.artifact import read_artifact
     from ctxr.pipelines.tasks_artifact import CROWD
 

@@ -22,6 +22,9 @@ class Report:
     """Pictures up to which they are inside the page (about 10 MB); with more they go to a folder beside it, named as
     the page, and are read when they are looked at."""
 
+    more: tuple[str, ...] = ()
+    """Another page to link to at the top, such as of a project beside; can be given several times."""
+
     def page(self) -> Path:
         """Where the page is written."""
         return self.out or self.workdir / "report.html"
@@ -82,7 +85,9 @@ def run(config: Report, talk: Talk | None = None) -> Written:
         for path in sorted(paths):
             pictures.number(path)
             task.advance()
-    content = write_page(Edition(chain, pictures, _way(page, chain.root), talk), folder.name if beside else "")
+    others = [(one.resolve().parent.name, way) for one in map(Path, config.more) if (way := _way(page, one))]
+    edition = Edition(chain, pictures, _way(page, chain.root), talk)
+    content = write_page(edition, folder.name if beside else "", more=others)
     _put_folder(folder, beside)
     write_bytes(page, content)
     if pictures.missing:
@@ -117,7 +122,7 @@ def _refuse_strangers(page: Path) -> None:
 
 
 def _way(page: Path, root: Path) -> str:
-    """The way from the page to the artifact, for links to whole pictures; "" where there is none."""
+    """The way from the page to an artifact or another page, for links; "" where there is none."""
     import os
     from urllib.parse import quote
 

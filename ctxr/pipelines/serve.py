@@ -98,12 +98,12 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
     with listening:
         site, waiting = open_site(config, _base_url(config, listening), talk)
         remember(config.workdir, config.database)
-        before = sum(one.answered for one in site.journal.progress().values())
+        before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
         try:
             opened(Opened(site.doors.base_url, waiting, _links(config, site.signer, site.doors)))
             answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
-            return _collected(site.journal, before)
+            return _collected(config.workdir, site.journal, before)
         finally:
             site.journal.close()
             site.identities.close()
@@ -272,11 +272,20 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
     return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
 
 
-def _collected(journal: "Journal", before: int) -> Collected:
+def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:
     progress = journal.progress()
     total = {task: one.answered for task, one in progress.items()}
+    new = {task: count - before.get(task, 0) for task, count in total.items()}
     workers = sum(standing.answers > 0 for standing in journal.standings())
-    after = "ctxr aggregate" if sum(total.values()) else ""
-    return Collected(
-        sum(total.values()) - before, total, workers, {task: one.open for task, one in progress.items()}, after
-    )
+    still = {task: one.open for task, one in progress.items()}
+    return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
+
+
+def _next(workdir: Path, answers: Mapping[str, int]) -> str:
+    """The command that makes something of the answers, counted by task; "" where there is none."""
+    from ctxr.pipelines.revising.rounds import newest_sample
+
+    if not any(answers.values()):
+        return ""
+    audits = answers.get("entail") == sum(answers.values()) and newest_sample(workdir) is not None
+    return "ctxr revise-labels --audit" if audits else "ctxr aggregate"

@@ -1,7 +1,7 @@
 """What tasks must not change when they are exported: units that somebody has seen, and units that other tasks have too."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ctxr.data.artifacts import MANIFEST
 from ctxr.data.records import ImageSet
 from ctxr.errors import UsageError
 from ctxr.pipelines.asking import Asked
+from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.standing import is_there, opened
 from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, Tasks, read_judgments, read_tasks
 
@@ -62,6 +63,23 @@ def options_of(other: Protocol, protocol: Protocol) -> str:
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with the numbers of its protocol beside the others."""
     return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
+
+
+def with_seen(workdir: Path, out: Path, asked: Asked) -> Asked:
+    """What is asked, and beside it those units of the tasks in `out` that somebody has seen: the audit of a round goes on beside
+    that of the next one."""
+    if not (out / MANIFEST).is_file():
+        return asked
+    old = read_tasks(out)
+    seen, new = _seen(workdir, old), {unit.id for unit in asked.units}
+    kept = [unit for unit in old.units if unit.id in seen and unit.id not in new]
+    if not kept:
+        return asked
+    shown = {name for unit in kept for name in unit.images}
+    theirs = [image for name, image in old.images.items() if name in shown]
+    root, images = under_one_root([(asked.root, list(asked.images.values())), (old.root, theirs)])
+    units = tuple(sorted((*asked.units, *kept), key=lambda unit: unit.id))
+    return replace(asked, units=units, sets={**old.sets, **asked.sets}, images=images, root=root)
 
 
 def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol, backend: str) -> None:

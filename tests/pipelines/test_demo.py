@@ -14,7 +14,8 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
-    return run(Demo(out=tmp_path_factory.mktemp("demo"), videos=2, seconds=6, photos=16, queries=24))
+    sizes = {"videos": 2, "seconds": 6, "photos": 16, "queries": 24, "pairs": 8, "gallery": 24, "looks": 16}
+    return run(Demo(out=tmp_path_factory.mktemp("demo"), **sizes))
 
 
 def test_the_hard_cuts_of_the_world_are_found(shown: DemoReport) -> None:
@@ -66,13 +67,28 @@ def test_every_variant_is_trained_and_judged_on_the_drawn_benchmark(shown: DemoR
     assert all(f">{tried.run}<" in page for tried in shown.models.runs)
 
 
+def test_labels_are_revised_by_a_classifier_and_checked_by_people(shown: DemoReport) -> None:
+    revision = shown.revision
+    assert revision.learned == 8
+    assert revision.pictures == 2 * 24
+    assert revision.answers >= 3 * revision.looked > 0
+    assert revision.answers % 3 == 0  # three people look at every pair, whatever side it is on
+    assert [one.name for one in revision.reliable] == ["precision", "recall"]
+    assert (revision.gain is None) == (not revision.added)
+    assert {"as-written", "ctxr-tiny"} <= set(revision.entail_at)
+    assert all(0 <= (share.value or 0) <= 1 for share in revision.entail_at.values())
+    assert 'id="revision"' in revision.page.read_text(encoding="utf-8")
+    assert 'href="../captions/report.html"' in shown.page.read_text(encoding="utf-8")
+
+
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
-    options = ["--out", str(shown.folder), "--videos", "2", "--seconds", "6", "--photos", "16", "--queries", "24"]
-    result = runner.invoke(app, ["demo", *options])
+    sizes = "--videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24 --looks 16"
+    result = runner.invoke(app, ["demo", "--out", str(shown.folder), *sizes.split()])
     assert result.exit_code == 0
     assert result.stdout.count("nothing to do") == 2
     assert "ctxr build-sets FOLDER" in result.stdout
     assert f"{shown.page} in a browser" in result.stdout
+    assert "Entail@10 by the drawn truth" in result.stdout
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
@@ -80,3 +96,9 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
     result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 2
     assert "is a file, not a folder" in result.stderr
+
+
+def test_too_few_pictures_to_revise_labels_are_one_sentence(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--gallery", "5"])
+    assert result.exit_code == 2
+    assert "are too few to revise labels" in result.stderr

@@ -78,7 +78,7 @@ def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
 def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: Path) -> None:
     report = evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu"))
     judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny", "cpu")
-    pairs = open_pairs(world, Silent())
+    pairs = open_pairs(world, Path(), Silent())
     rows = {one.id: one for one in pairs.side("test")}
     said = [json.loads(line) for line in (report.results / "probabilities.jsonl").read_text().splitlines()]
     assert {row["pair"] for row in said} == set(rows)
@@ -301,8 +301,8 @@ def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
     (copy / "seed0" / "weights.safetensors").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"weights\.safetensors cannot be read as weights"):
         open_classifier(copy, "cpu")
-    with pytest.raises(UsageError, match="pairs to learn from are not named"):
-        open_pairs(None, Silent())
+    with pytest.raises(UsageError, match="holds no pairs to learn entailment from"):
+        open_pairs(None, tmp_path, Silent())
     with pytest.raises(UsageError, match="answer different questions"):
         evaluate(Eval((str(made.workdir / "classifiers" / "entailment-tiny"), "ctxr-tiny"), workdir=tmp_path))
     with pytest.raises(UsageError, match="unknown key 'mask'"):

@@ -98,7 +98,7 @@ def write_dataset(
     usable = {name: query for name, query in kept.items() if all(text in texts for text in query.texts)}
     used = {query.image_set for query in usable.values()}
     sets = [one for one in answered.sets.values() if one.id in used]
-    images = [answered.images[name] for name in sorted({name for one in sets for name in one.images})]
+    images = _pictures(answered, sorted({name for one in sets for name in one.images}))
     groups = {one.group for one in sets}
     # in this order, so that a killed run leaves no picture that no table knows
     _remove_stale(out, {image.path for image in images})
@@ -129,6 +129,18 @@ def write_dataset(
         ),
     }
     return list(rows), {name.removesuffix(".jsonl"): count for name, count in rows.items()}
+
+
+def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
+    """Rows of pictures: those that people saw, and the others of their sets. Raises DataError for one that nothing tells of."""
+    known = {image.id: image for image in _rows(answered.root, "images.jsonl", Image, None)} | answered.images
+    lost = [name for name in names if name not in known]
+    if lost:
+        raise DataError(
+            f"{lost[0]} is in a set of which people saw other pictures alone, and {answered.root} does not tell of it",
+            hint="export the tasks again from an artifact that holds the whole sets",
+        )
+    return [known[name] for name in names]
 
 
 def _texts(answered: Answered, kept: Mapping[str, Query]) -> dict[str, Text]:

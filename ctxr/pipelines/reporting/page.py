@@ -41,15 +41,18 @@ SECTIONS: tuple[Section, ...] = (
 """Parts of the page in the order in which they are read. A new one needs its `Section`, `templates/<id>.html`, and, if it
 moves, `static/<id>.js`."""
 
-OF_CAPTIONS: tuple[Section, ...] = (results.SECTION, revision.SECTION, provenance.SECTION)
+OF_CAPTIONS: tuple[Section, ...] = (revision.SECTION, results.SECTION, provenance.SECTION)
 """Those that say something of captions without image sets of ours."""
 
 FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 """How a page starts, by which it is known as ours before it is written over."""
 
 
-def write_page(edition: Edition, beside: str, sections: Sequence[Section] | None = None) -> bytes:
-    """The whole page in UTF-8. `beside` is the folder of its pictures, relative to it; "" has them inside.
+def write_page(
+    edition: Edition, beside: str, sections: Sequence[Section] | None = None, more: Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """The whole page in UTF-8. `beside` is the folder of its pictures, relative to it; "" has them inside. `more` are other pages,
+    by name and address.
 
     Equal artifacts give equal bytes. Everything from tables and manifests is escaped; scripts write text, never markup.
     """
@@ -84,6 +87,7 @@ def write_page(edition: Edition, beside: str, sections: Sequence[Section] | None
         chain=edition.chain,
         version=__version__,
         parts=parts,
+        more=more,
         style=style,
         script=script,
         policy=_policy(style, script, beside),

@@ -155,15 +155,17 @@ def _table(
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
-    heads = ["run", *(STATIC.get(part, part) for part in parts), "MRR"]
+    ranked = any((run, "all", "mrr") in found for run in runs)  # galleries have recalls instead
+    heads = ["run", *(STATIC.get(part, part) for part in parts), *(["MRR"] if ranked else [])]
     if tested:
         against = next(iter(tested.values()))["against"]
         heads += [f"against {against}", "p, Holm"]
     rows = []
     for run in runs:
         cells = [run, *(percent(_interval(found[run, part, "accuracy"])) for part in parts)]
-        mrr = found.get((run, "all", "mrr"))
-        cells.append("–" if mrr is None else f"{mrr['value']:.3f}")
+        if ranked:
+            mrr = found.get((run, "all", "mrr"))
+            cells.append("–" if mrr is None else f"{mrr['value']:.3f}")
         if tested:
             one = tested.get(run)
             cells += ["–", "–"] if one is None else [percent(_interval(one), signed=True), p_value(one["corrected"])]

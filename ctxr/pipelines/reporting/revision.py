@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.images import thumbnail
 from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
+from ctxr.pipelines.entailing_eval import RESULT, TABLES
+from ctxr.pipelines.eval import RESULTS
 from ctxr.pipelines.reporting.chain import inside
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
@@ -21,6 +25,9 @@ from ctxr.pipelines.revising.records import Link, Round
 from ctxr.pipelines.revising.results import read_figures
 from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, VERB, folder_of, read_rounds
 from ctxr.pipelines.revising.work import written_for
+
+KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture alone", "text": "texts alone"}
+"""What a premise is made of, in words."""
 
 MOST_EXAMPLES = 12
 """Pictures that are shown: those to which most was added, and those with the least sure additions."""
@@ -57,11 +64,13 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     links = read_table(folder / folder_of(shown.number) / LEDGER, Link)
     figures = read_figures(folder / folder_of(shown.number))
     audited = checked(folder.parent / "revision-audit" / f"{shown.number:03d}")
+    judge = _judge(folder.parent, shown)
     return {
         "rounds": rounds,
         "shown": shown,
         "bands": _bands(figures["bands"], audited),
         "audited": None if audited is None else _audited(audited),
+        "judge": judge,
         "entail": [_entail(row) for row in (audited or figures)["entail_at"]],
         "examples": _examples(read_dataset(folder), shown, links),
         "edited": open_artifact(folder).changed_files()[:1],
@@ -74,6 +83,33 @@ def find_revised(root: Path) -> Path | None:
         there = (folder / MANIFEST).is_file() and open_artifact(folder).manifest.verb == VERB
         if there and read_rounds(folder):
             return folder
+    return None
+
+
+def _judge(project: Path, shown: Round) -> dict[str, Any] | None:
+    """What `ctxr eval` found of the classifier that decided; None where it was not evaluated, or another one was."""
+    for manifest in sorted((project / RESULTS).glob(f"*/{MANIFEST}")):
+        artifact = open_artifact(manifest.parent)
+        if artifact.manifest.kind != RESULT or artifact.manifest.config.get("runs") != [shown.classifier]:
+            continue
+        if artifact.changed_files():
+            continue
+        tables = msgspec.json.decode((manifest.parent / TABLES).read_bytes())
+        split = artifact.manifest.config["split"]
+        rows = [row for row in tables[f"{split}/quality"]["rows"] if row[2] != "majority"]
+        names = list(dict.fromkeys(row[2] for row in rows))
+        by_kind: dict[str, dict[str, str]] = {}
+        for _, kind, name, value, low, high, pairs in rows:
+            cells = by_kind.setdefault(kind, {"pairs": f"{pairs:,}"})
+            cells[name] = told({"value": value, "low": low, "high": high})
+        return {
+            "split": split,
+            "heads": names,
+            "rows": [
+                (KINDS.get(kind, kind), cells["pairs"], [cells[name] for name in names])
+                for kind, cells in by_kind.items()
+            ],
+        }
     return None
 
 
@@ -99,7 +135,10 @@ def _audited(found: Mapping[str, Any]) -> dict[str, Any]:
         "precision": told(found["revision"]["precision"]),
         "recall": told(found["revision"]["recall"]),
         "looked": found["revision"]["looked"],
-        "kappas": [(name, "–" if one["value"] is None else f"{one['value']:.2f}") for name, one in kappas.items()],
+        "kappas": [
+            (name, "–" if one["value"] is None else f"{one['value']:.2f}".replace("-", "−"))
+            for name, one in kappas.items()
+        ],
     }
 
 

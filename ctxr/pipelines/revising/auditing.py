@@ -10,13 +10,12 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.tasks.entail import ENTAILMENT
-from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.data.artifacts import MANIFEST, Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
 from ctxr.data.atomic import write_bytes
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement
-from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.entail_at import Counted
 from ctxr.metrics.entailment import Stratum
@@ -26,13 +25,15 @@ from ctxr.metrics.votes import Votes, gather
 from ctxr.pipelines.collecting import collected
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, told
-from ctxr.pipelines.revising.records import Drawn, Looked, Round
-from ctxr.pipelines.revising.results import read_figures
-from ctxr.pipelines.revising.rounds import FIGURES, STRATA, folder_of, read_rounds
+from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability_table
+from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table
+from ctxr.pipelines.revising.records import Also, Drawn, Looked, Round
+from ctxr.pipelines.revising.results import export_hint, read_figures
+from ctxr.pipelines.revising.rounds import ALSO, FIGURES, STRATA, folder_of, read_rounds
+from ctxr.pipelines.serve import SERVED
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, Answered, read_judgments, read_tasks
 
 KIND, LOOKED = "revision_audit", "looked.jsonl"
 
@@ -48,6 +49,7 @@ class Audited:
         looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
             calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
         with_people: Cohen's kappa of the classifier with what people decided. ties: pairs on which votes came to nothing.
+        unseen: pairs of the sample that nobody was heard on. waiting: those that have fewer votes than were asked for.
     """
 
     looked: tuple[Looked, ...]
@@ -58,6 +60,7 @@ class Audited:
     with_people: Agreement
     ties: int
     unseen: int
+    waiting: int
 
 
 def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
@@ -67,19 +70,37 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     """
     out = config.folder()
     made = _round(config, out)
-    source = collected(config.workdir, talk, config.database)
-    answered = read_judgments(source)
     drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
+    source = _answers(config, made, drawn, talk)
+    answered = read_judgments(source)
     found = judged(drawn, answered, blocked_workers(config.workdir, config.database), config.seed)
     if not found.looked:
-        raise UnfinishedError(
-            f"nobody has answered about the sample of round {made.number}",
-            hint="ctxr export-tasks entail   (then ctxr serve, or import-answers)",
-        )
+        raise _nobody(config, made, drawn)
     corrected = _corrected(config, read_figures(out / folder_of(made.number)), found)
     folder = config.workdir / AUDITS / f"{made.number:03d}"
     _write(folder, config, out, source, made, found, corrected)
-    return _report(folder, made, found, corrected)
+    return _report(config, folder, made, found, corrected)
+
+
+def _answers(config: ReviseLabels, made: Round, drawn: Sequence[Drawn], talk: Talk) -> Path:
+    """The judgments of the project as they are now. Raises UnfinishedError where nobody can have answered yet."""
+    asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
+    source = collected(config.workdir, talk, config.database) if asked else config.workdir / JUDGMENTS
+    if not (source / MANIFEST).is_file():
+        raise _nobody(config, made, drawn)
+    return source
+
+
+def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[Drawn]) -> UnfinishedError:
+    """Nobody has answered: the next command is said."""
+    pairs = {(one.image, one.caption) for one in drawn}
+    tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
+    asked = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
+    hint = export_hint(config, made.number) + "   (then ctxr serve --invite 3)"
+    if asked:
+        served = asked[0].backend in SERVED
+        hint = f"ctxr {'serve --invite 3' if served else f'import-answers --from {asked[0].backend}'}   (its pairs are in {asked[0].path})"
+    return UnfinishedError(f"nobody has answered about the sample of round {made.number}", hint=hint)
 
 
 def _round(config: ReviseLabels, out: Path) -> Round:
@@ -115,7 +136,14 @@ def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], s
         cohen(_two(verdicts, calls)) if verdicts else Agreement(None, 0, 0),
         ties,
         len(pairs) - len(verdicts) - ties,
+        _waiting(answered, rows),
     )
+
+
+def _waiting(answered: Answered, rows: Sequence[Judgment]) -> int:
+    """Pairs that were answered about by fewer people than were asked."""
+    votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
+    return sum(votes[unit.query] < unit.most for unit in answered.units.values() if unit.query in votes)
 
 
 def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
@@ -212,44 +240,36 @@ def _strata(found: Audited) -> list[dict[str, Any]]:
     return rows
 
 
-def _report(folder: Path, made: Round, found: Audited, corrected: list[dict[str, Any]]) -> ReviseReport:
+def _report(
+    config: ReviseLabels, folder: Path, made: Round, found: Audited, corrected: list[dict[str, Any]]
+) -> ReviseReport:
     strata = tuple((row["stratum"], row["looked"], row["entailed"]) for row in _strata(found))
     tables = {
         "strata": Table("What people said", ("stratum", "looked at", "entailed"), strata),
         "reliability": reliability_table(found.revision, found.classifier),
     }
+    also = read_table(config.folder() / folder_of(made.number) / ALSO, Also)
+    if also:
+        tables["also"] = also_table(also, {(one.caption, one.image): one.entailed for one in found.looked})
     if corrected:
         tables["entail"] = entail_table(corrected, made.by)
-    agreement = {name: _agreed(one) for name, one in found.between.items()}
+    agreement = {name: agreed(one) for name, one in found.between.items()}
     facts = {
         "audit": folder,
         "round": made.number,
         "looked at": f"{len(found.looked)} pairs were decided, {found.ties} ended in a tie, {found.unseen} nobody has seen",
         **agreement,
-        "Cohen's kappa, people and classifier": _agreed(found.with_people),
+        "Cohen's kappa, people and classifier": agreed(found.with_people),
     }
-    return ReviseReport(folder, "audited", made.number, facts, tables)
-
-
-def _agreed(one: Agreement) -> str:
-    return (one.reason or "–") if one.value is None else f"{one.value:.3f} on {one.units} pairs"
-
-
-def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
-    """Precision and recall of what was added, and of what the classifier calls entailed."""
-    rows = tuple(
-        (name, one.called, told(asdict(one.precision)), told(asdict(one.recall)), _count(one.entailed))
-        for name, one in (("what was added", revision), ("what the classifier calls entailed", classifier))
-    )
-    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
-    heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
-    return Table("How right the round is, by people", heads, rows, note)
-
-
-def _count(interval: Interval) -> str:
-    if interval.value is None or interval.low is None or interval.high is None:
-        return "–"
-    return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
+    notes = []
+    if found.unseen:
+        hint = export_hint(config, made.number)
+        notes.append(f"{found.unseen} pairs of the sample were seen by nobody: {hint}, unless they wait to be answered")
+    if found.waiting:
+        notes.append(
+            f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
+        )
+    return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))
 
 
 def checked(folder: Path) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from ctxr.pipelines.revising.rounds import (
     Base,
     add_round,
     folder_of,
+    newest_sample,
 )
 from ctxr.pipelines.revising.sampling import as_candidates, draw
 from ctxr.pipelines.talk import Talk
@@ -185,10 +186,28 @@ def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> 
         "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
         "left out by a cap": made.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "for people": "ctxr export-tasks entail, and once they have answered ctxr revise-labels --audit",
+        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered ctxr revise-labels --audit",
         "take it back": "ctxr revise-labels --undo",
     }
-    return ReviseReport(out, did, made.number, facts, tables, leaked=tuple(leaked))
+    notes = () if made.added else (_nothing(made),)
+    return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))
+
+
+def export_hint(config: ReviseLabels, number: int) -> str:
+    """The command that brings the sample of a round to people."""
+    command = "ctxr export-tasks entail"
+    sample = config.folder() / folder_of(number) / SAMPLE
+    newest = newest_sample(config.workdir)
+    if newest is not None and newest.resolve() == sample.resolve():
+        return command
+    return f"{command} --candidates {sample}"
+
+
+def _nothing(made: Round) -> str:
+    return (
+        f"nothing was added: none of the candidates reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} says "
+        "how well the classifier tells pairs apart; --threshold P takes another limit"
+    )
 
 
 def _dev(made: Round) -> str:

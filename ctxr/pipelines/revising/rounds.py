@@ -107,6 +107,16 @@ def newest_sample(workdir: Path) -> Path | None:
     return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
 
 
+def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
+    """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
+    labels that it is the sample of, None where it is none."""
+    table = named or newest_sample(workdir)
+    if table is None or table.name != SAMPLE:
+        return table, None
+    folder = table.resolve().parent.parent.parent
+    return table, folder if (folder / ROUNDS).is_file() else None
+
+
 def base_of(out: Path) -> Path | None:
     """The folder that an artifact of revised labels was made from; None without one."""
     if not (out / MANIFEST).is_file():
@@ -122,7 +132,8 @@ def refuse_other_base(out: Path, base: Base) -> None:
     if not read_rounds(out):
         return
     if (out / MANIFEST).is_file():
-        same = base.sha256 in {parent.sha256 for parent in open_artifact(out, KIND).manifest.parents}
+        manifest = open_artifact(out, KIND).manifest
+        same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
     else:  # stopped while a round was put in force
         given = (base.tables or {}).get(JUDGMENTS)
         same = given is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == given.sha256)
@@ -131,6 +142,12 @@ def refuse_other_base(out: Path, base: Base) -> None:
             f"{out} revises another dataset than {base.path} holds now",
             hint=f"choose another --out, or remove {out} and run ctxr revise-labels --entail again",
         )
+
+
+def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
+    """Whether all tables of a dataset are what they were, though it was made again."""
+    tables = {GIVEN if name == JUDGMENTS else name: entry.sha256 for name, entry in (base.tables or {}).items()}
+    return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
 
 
 def add_round(

@@ -73,7 +73,7 @@ for (const dialog of document.querySelectorAll("dialog")) {
 }
 
 // the part that is being read
-const links = [...document.querySelectorAll(".top nav a")];
+const links = [...document.querySelectorAll(".top nav a:not(.away)")];
 const parts = links.map((link) => document.getElementById(link.hash.slice(1)));
 let asked = 0;
 function mark() {

@@ -1,0 +1,148 @@
+"""An audit as a user runs it: a round, its sample exported, people at the pages or on a platform, what they say of the round."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.data.artifacts import open_artifact
+from ctxr.data.caption_truth import CaptionTruth
+from ctxr.data.tables import read_table
+from ctxr.errors import UsageError
+from ctxr.pipelines.export_tasks import ExportTasks
+from ctxr.pipelines.export_tasks import run as export_tasks
+from ctxr.pipelines.revise_labels import ReviseLabels, run
+from ctxr.pipelines.revising.records import Also, Link
+from ctxr.pipelines.revising.rehearsal import rehearse_audit
+from ctxr.pipelines.revising.rounds import read_rounds
+from ctxr.pipelines.talk import Silent
+from ctxr.pipelines.tasks_artifact import read_tasks
+from tests.pipelines.revising.stand_in import StandIn
+from tests.pipelines.revising.test_releases import LikesImg9
+from tests.releases import TRAIN, VALID, draw_sets, write_release
+
+runner = CliRunner()
+
+
+def ctxr(workdir: Path, *words: str, code: int = 0) -> str:
+    """What a command says when it is typed."""
+    result = runner.invoke(app, [*words, "-w", str(workdir)])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def revised(workdir: Path, **changes: Any) -> ReviseLabels:
+    """A round of all sides, by somebody who errs."""
+    judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93)
+    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=24, top_k=10, **changes)
+    run(config, classifier=judge)
+    return config
+
+
+def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path) -> None:
+    revised(workdir)
+    assert "--audit" in ctxr(workdir, "revise-labels", "--help")
+    assert "hint: ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit", code=4)
+    assert "units" in ctxr(workdir, "export-tasks", "entail")
+    assert "hint: ctxr serve --invite 3" in ctxr(workdir, "revise-labels", "--audit", code=4)
+    units = read_tasks(workdir / "tasks" / "entail").units
+    # three people fill all votes, whatever sides the pictures are on
+    assert rehearse_audit(workdir, workdir / "dataset", 5, Silent()) == 3 * len(units)
+    assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
+    told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).output)
+    assert told["notes"] == []
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    right = [row.image in truth[row.caption].holds for row in ledger if row.decision == "added"]
+    figures = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
+    found = figures["revision"]["precision"]
+    # people err too, so a little beyond the interval is no surprise
+    assert found["low"] - 0.1 <= np.mean(right) <= found["high"] + 0.1
+    assert figures["between"]["Fleiss' kappa"]["value"] > 0.5
+    assert figures["with_people"]["value"] > 0.3
+
+
+def test_answers_about_a_round_leave_the_dataset_as_it_was(workdir: Path) -> None:
+    revised(workdir)
+    ctxr(workdir, "export-tasks", "entail")
+    on_a_platform(workdir, lambda unit: "entailment")
+    before = open_artifact(workdir / "dataset").sha256
+    assert "hint: ctxr revise-labels --audit" in ctxr(workdir, "aggregate", code=3)
+    assert open_artifact(workdir / "dataset").sha256 == before
+    assert "audited" in ctxr(workdir, "revise-labels", "--audit")
+
+
+def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
+    config = revised(workdir, threshold=0.9)
+    ctxr(workdir, "export-tasks", "entail")
+    first = {unit.id for unit in read_tasks(workdir / "tasks" / "entail").units}
+    on_a_platform(workdir, lambda unit: "entailment")
+    run(replace(config, threshold=0.6), classifier=StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93))
+    # pairs that stand in both samples were answered already
+    assert "pairs of the sample were seen by nobody: ctxr export-tasks entail" in ctxr(
+        workdir, "revise-labels", "--audit"
+    )
+    ctxr(workdir, "export-tasks", "entail")
+    both = {unit.id for unit in read_tasks(workdir / "tasks" / "entail").units}
+    assert first < both
+    assert "audited" in ctxr(workdir, "revise-labels", "--audit", "--round", "1")
+    assert "taken back" in ctxr(workdir, "revise-labels", "--undo")
+    assert "round 1" in ctxr(workdir, "revise-labels", "--audit")
+    assert "in force again" in ctxr(workdir, "revise-labels", "--redo")
+    assert [one.active for one in read_rounds(workdir / "revised")] == [True, True]
+
+
+def on_a_platform(workdir: Path, says: Any) -> None:
+    """Export to Label Studio beside what is there, let everybody label everything, and import their projects."""
+    out = workdir / "tasks" / "label-studio"
+    export_tasks(
+        ExportTasks(
+            task="entail",
+            workdir=workdir,
+            out=out,
+            backend="label-studio",
+            image_base="https://pictures.example.org",
+        )
+    )
+    units = {unit.id: unit for unit in read_tasks(out).units}
+    for file in sorted(out.rglob("rater-*/tasks.json")):
+        tasks = json.loads(file.read_bytes())
+        for place, task in enumerate(tasks):
+            chosen = {"from_name": "verdict", "value": {"choices": [says(units[task["data"]["ctxr_unit"]])]}}
+            given = {"id": place, "created_at": "2026-11-21T10:00:00Z", "result": [chosen]}
+            task["annotations"] = [given | {"completed_by": task["data"]["ctxr_slot"]}]
+        answers = workdir / f"{file.parent.name}.json"
+        answers.write_text(json.dumps(tasks), encoding="utf-8")
+        ctxr(workdir, "import-answers", str(answers), "--from", "label-studio")
+
+
+def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", test=None)
+    draw_sets(release, [*TRAIN, *VALID])
+    work = tmp_path / "work"
+    run(ReviseLabels(release, workdir=work, entail=True, by="hashed", sample=500), classifier=LikesImg9())
+    ctxr(work, "export-tasks", "entail")
+    # the hat is on two pictures, and nothing else holds for another one
+    on_a_platform(
+        work, lambda unit: "entailment" if unit.statement == "A red hat." and "img9" in unit.images[0] else "neutral"
+    )
+    also = read_table(work / "revised" / "rounds" / "001" / "also.jsonl", Also)
+    report = run(ReviseLabels(workdir=work, audit=True))
+    shown = {(row[0], row[2]): row[3] for row in report.tables["also"].rows}
+    assert len(shown) == len(also)
+    assert sorted(shown.values(), reverse=True) == ["yes"] + ["no"] * (len(also) - 1)
+    told = json.loads((work / "revision-audit" / "001" / "figures.json").read_bytes())["revision"]
+    assert told["precision"]["value"] == pytest.approx(1 / len(also))
+    assert told["recall"]["value"] == pytest.approx(1.0)
+    assert "taken back" in ctxr(work, "revise-labels", "--undo")
+    with pytest.raises(UsageError, match="every round is taken back"):
+        run(ReviseLabels(workdir=work, audit=True))
+    with pytest.raises(UsageError, match="entail needs the pairs that are judged"):
+        export_tasks(ExportTasks(task="entail", workdir=work))
+    ctxr(work, "revise-labels", "--redo")
+    assert run(ReviseLabels(workdir=work, audit=True)).did == "audited"
