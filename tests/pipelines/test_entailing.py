@@ -220,7 +220,7 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
     config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
     train.run(config)
     evaluate(Eval(("entailment-tiny",), world, tmp_path, resamples=10, device="cpu"))
-    pairs = open_pairs(world, Silent())
+    pairs = open_pairs(world, Path(), Silent())
     assert sum(asked) == len({(one.premise, one.hypothesis) for one in pairs.rows if one.premise})
     # what is told of any other claim is what the evaluation says of those that were kept
     judge = open_classifier(tmp_path / "classifiers" / "entailment-tiny" / "seed1", "cpu")
@@ -257,20 +257,20 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
         (head + "1\tcaf\xe9 a\tb\tentailment\n1\tc\td\tmaybe\n1\te\tf\tnot_entailment\n").encode("latin-1")
     )
     talk = Listening()
-    assert len(open_pairs(table, talk).rows) == 2
+    assert len(open_pairs(table, Path(), talk).rows) == 2
     assert talk.said[0] == "rte_train.tsv: 2 pairs of rte, 1 rows left out"
     assert sorted(line.split(":")[0].strip() for line in talk.said[1:]) == [
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
     table.write_text(head + "1\tc\td\tmaybe\n")
     with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is no label of rte"):
-        open_pairs(table, talk)
+        open_pairs(table, Path(), talk)
     table.write_text(head)
     with pytest.raises(DataError, match="there is no row below its header"):
-        open_pairs(table, talk)
+        open_pairs(table, Path(), talk)
     table.unlink()
     with pytest.raises(DataError, match="holds no file of pairs"):
-        open_pairs(tmp_path, talk)
+        open_pairs(tmp_path, Path(), talk)
 
 
 def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path: Path) -> None:
@@ -283,14 +283,14 @@ def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path:
     (tmp_path / "pictures" / "COCO_val2014_000000000002.jpg").write_bytes(b"jpeg")
     (tmp_path / "normal.aligned").write_text("Cat\t0\tA cat sat there .\n")
     (tmp_path / "simple.aligned").write_text("Cat\t0\tA cat sat .\n")
-    found = open_pairs(tmp_path, Silent())
+    found = open_pairs(tmp_path, Path(), Silent())
     assert {(one.source, one.split, one.image, one.hypothesis, one.label) for one in found.rows} == {
         ("eccv", "test", "coco/2", "A cat.", 1),
         ("text-simplification", "train", None, "A cat sat .", 1),
     }
     assert found.marks(found.rows) == {"coco/2", found.contents["coco/2"]}
     with pytest.raises(UsageError, match=r"eccv_image_to_caption\.json is only a part of its dataset"):
-        open_pairs(tmp_path / "eccv_image_to_caption.json", Silent())
+        open_pairs(tmp_path / "eccv_image_to_caption.json", Path(), Silent())
 
 
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
