@@ -25,7 +25,7 @@ demo: setup     ## draw a small world, build and filter sets, show them next to 
 	$(BIN)/ctxr demo
 
 test: setup     ## the tests, without the long proofs
-	$(BIN)/python -m pytest -m "not prove"
+	$(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope
 
 check: setup    ## lint, format, types
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Retrieval of 100,000 against 100,000 block by block, and how often corrected shares of entailed pairs hold the truth.
 
-python -m bench.retrieval
+python -m bench retrieval
 """
 
 import resource

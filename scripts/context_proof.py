@@ -1,7 +1,7 @@
 """The five variants on a drawn benchmark, one after another, in one table: `python -m scripts.context_proof FOLDER [--seeds N]`.
 
 It draws the benchmark, trains fine-tuning without context, + ContextBatch, + ContextModule and + TemporalEmbeddings over ctxr-tiny,
-scores it as it is, compares each with the one before it on the test side, and says how long everything took.
+scores it as it is, puts all five in one table, compares each with the one before it on the test side, and says how long it took.
 """
 
 import sys
@@ -59,6 +59,9 @@ def main(arguments: list[str]) -> int:
                 Train(f"clip-{name}", drawn.out, name, seeds=options.seeds, changes=changed, workdir=options.folder)
             )
             told(f"{name}: valid {report.valid:.1%}, test {report.test:.1%}, {report.seeds}")
+        whole = options.folder / "results" / "all"
+        evaluate(Eval(tuple(VARIANTS), drawn.out, options.folder, whole, split="test"), Silent())
+        print((whole / "results.md").read_text(encoding="utf-8"))
         for pair in STEPS:
             out = options.folder / "results" / "-".join(pair)
             evaluate(Eval(pair, drawn.out, options.folder, out, split="test", compare=True), Silent())

@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# tests run beside each other, one to a core; threads of their own would wait for one another most of the time
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # random values without a stopwatch: a busy machine, or the first run on a fresh one, is no failure
 settings.register_profile("no stopwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no stopwatch")

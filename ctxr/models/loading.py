@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -106,15 +105,10 @@ def fingerprint(model: Any, config: Mapping[str, Any], preprocess: Preprocess) -
         config: open_clip's model_cfg.
         preprocess: what is done to a picture first.
     """
-    import torch
+    from ctxr.models.published import fingerprint_of
 
-    digest = hashlib.sha256()
     settings = {"model": dict(config), "preprocess": preprocess.describe()}
-    digest.update(json.dumps(settings, sort_keys=True).encode())
-    for key, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{key} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
 
 def _pretrained(name: str) -> Source:

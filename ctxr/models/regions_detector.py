@@ -6,7 +6,6 @@ which come in as files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ctxr.data.images import Pixels
 from ctxr.data.regions import Array, with_whole
 from ctxr.errors import CtxrError, DataError
 from ctxr.models.precision import choose_device
+from ctxr.models.published import fingerprint_of, read_tensors
 
 LAYOUTS = {"v2": "roi_heads.box_head.0.0.weight", "v1": "roi_heads.box_head.fc6.weight"}
 """A weight by which each of torchvision's two architectures is known."""
@@ -44,7 +44,7 @@ class DetectorRegions:
     """
 
     def __init__(self, weights: Path, most: int, device: str = "auto", settings: dict[str, int] | None = None) -> None:
-        state = read_weights(weights)
+        state = read_tensors(weights)
         layout = next((name for name, key in LAYOUTS.items() if key in state), None)
         if layout is None or CLASSES not in state:
             raise DataError(
@@ -145,26 +145,6 @@ def weights_here() -> Path:
     )
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """The tensors of a `.safetensors` file, or of a `.pth` file that holds nothing else. Raises DataError otherwise."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not file.is_file():
-        raise DataError(f"{file} is missing", hint="name the weights' file: --by faster-rcnn:WEIGHTS.pth")
-    try:
-        if file.suffix == ".safetensors":
-            return dict(load_file(file))
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except SafetensorError as error:
-        raise DataError(f"{file} is not a safetensors file: {error}") from error
-    except Exception as error:  # the restricted unpickler and the zip reader have many ways to say no
-        raise DataError(f"{file} holds no weights that can be read safely: {type(error).__name__}") from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise DataError(f"{file} holds something else than a state dict of tensors")
-    return dict(state)
-
-
 def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
     try:
         missing, strange = model.load_state_dict(state, strict=False)
@@ -178,9 +158,4 @@ def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
 
 def _fingerprint(state: dict[str, Tensor]) -> str:
     """sha256 over names, shapes and values, whatever file they came from."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(state.items()):
-        if not name.endswith(COUNTERS):
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return fingerprint_of({name: tensor for name, tensor in state.items() if not name.endswith(COUNTERS)})

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxr.data.entailment import EntailmentPair
-from ctxr.data.hashing import sha256_bytes
+from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
 from ctxr.pipelines.entailing_pairs import Pairs
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.caches import cached
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.recipe import ClassifierRecipe
+    from ctxr.models.entailment.sources import TextSource
     from ctxr.models.entailment.training import Branches, ClaimTable
     from ctxr.models.training.questions import Images
+
+TEXTS = 128
+"""Texts in a file of what a text branch says of them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,29 @@ def claim_table(
     wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]
-    return make_claims(_images(wanted, pairs, branches, workdir, device, talk), claims, branches.tokenize)
+    images = _images(wanted, pairs, branches, workdir, device, talk)
+    if branches.text is None or not branches.text.asked:
+        return make_claims(images, claims, branches.tokenize)
+    needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
+    from ctxr.models.entailment.asked import looking_up
+
+    texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
+    known = _said(texts, branches.text, workdir, device, talk)
+    return make_claims(images, claims, looking_up(texts, known, branches))
+
+
+def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, talk: Talk) -> np.ndarray:
+    """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
+
+    def ask(part: slice) -> np.ndarray:
+        premises, hypotheses = zip(*texts[part], strict=True)
+        return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
+
+    with talk.progress("reading texts", len(texts)) as task:
+        made_by = {"text": source.fingerprint, "device": device}
+        contents = [sha256_of(list(pair)) for pair in texts]
+        arrays = cached(workdir, made_by, contents, ask, task.advance, chunk=TEXTS)
+    return np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
 
 
 def _images(
@@ -75,7 +102,6 @@ def _images(
     from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
     from ctxr.models.regions import GridRegions
     from ctxr.models.training.tables import PixelTable, Vectors
-    from ctxr.pipelines.training.caches import cached
 
     source, dark = branches.image, black_picture()
     if source is None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.data.entailment import EntailmentPair, file_names
@@ -12,8 +13,17 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.talk import Talk
 
+if TYPE_CHECKING:
+    from ctxr.data.readers.entailment import Reading
+
 PAIRS, PICTURES, CAPTIONS = "pairs.jsonl", "pictures", "captions"
 """Table of an artifact; folders beside published files with pictures under their published names, and with files of captions."""
+
+MOST_TOLD = 4
+"""Sorts of oddities of a file that are told."""
+
+_TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
+"""By which the two files of published positives are known: `eccv_image_to_caption.json`."""
 
 DATASET = "dataset"
 """Folder of a project whose pairs are meant where none are named."""
@@ -104,26 +114,57 @@ def _of_artifact(path: Path) -> Pairs:
 
 
 def _of_files(path: Path, talk: Talk) -> Pairs:
-    from ctxr.data.readers.entailment import read_captions, read_pairs
-
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs to learn from")
     folder = path if path.is_dir() else path.parent
-    tables = sorted(one for one in path.iterdir() if one.suffix in _TABLES) if path.is_dir() else [path]
-    captions = read_captions(sorted((folder / CAPTIONS).glob("*.json")))
-    rows: list[EntailmentPair] = []
-    for table in tables:
-        reading = read_pairs(table, captions=captions)
-        left = sum(not one.kept for one in reading.oddities)
-        talk.note(
-            f"{table.name}: {len(reading.pairs)} pairs of {reading.source}"
-            + (f", {left} rows left out" if left else "")
-        )
-        rows += reading.pairs
+    rows = [pair for reading in _readings(path, talk) for pair in reading.pairs]
     files = {image: file for image in {pair.image for pair in rows if pair.image} if (file := _picture(folder, image))}
     contents = {image: sha256_file(file) for image, file in sorted(files.items())}
     decides = [[repr(pair) for pair in rows], sorted(contents.items())]
     return Pairs(path.resolve().stem, tuple(rows), files, contents, Parent("pairs", "release", sha256_of(decides)))
+
+
+def _readings(path: Path, talk: Talk) -> "list[Reading]":
+    """What lies at `path`, each reading told in a line, and what is odd in it in a few more. Raises DataError for nothing."""
+    from ctxr.data.readers.entailment import (
+        NORMAL,
+        SIMPLE,
+        pairs_of,
+        read_aligned,
+        read_captions,
+        read_pairs,
+        read_positives,
+    )
+    from ctxr.data.readers.entailment.oddities import Reading
+
+    whole = path.is_dir()
+    if not whole and path.suffix in (".json", ".aligned"):
+        raise UsageError(f"{path} is only a part of its dataset", hint=f"--dataset {path.parent}, the folder")
+    captions = read_captions(sorted(((path if whole else path.parent) / CAPTIONS).glob("*.json")))
+    named = {table.name: table for table in (sorted(path.iterdir()) if whole else [path])}
+    readings = {
+        name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in _TABLES or not whole
+    }
+    if {NORMAL, SIMPLE} <= set(named):
+        readings[NORMAL] = read_aligned(path)
+    for name, file in named.items():
+        source, _, rest = name.partition(_TO_CAPTION)
+        other = named.get(f"{source}{_TO_IMAGE}{rest}")
+        if rest == ".json" and other is not None:
+            found = pairs_of(read_positives(file), read_positives(other), captions, source)
+            readings[name] = Reading(tuple(found), (), len(found), source)
+    if not readings:
+        raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
+    for name, reading in readings.items():
+        left = f", {len(reading.left_out)} rows left out" if reading.left_out else ""
+        talk.note(f"{name}: {len(reading.pairs)} pairs of {reading.source}{left}")
+        for line in reading.tally()[:MOST_TOLD]:
+            talk.note(f"  {line}")
+    if not any(reading.pairs for reading in readings.values()):
+        first = next((one for reading in readings.values() for one in reading.left_out), None)
+        why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
+        raise DataError(f"{path} holds no pair: {why}", hint="restore the file, or fetch it again")
+    return list(readings.values())
 
 
 def _picture(folder: Path, image: str) -> Path | None:

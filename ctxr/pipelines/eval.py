@@ -58,7 +58,8 @@ class Eval:
     judgments: Path | None = None
     """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: Path | None = None
-    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…)."""
+    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
+    with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
 
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result."""
@@ -100,6 +101,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
     from ctxr.pipelines.evaluating.gallery_runs import asks_galleries
     from ctxr.pipelines.evaluating.matching import match
+    from ctxr.pipelines.evaluating.outside import refuse_same_files
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
     from ctxr.pipelines.evaluating.runs import Scoring, find_runs
     from ctxr.pipelines.inputs import open_dataset, origin_of
@@ -115,7 +117,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     wanted = _wanted(questions, config.split)
     scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk, config.regions)
     found = find_runs(config.runs, scoring)
-    _check_names(found)
+    refuse_same_files([one.name for one in found])
     questions, tokenizer = _counted(questions, found, config.tokenizer)
     sides = match(dataset, questions, found, config.split, config.partial)
 
@@ -190,19 +192,6 @@ def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str
     texts = {name: one.text for name, one in questions.items() if one.side in sides and one.right}
     lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
     return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name
-
-
-def _check_names(runs: "list[Run]") -> None:
-    """Two runs must not write to one file."""
-    from ctxr.pipelines.evaluating.outside import plain_name
-
-    known: dict[str, str] = {}
-    for one in runs:
-        other = known.setdefault(plain_name(one.name).lower(), one.name)
-        if other != one.name:
-            raise UsageError(
-                f"the runs {other!r} and {one.name!r} would write the same files", hint="rename one of them"
-            )
 
 
 def _name(runs: "list[Run]") -> str:

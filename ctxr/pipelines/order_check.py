@@ -197,8 +197,7 @@ def _embedded(
     """Vectors of the frames of some sets, from the cache or kept in it; sets that lack a picture are left out."""
     from ctxr.models.encode import load_encoder
     from ctxr.pipelines.training.asked import contents_of
-    from ctxr.pipelines.training.caches import cached
-    from ctxr.pipelines.training.encoded import Pictures
+    from ctxr.pipelines.training.encoded import Pictures, embedded_pictures
 
     files: dict[str, Path] = {}
     for one in sets:
@@ -209,16 +208,6 @@ def _embedded(
     model: Encoder = load_encoder(encoder, device, warn=talk.warn)
     names = sorted(files)
     files = {name: files[name] for name in names}
-    pictures = Pictures(files, contents_of(dataset, files), workdir)
-    with talk.progress("embedding frames", len(names)) as task:
-        arrays = cached(
-            workdir,
-            {"weights": model.fingerprint, "precision": model.precision, "what": "image"},
-            [pictures.contents[name] for name in names],
-            lambda part: model.encode_images(pictures.read(part)),
-            task.advance,
-            keep=False,
-        )
-    matrix = np.concatenate(arrays) if arrays else np.zeros((0, model.dim), np.float32)
+    matrix = embedded_pictures(Pictures(files, contents_of(dataset, files), workdir), model, talk, keep=False)
     threshold = model.threshold if math.isfinite(model.threshold) else 0.0
     return PictureVectors(model.name, threshold, {name: row for row, name in enumerate(names)}, matrix)

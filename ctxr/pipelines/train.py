@@ -1,6 +1,6 @@
 """`ctxr train`: a recipe and a dataset become a run: trained scorers, how they came about, and their scores."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,10 @@ class Train:
     """Where to train: auto, cpu, cuda, mps."""
     tensorboard: bool = False
     """Write what each epoch came to for TensorBoard too, in `tensorboard/` of the run; needs the package tensorboard."""
+    text_only: bool = False
+    """A classifier of entailment without its image branch: --set image=."""
+    image_only: bool = False
+    """A classifier of entailment without its text branch: --set text=."""
 
     def folder(self, recipe: "Recipe | None" = None) -> Path:
         """Where the run is written; a classifier stands apart from what is evaluated on queries."""
@@ -99,13 +103,20 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         raise UsageError(f"--seeds {config.seeds} trains nothing", hint="--seeds 3")
     if config.name is not None and (config.name in ("", "..") or Path(config.name).name != config.name):
         raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
+    if config.text_only and config.image_only:
+        raise UsageError("--text-only and --image-only leave nothing of a classifier", hint="give one of them")
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     from ctxr.models.entailment.recipe import ClassifierRecipe
 
     if isinstance(recipe, ClassifierRecipe):
         from ctxr.pipelines.entailing_train import train_classifier
 
+        if config.text_only or config.image_only:
+            recipe = replace(recipe, image="") if config.text_only else replace(recipe, text="")
+            recipe.check()
         return train_classifier(config, recipe, talk or Silent())
+    if config.text_only or config.image_only:
+        raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
     if config.judgments is not None and recipe.weak == "off":
         raise UsageError(
             "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"

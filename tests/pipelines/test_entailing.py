@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import torch
 
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.entailment import text
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.loop import Trainer
@@ -186,6 +188,109 @@ def test_published_files_are_learned_from_where_they_lie(tmp_path: Path) -> None
     )
     assert alone == pytest.approx(joined)
     assert judge.trained_on == frozenset()
+
+
+def test_a_branch_is_left_out_by_an_option_as_by_the_recipe(world: Path, tmp_path: Path) -> None:
+    config = Train("entailment-tiny", world, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
+    for option, key in (("text_only", "image="), ("image_only", "text=")):
+        train.run(replace(config, name="option", text_only=option == "text_only", image_only=option == "image_only"))
+        train.run(replace(config, name="key", changes=(*config.changes, key)))
+        option_made, key_made = (
+            tmp_path / "classifiers" / name / "seed0/weights.safetensors" for name in ("option", "key")
+        )
+        assert option_made.read_bytes() == key_made.read_bytes()
+    with pytest.raises(UsageError, match="leave nothing of a classifier"):
+        train.run(replace(config, text_only=True, image_only=True))
+    with pytest.raises(UsageError, match="are about classifiers"):
+        train.run(replace(config, recipe="clip-none", changes=(), text_only=True))
+
+
+def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ask = text.BertBranch.forward
+
+    def counted(branch: text.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        asked.append(len(ids))
+        return ask(branch, ids, types)
+
+    monkeypatch.setattr(text.BertBranch, "forward", counted)
+    changes = (*SMALL, "epochs=1", "frozen_text=true")
+    config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
+    train.run(config)
+    evaluate(Eval(("entailment-tiny",), world, tmp_path, resamples=10, device="cpu"))
+    pairs = open_pairs(world, Path(), Silent())
+    assert sum(asked) == len({(one.premise, one.hypothesis) for one in pairs.rows if one.premise})
+    # what is told of any other claim is what the evaluation says of those that were kept
+    judge = open_classifier(tmp_path / "classifiers" / "entailment-tiny" / "seed1", "cpu")
+    said = [
+        json.loads(line)
+        for line in (tmp_path / "results" / "entailment-tiny" / "probabilities.jsonl").read_text().splitlines()
+    ]
+    rows = {one.id: one for one in pairs.rows}
+    held = [row for row in said if row["run"] == "entailment-tiny/seed1"][:6]
+    claims = [
+        Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "")
+        for one in (rows[row["pair"]] for row in held)
+    ]
+    np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
+
+
+class Listening(Silent):
+    """Remembers what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp_path: Path) -> None:
+    head = "index\tsentence1\tsentence2\tlabel\n"
+    table = tmp_path / "rte_train.tsv"
+    table.write_bytes(
+        (head + "1\tcaf\xe9 a\tb\tentailment\n1\tc\td\tmaybe\n1\te\tf\tnot_entailment\n").encode("latin-1")
+    )
+    talk = Listening()
+    assert len(open_pairs(table, Path(), talk).rows) == 2
+    assert talk.said[0] == "rte_train.tsv: 2 pairs of rte, 1 rows left out"
+    assert sorted(line.split(":")[0].strip() for line in talk.said[1:]) == [
+        "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
+    ]  # fmt: skip
+    table.write_text(head + "1\tc\td\tmaybe\n")
+    with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is no label of rte"):
+        open_pairs(table, Path(), talk)
+    table.write_text(head)
+    with pytest.raises(DataError, match="there is no row below its header"):
+        open_pairs(table, Path(), talk)
+    table.unlink()
+    with pytest.raises(DataError, match="holds no file of pairs"):
+        open_pairs(tmp_path, Path(), talk)
+
+
+def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "captions").mkdir()
+    coco = {"images": [{"id": 1}], "annotations": [{"id": 20, "image_id": 1, "caption": "A cat."}]}
+    (tmp_path / "captions" / "captions_val.json").write_text(json.dumps(coco))
+    (tmp_path / "eccv_image_to_caption.json").write_text('{"2": [20, 21]}')
+    (tmp_path / "eccv_caption_to_image.json").write_text('{"20": [2]}')
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "COCO_val2014_000000000002.jpg").write_bytes(b"jpeg")
+    (tmp_path / "normal.aligned").write_text("Cat\t0\tA cat sat there .\n")
+    (tmp_path / "simple.aligned").write_text("Cat\t0\tA cat sat .\n")
+    found = open_pairs(tmp_path, Path(), Silent())
+    assert {(one.source, one.split, one.image, one.hypothesis, one.label) for one in found.rows} == {
+        ("eccv", "test", "coco/2", "A cat.", 1),
+        ("text-simplification", "train", None, "A cat sat .", 1),
+    }
+    assert found.marks(found.rows) == {"coco/2", found.contents["coco/2"]}
+    with pytest.raises(UsageError, match=r"eccv_image_to_caption\.json is only a part of its dataset"):
+        open_pairs(tmp_path / "eccv_image_to_caption.json", Path(), Silent())
 
 
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:

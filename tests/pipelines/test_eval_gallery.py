@@ -10,21 +10,29 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ctxr.data.artifacts import open_artifact
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.data.artifacts import finish, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
-from ctxr.data.tables import read_table
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
+from ctxr.pipelines.evaluating import gallery_similarity as similarity
+from ctxr.pipelines.evaluating.gallery_audit import people_of
 from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.outside import plain_name
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.report import Report
 from ctxr.pipelines.report import run as write_report
+from ctxr.pipelines.revising.records import Drawn, Looked
 from ctxr.pipelines.scoring import scores_of
+from ctxr.pipelines.talk import Silent
+from ctxr.pipelines.tasks_artifact import Answered, write_judgments
 from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
@@ -104,6 +112,21 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     assert {"rankings.jsonl", "per_query.jsonl", "results.md", "results.tex", "figures.json"} <= set(files)
     assert "Entail@K" in (report.results / "results.md").read_text()
     assert evaluate().up_to_date
+    # the same ranks from the files for trec_eval
+    for asks, matrix_of, queries, candidates, pairs in (
+        ("ir", matrix, side.captions, side.images, side.written),
+        ("tr", matrix.T, side.images, side.captions, [(image, caption) for caption, image in side.written]),
+    ):
+        folder = report.results / "trec" / asks
+        lines = [line.split() for line in (folder / f"{plain_name(encoders[0])}.txt").read_text().splitlines()]
+        first = {line[0]: line[2] for line in lines if line[3] == "1"}
+        assert first == {
+            query: candidates[place] for query, place in zip(queries, matrix_of.argmax(axis=1), strict=True)
+        }
+        assert {line[1] for line in lines} == {"Q0"}
+        assert len(lines) == len(queries) * min(30, len(candidates))
+        told = (folder / "qrels.txt").read_text().splitlines()
+        assert sorted(told) == sorted(f"{queries[one]} 0 {candidates[other]} 1" for one, other in pairs)
 
 
 def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders: list[str], tmp_path: Path) -> None:
@@ -173,6 +196,48 @@ def read_round_of_people(folder: Path, yes: Any, also: Any, no: Any) -> Any:
     return read_judgments(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
 
 
+def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(world: Path, tmp_path: Path) -> None:
+    held = extra_pairs(world, "test")
+    yes, no = held[:12], held[12:40]
+    folder = tmp_path / "revised"
+    (folder / "rounds" / "001").mkdir(parents=True)
+    write_round(folder / "judgments.jsonl", yes, no)
+    (folder / "rounds.jsonl").write_text('{"number":1,"active":true}\n')
+    drawn = [Drawn(image, caption, "added", "added", 120, 3, 0.9, 1) for caption, image in yes[:3]]
+    drawn += [Drawn(image, caption, "far", "rejected", 800, 4, 0.1, 20) for caption, image in no[:4]]
+    drawn += [Drawn(image, caption, "near", "rejected", 200, 4, 0.4, 2) for caption, image in no[4:8]]
+    write_table(folder / "rounds" / "001" / "strata.jsonl", drawn)
+    votes = [("ann", yes[:3], 1.0), ("bob", yes[:2], 1.0), ("bob", yes[2:3], 0.0), ("cay", yes[2:3], 1.0), ("ann", no[4:7], 1.0),
+             ("ann", [*no[:4], no[7]], 0.0)]  # fmt: skip
+    rows = [
+        Judgment(f"entail/{image}/{caption}", ENTAILMENT, worker, value)
+        for worker, pairs, value in votes for caption, image in pairs
+    ]  # fmt: skip
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), {}, [])
+    dataset = read_dataset(world)
+    side = gallery_sides(dataset)["test"]
+
+    def audit() -> tuple[Audit | None, int]:
+        people = people_of([folder, world], tmp_path)
+        found = labels_of(dataset, side, read_round(folder), folder, people)[1]
+        return found.audit, found.audited
+
+    # of 800 far ones none of four is entailed, of 200 near ones three of four: 15 % of what was not called, not three of eight
+    assert audit() == (Audit(3, 0, 1, 7), 11)
+    # a later audit overrules the votes: it knows of ties and of who was blocked
+    looked = [Looked(image, caption, "added", "added", False) for caption, image in yes[:1]]
+    (tmp_path / "revision-audit" / "001").mkdir(parents=True)
+    write_table(tmp_path / "revision-audit" / "001" / "looked.jsonl", looked)
+    finish(tmp_path / "revision-audit" / "001", kind="revision_audit", verb="revise-labels", config={}, parents=[],
+           counts={}, models={}, files=["looked.jsonl"])  # fmt: skip
+    assert audit() == (Audit(2, 1, 1, 7), 11)
+    (tmp_path / "revision-audit" / "001" / "looked.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"looked\.jsonl was changed since it was written"):
+        people_of([folder], tmp_path)
+    # without rounds nobody was asked about any
+    assert people_of([world], tmp_path).answers == ()
+
+
 def coco_side() -> tuple[Dataset, GallerySide]:
     images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in (3, 7, 9))
     captions = tuple(f"val/{number}" for number in (10, 11, 12, 13))
@@ -200,6 +265,42 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV IR R@1"].images.tolist() == [1]
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
         published(tmp_path / "none", dataset, side)
+
+
+def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in range(30))
+    captions = tuple(f"val/{100 + number}" for number in range(60))
+    written = tuple((caption, caption // 2) for caption in range(60))
+    side = GallerySide("valid", ("val",), images, (0,) * 30, captions, captions, (0,) * 60, written)
+    vectors = Vectors(*(rng.standard_normal((count, 4)).astype(np.float32) for count in (30, 60)))
+    other = Vectors(-vectors.queries, vectors.candidates)
+    names = {"c": [f"COCO_val2014:sentid:{100 + one}" for one in range(60)], "i": [Path(one).name for one in images]}
+    ends = {"sits": ("caption,image", "ci"), "sis": ("image1,image2", "ii"), "sts": ("caption1,caption2", "cc")}
+    for name, (header, kinds) in ends.items():
+        arrays = [vectors.candidates if kind == "c" else vectors.queries for kind in kinds]
+        lines = [f"{header},agg_score,sampling_method", "x,y,6.0,z"]
+        for _ in range(120):
+            a, b = rng.integers(0, 30, 2)
+            # ratings that go with the cosines, but for STS where they go against them
+            way = -1 if name == "sts" else 1
+            rating = 2.5 + way * 2.4 * np.tanh(arrays[0][a] @ arrays[1][b] / 8)
+            lines.append(f"{names[kinds[0]][a]},{names[kinds[1]][b]},{rating:.9f},c2i_intrasim")
+        (tmp_path / f"{name}_val.csv").write_text("\n".join(lines) + "\n")
+    assert published(tmp_path, Dataset("coco", None, (), {}), side) == {}
+    ratings = similarity.ratings_of(side, similarity.read_ratings(tmp_path, Silent()))
+    assert [one.kind for one in ratings] == ["SITS", "SIS", "STS"]
+    rhos = similarity.correlated(ratings, [vectors], (0, 0))
+    assert [round(rho.value or 0, 6) for rho in rhos.values()] == [1.0, 1.0, -1.0]
+    # of two seeds the mean: one of them has every picture turned round
+    assert similarity.correlated(ratings, [vectors, other], (0, 0))["SITS"].value == pytest.approx(0)
+    table = similarity.table(side, {"run": rhos})
+    assert table is not None
+    assert table.rows == (("run", "100.0 ± 0.0", "100.0 ± 0.0", "-100.0 ± 0.0"),)
+    assert {one.measure for one in similarity.figures(side, {"run": rhos})} == {"rho SITS", "rho SIS", "rho STS"}
+    (tmp_path / "sis_val.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"sis_val\.csv:1: the header is none of CxC's"):
+        similarity.read_ratings(tmp_path, Silent())
 
 
 def test_five_thousand_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:

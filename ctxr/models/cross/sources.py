@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -71,13 +70,9 @@ def load_cross(name: str, seed: int = 0) -> CrossSource:
 
 def fingerprint(model: nn.Module, config: CrossConfig, pieces: Sequence[str]) -> str:
     """sha256 in hex over all weights, the config and the vocabulary; `model` in fp32."""
-    import torch
+    from ctxr.models.published import fingerprint_of
 
-    digest = hashlib.sha256(json.dumps([asdict(config), list(pieces)], sort_keys=True).encode())
-    for key, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{key} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return fingerprint_of(model.state_dict(), json.dumps([asdict(config), list(pieces)], sort_keys=True).encode())
 
 
 def _volta(name: str, folder: Path) -> CrossSource:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.config import CrossConfig
 from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.published import check_shapes, read_tensors, renamed
 
 VOCABULARY = "vocab.txt"
 _PICKLES = ("pytorch_model*.bin", "*.pth")
@@ -67,42 +68,12 @@ def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:
     Raises:
         DataError: a file that is damaged or holds more than weights, or weights of another model.
     """
-    mine = translate(read_weights(path), config, path)
+    mine = translate(read_tensors(path, under=("model_state_dict",)), config, path)
     with torch.device("meta"):
         model = RegionEncoder(config)
-    for name, place in model.state_dict().items():
-        if place.shape != mine[name].shape:
-            given, wanted = tuple(mine[name].shape), tuple(place.shape)
-            raise DataError(f"{path}: {name} is {given}, wanted {wanted}", hint="give the config of these weights")
+    check_shapes(mine, model.state_dict(), path)
     model.load_state_dict(mine, assign=True)
     return model.eval()
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name. Nothing in it is run.
-
-    Raises:
-        DataError: damaged, or more than tensors.
-    """
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            found: object = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's restricted unpickler and safetensors have error classes of their own
-        raise DataError(
-            f"{path}: no plain file of weights: it is damaged, or a pickle that holds more than tensors",
-            hint="save the model's state_dict alone, as model.safetensors",
-        ) from error
-    if isinstance(found, dict) and isinstance(found.get("model_state_dict"), dict):
-        found = found["model_state_dict"]
-    if not isinstance(found, dict) or not all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in found.items()
-    ):
-        raise DataError(f"{path}: holds no table of names and tensors", hint="save the model's state_dict alone")
-    return found
 
 
 def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> dict[str, Tensor]:
@@ -116,18 +87,11 @@ def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> d
     twins = {copy: key for copy, key in _twins(config) if copy in state}
     # safetensors stores shared weights once, under either name
     state = {key: state[copy] for copy, key in twins.items()} | state
-    ours = dict(_names(config))
-    missing = [key for key in ours if key not in state]
-    foreign = [key for key in state if key not in ours and key not in twins and not key.startswith(_LEFT)]
-    if missing or foreign:
-        said = [f"lacks {_some(missing)}"] * bool(missing) + [f"holds {_some(foreign)} that nothing here takes"] * bool(
-            foreign
-        )
-        raise DataError(f"{path}: {' and '.join(said)}", hint="give the config that these weights were trained with")
+    ours = renamed(state, dict(_names(config)), lambda key: key in twins or key.startswith(_LEFT), path)
     for copy, key in twins.items():
         if not torch.equal(state[key], state[copy]):
             raise DataError(f"{path}: {key} and {copy} differ", hint="give a config that does not share sublayers")
-    return {name: state[key] for key, name in ours.items()}
+    return ours
 
 
 def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -185,8 +149,3 @@ def _twins(config: CrossConfig) -> Iterator[tuple[str, str]]:
             plain, copied = (_layer(index, mark, "", "") for mark in ("", "v_"))
             for copy, key in zip(copied, plain, strict=True):
                 yield from ((f"{copy}.{part}", f"{key}.{part}") for part in ("weight", "bias"))
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -10,9 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +22,7 @@ from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEnco
 from ctxr.models.entailment.sources import ImageSource, Sizes
 from ctxr.models.entailment.vision import resized_places
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import check_shapes, fingerprint_of, read_tensors, renamed
 
 HEAD = 64
 """Width of each head of the vision transformer."""
@@ -64,7 +63,9 @@ def albef_source(name: str, sizes: Sizes) -> ImageSource:
     folder = Path(name.removeprefix("albef:"))
     config_path, path = _files(folder)
     pieces = read_vocabulary(folder / "vocab.txt")
-    state = read_weights(path)
+    state = {
+        key.removeprefix("module."): tensor.float() for key, tensor in read_tensors(path, under=("model",)).items()
+    }
     vision = _vision_sizes(state, path)
     config = _fusion_config(config_path, vision["width"], len(pieces))
     side = sizes.image_size or vision["side"]
@@ -81,38 +82,11 @@ def albef_source(name: str, sizes: Sizes) -> ImageSource:
         return branch
 
     build()
-    digest = sha256(json.dumps([repr(config), sides, pieces]).encode())
-    for key, tensor in sorted(weights.items()):
-        digest.update(f"{key} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    made_by = fingerprint_of(weights, json.dumps([repr(config), sides, pieces]).encode())
     return ImageSource(
-        name, digest.hexdigest(), config.width, build, make_tokenizer(pieces, most=WORDS),
+        name, made_by, config.width, build, make_tokenizer(pieces, most=WORDS),
         Preprocess((side, side), MEAN, STD, resize_mode="squash"), pairs=paired(pieces, PREMISE),
     )  # fmt: skip
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, fp32; what else it holds (optimiser, epoch) is left. Nothing in it is run.
-
-    Raises:
-        DataError: damaged, or more than tensors and plain values.
-    """
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            found: Any = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's restricted unpickler and safetensors have error classes of their own
-        raise DataError(
-            f"{path}: no plain file of weights: it is damaged, or a pickle that holds more than tensors",
-            hint="save the state_dict under 'model' alone, as model.safetensors",
-        ) from error
-    found = found.get("model", found) if isinstance(found, dict) else found
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
-        raise DataError(f"{path}: holds no table of names and tensors", hint="save the model's state_dict alone")
-    return {key.removeprefix("module."): value.float() for key, value in found.items()}
 
 
 def translate(
@@ -126,21 +100,12 @@ def translate(
     # pre-training keeps the encoder under the model for masked words, fine-tuning does not
     state = {re.sub(r"^text_encoder\.bert\.", "text_encoder.", key): tensor for key, tensor in state.items()}
     names = dict(_names(config, vision["depth"]))
-    missing = [key for key in names if key not in state]
-    foreign = [key for key in state if key not in names and not _LEFT.fullmatch(key)]
-    if missing or foreign:
-        said = [f"lacks {_some(missing)}"] * bool(missing)
-        said += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
-        raise DataError(f"{path}: {' and '.join(said)}", hint="give the config that these weights were trained with")
-    return {ours: state[key] for key, ours in names.items()}
+    return renamed(state, names, lambda key: _LEFT.fullmatch(key) is not None, path)
 
 
 def fill(branch: FusionBranch, weights: Mapping[str, Tensor], path: Path) -> None:
     """Put weights into their places. Raises DataError naming the first one of another shape."""
-    for name, place in branch.state_dict().items():
-        if name != "vision.black" and place.shape != weights[name].shape:
-            given, wanted = tuple(weights[name].shape), tuple(place.shape)
-            raise DataError(f"{path}: {name} is {given}, wanted {wanted}", hint="give the config of these weights")
+    check_shapes(weights, branch.state_dict(), path)
     branch.load_state_dict(weights, strict=False)
 
 
@@ -216,8 +181,3 @@ def _files(folder: Path) -> tuple[Path, Path]:
             names = ", ".join(one.name for one in found) or "none"
             raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
     return configs[0], weights[0]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

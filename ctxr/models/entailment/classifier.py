@@ -21,6 +21,7 @@ class PairBatch:
     Attributes:
         images: [N, ...] as the image branch takes them. place: [B] rows of `images`; that of a black one where there is none.
         text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", 0 where there is none; the premise may be empty.
+            Of a text branch that stays as it is `text` is h^t, float [B, D].
         told: [B, U] ids of the hypothesis for the image branch.
         label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which of the three losses count.
     """
@@ -120,7 +121,7 @@ class EntailmentClassifier(nn.Module):
         return logits
 
     def _text(self, batch: PairBatch, rows: Tensor) -> Tensor:
-        ids = cut(batch.text[rows])
+        ids = batch.text[rows] if batch.text.is_floating_point() else cut(batch.text[rows])
         told: Tensor = self.text(ids, batch.types[rows, : ids.shape[1]])
         return told
 

@@ -15,6 +15,7 @@ class ClassifierRecipe(Recipe):
     Attributes:
         text: text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; "" for none.
         image: image branch, as `find_image` takes it; "" for none.
+        frozen_text: the text branch stays as it is, and is asked once; else it learns too.
         scalar_gate: gates of one number; else one for each dimension.
         head_width: of the heads' hidden layers; 0 for that of the branches.
         masking: share of patches that are blackened to make a negative of a positive; 0 = no masking.
@@ -29,6 +30,7 @@ class ClassifierRecipe(Recipe):
     encoder: str = ""
     text: str = "bert:google-bert/bert-base-uncased"
     image: str = "albef:ALBEF"
+    frozen_text: bool = False
     scalar_gate: bool = False
     head_width: int = 0
     masking: float = 0.4
@@ -65,6 +67,8 @@ class ClassifierRecipe(Recipe):
             raise UsageError(f"variant = {self.variant!r} is no classifier's", hint=f"--set variant={ENTAILMENT}")
         if not self.image and self.text in ("", SHARED):
             raise UsageError("a classifier needs a text branch or an image branch", hint="--set text=random:bert-tiny")
+        if self.frozen_text and self.text in ("", SHARED):
+            raise UsageError("frozen_text needs a text branch of its own", hint="--set text=bert:DIRECTORY")
         if not (self.text_data or self.image_data or self.joint_data):
             raise UsageError("without data of any kind nothing is learned", hint="--set joint_data=true")
         if not 0 <= self.masking < 1 or not 0 < self.wanted_precision <= 1:

@@ -43,6 +43,7 @@ class TextSource:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
         build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
         tokenize: premises and hypotheses to ids and types int64 [B, T], id 0 where there is none.
+        asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TextSource:
     width: int
     build: Callable[[], nn.Module]
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,17 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, or untrained weights, "random:bert-tiny".
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" to read premise and
+    hypothesis apart, or untrained weights, "random:bert-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
-    from ctxr.models.entailment.text import TINY, bert_source, tiny_source
+    from ctxr.models.entailment.text import APART, TINY, bert_source, tiny_source
 
-    if name.startswith("bert:"):
+    if name.startswith(("bert:", APART)):
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
-    raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {TINY}, or {SHARED}")
+    raise UsageError(
+        f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {APART}DIRECTORY, or {TINY}, or {SHARED}"
+    )

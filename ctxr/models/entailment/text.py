@@ -1,4 +1,4 @@
-"""The text branch: a BERT-like encoder of transformers, whose [CLS] over premise and hypothesis is h^t."""
+"""The text branch: a BERT-like encoder of transformers, over premise and hypothesis at once or over each apart."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
-from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.fusion import FusionBranch, cut
+from ctxr.models.entailment.pooling import CLS, pooled, read_pooling
+from ctxr.models.entailment.pooling import CONFIG as POOLING
 from ctxr.models.entailment.sources import Sizes, TextSource
 from ctxr.models.hub import PATIENCE, answers
 
@@ -26,7 +29,10 @@ TINY = "random:bert-tiny"
 _Made = TypeVar("_Made")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-_FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json")
+_FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
+
+APART = "sbert:"
+"""What names of encoders begin with that read premise and hypothesis each by itself (Reimers and Gurevych 2019)."""
 
 PLACES = 0.1
 """What first positions are of words, in an untrained model."""
@@ -36,23 +42,45 @@ LONGEST = 256
 
 
 class BertBranch(nn.Module):
-    """h^t of a model of transformers.
+    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
+
+    Args:
+        pooling: as `read_pooling` says: [CLS], or the mean of all tokens.
 
     Attributes:
         width: D.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, pooling: str = CLS) -> None:
         super().__init__()
-        self.model, self.width = model, int(model.config.hidden_size)
+        self.model, self.width, self.pooling = model, int(model.config.hidden_size), pooling
         self.typed = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, D] of ids and types [B, T], 0 where there is none."""
         told = {"token_type_ids": types} if self.typed else {}
-        mask = (ids != 0).long()
-        seen: Tensor = self.model(input_ids=ids, attention_mask=mask, **told).last_hidden_state[:, 0]
-        return seen
+        states: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **told).last_hidden_state
+        return pooled(states, ids, self.pooling)
+
+
+class SentenceBranch(BertBranch):
+    """h^t = D u * v of unit vectors u of the premise and v of the hypothesis, each read by itself.
+
+    Its mean over the D dimensions is their cosine, what a sentence encoder was trained for, and the heads go on from there.
+    """
+
+    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
+        premise, hypothesis = (self._unit(cut(leftwards(own, own))) for own in (ids * (types == one) for one in (0, 1)))
+        return self.width * premise * hypothesis
+
+    def _unit(self, ids: Tensor) -> Tensor:
+        return functional.normalize(super().forward(ids, torch.zeros_like(ids)).float())
+
+
+def leftwards(told: Tensor, ids: Tensor) -> Tensor:
+    """What is told of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
+    return told.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
 
 
 class SharedBranch(nn.Module):
@@ -104,23 +132,30 @@ def _looking_alike(model: Any) -> Any:
 def bert_source(name: str) -> TextSource:
     """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
 
+    Args:
+        name: "bert:FOLDER" reads premise and hypothesis at once, "sbert:FOLDER" each apart.
+
     Raises:
         UsageError: no folder.
         DataError: a folder whose files are not all there, cannot be read, or hold no encoder with padding 0.
         CtxrError: files that cannot be fetched.
     """
-    given = name.removeprefix("bert:")
+    kind, _, given = name.partition(":")
     if not given:
-        raise UsageError(f"{name!r} names no folder", hint="bert:DIRECTORY, or bert:OWNER/NAME of the hub")
+        raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
     folder = Path(given) if Path(given).is_dir() else _fetched(given)
     stay_inside(folder)
-    build = _careful(name, lambda: BertBranch(_pretrained(folder)))
-    tokenize, words = _careful(name, lambda: _tokenizer(folder))()
+    apart, pooling = name.startswith(APART), read_pooling(folder)
+    branch = SentenceBranch if apart else BertBranch
+    build = _careful(name, lambda: branch(_pretrained(folder), pooling))
+    tokenize, words = _careful(name, lambda: _tokenizer(folder, apart))()
     model = build()
     digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(f"{key} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    if apart or pooling != CLS:
+        digest.update(f"{pooling} {'apart' if apart else 'at once'}".encode())
     return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
 
 
@@ -160,7 +195,9 @@ def _pretrained(folder: Path) -> Any:
     return model
 
 
-def _tokenizer(folder: Path) -> tuple[Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]], str]:
+def _tokenizer(
+    folder: Path, apart: bool = False
+) -> tuple[Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]], str]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -176,7 +213,16 @@ def _tokenizer(folder: Path) -> tuple[Callable[[Sequence[str], Sequence[str]], t
         )  # fmt: skip
         return told["input_ids"], told["token_type_ids"]
 
-    return tokenize, words
+    def tokenize_apart(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+        first, second = (
+            tokenizer(list(texts), truncation=True, max_length=most, padding=True, return_tensors="pt")["input_ids"]
+            for texts in (premises, hypotheses)
+        )
+        ids = torch.cat([first, second], dim=1)
+        types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
+        return leftwards(ids, ids), leftwards(types, ids)
+
+    return tokenize_apart if apart else tokenize, words
 
 
 def _careful(name: str, make: Callable[[], _Made]) -> Callable[[], _Made]:

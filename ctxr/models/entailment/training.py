@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError
+from ctxr.models.entailment.asked import asked_source
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
 from ctxr.models.entailment.masking import with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
@@ -44,6 +45,7 @@ def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
     image = find_image(recipe.image, recipe.sizes, device) if recipe.image else None
     shared = recipe.text == SHARED
     text = find_text(recipe.text, recipe.sizes) if recipe.text and not shared else None
+    text = asked_source(text, device) if text and recipe.frozen_text else text
     if shared and (image is None or image.pairs is None):
         raise DataError(f"{recipe.image} has no layers over words alone to share", hint="--set text=bert:DIRECTORY")
     if text and image and text.width != image.width:

@@ -19,15 +19,18 @@ from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Vectors
+from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
 from ctxr.pipelines.evaluating import beside
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
+from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating import gallery_tables as tables
 from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.gallery_audit import People, people_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs
-from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
 from ctxr.pipelines.evaluating.measuring import Figure
-from ctxr.pipelines.evaluating.outside import latex, markdown, plain_name
+from ctxr.pipelines.evaluating.outside import latex, markdown, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.pipelines.evaluating.questions import SIDES
 from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
 from ctxr.pipelines.result_tables import Table
@@ -67,13 +70,15 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
         )
     ks = sorted({*KS, *recalls})
     found = _Found(notes=list(dataset.notes))
+    people = people_of([one for one in (config.judgments, dataset.root) if one is not None], config.workdir)
     for side in sides:
-        _measure(config, dataset, side, runs, ks, found, talk)
+        _measure(config, dataset, side, runs, ks, people, found, talk)
+    refuse_same_files({row.scorer: None for row in found.rankings})
     found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
-    parents = [origin, *(one.origin for one in runs)]
+    parents = [origin, *(one.origin for one in runs), *people.parents]
     for name, path in (("judgments", config.judgments), ("positives", config.positives)):
         if path is not None:
-            content = [path] if path.is_file() else sorted(path.glob("*.json*"))
+            content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
     settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
     out = config.out or config.workdir / RESULTS / (plain_name(runs[0].name) if len(runs) == 1 else "comparison")
@@ -102,14 +107,19 @@ def _measure(
     side: GallerySide,
     runs: Sequence[GalleryRun],
     ks: Sequence[int],
+    people: People,
     found: _Found,
     talk: Talk,
 ) -> None:
     name = side.name
     more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
     root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
-    labels = labels_of(dataset, side, more, root)
+    labels = labels_of(dataset, side, more, root, people)
+    found.notes += [_audited(name, one) for one in labels if one.audit is not None]
     truths = {} if config.positives is None else published(config.positives, dataset, side)
+    rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
+    ratings = similarity.ratings_of(side, rated)
+    rhos: dict[str, dict[str, SampledRho]] = {}
     seed = (config.seed, SIDES.index(name))
     groups = [dataset.images[image].group if config.cluster == "group" else image for image in side.images]
     clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
@@ -121,6 +131,7 @@ def _measure(
             each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in vectors.items()}
             columns[run.name] = measuring.mean_columns(list(each.values()))
             seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+            rhos[run.name] = similarity.correlated(ratings, list(vectors.values()), seed)
             for label in labels:
                 counted = measuring.entailed(side, list(vectors.values()), label)
                 if counted is not None:
@@ -133,16 +144,24 @@ def _measure(
                 found.rows += _query_results(side, one, scorer, dataset)
             task.advance()
     measured = measuring.figures(side, columns, clusters)
-    found.figures += [*measured, *measuring.for_accuracy(side, measured)]
+    found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
     made: dict[str, Table | None] = dict(
         tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture")
     )
+    made["similarity"] = similarity.table(side, rhos)
     made["entailed"] = tables.entailment_table(name, found.entailments)
     made["seeds"] = tables.seed_table(name, seeds)
     if config.compare:
         found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
         made["differences"] = tables.difference_table(name, found.differences)
     found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+
+
+def _audited(side: str, labels: Labels) -> str:
+    where = "" if labels.audit_of == "these_pairs" else ", none of which is of this side"
+    return (
+        f"{side}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
+    )
 
 
 def _mean_recall(columns: measuring.Columns) -> float:
@@ -198,11 +217,26 @@ def _write(
     files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
     files["results.md"] = "\n".join(markdown(table) for table in found.tables.values())
     files["results.tex"] = "\n".join(latex(table) for table in found.tables.values())
+    files |= _trec(sides, found.rankings)
     for name, content in files.items():
         write_bytes(out / name, content.encode(), durable=False)
     counts = {"runs": len(runs), "rows": rows} | {side.name: len(side) for side in sides}
     finish(out, kind=KIND, verb="eval", config=settings, parents=parents, counts=counts, models={},
            files=[PER_QUERY, RANKINGS, *files])  # fmt: skip
+
+
+def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str, str]:
+    """Files for trec_eval: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
+    lines: dict[str, list[str]] = {}
+    for side in sides:
+        for caption, image in side.written:
+            ends = side.captions[caption], side.images[image]
+            lines.setdefault("trec/ir/qrels.txt", []).append(qrel(*ends))
+            lines.setdefault("trec/tr/qrels.txt", []).append(qrel(*ends[::-1]))
+    for row in rankings:
+        name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
+        lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
+    return {name: "".join(held) for name, held in lines.items()}
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import AuditOf, Entailed
 from ctxr.metrics.relations import Numbered, Relation, number, relate
 from ctxr.metrics.votes import Flags
+from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
 TRUTH = "truth.jsonl"
@@ -35,6 +36,7 @@ class Labels:
     Attributes:
         entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
             nobody knows. audit: what people said of pairs that the classifier judged. audit_of: of these pairs, or of others.
+        audited: of how many.
     """
 
     entailed: Entailed
@@ -42,6 +44,7 @@ class Labels:
     leaked: Flags | None = None
     audit: Audit | None = None
     audit_of: AuditOf = "these_pairs"
+    audited: int = 0
 
 
 class _Link(msgspec.Struct):
@@ -55,12 +58,17 @@ class _Round(msgspec.Struct):
 
 
 def labels_of(
-    dataset: Dataset, side: GallerySide, more: Sequence[Judgment] = (), root: Path | None = None
+    dataset: Dataset,
+    side: GallerySide,
+    more: Sequence[Judgment] = (),
+    root: Path | None = None,
+    people: People | None = None,
 ) -> list[Labels]:
     """Gold labels where the truth of the drawn world lies beside the dataset, and those of a classifier where it judged pairs.
 
     Args:
         more: judgments beside those of the dataset. root: folder of the rounds, where `more` come from it.
+        people: what they said elsewhere of pairs that the classifier judged (`people_of`).
 
     Raises DataError for a damaged table.
     """
@@ -77,35 +85,39 @@ def labels_of(
         held = _places(side, (pair for pair, yes in said.items() if yes))
         entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
-        audit, audit_of = _audit(side, said, judgments)
+        audit, of, audited = _audit(side, said, judgments, people or People())
         leaked = _leaked([one for one in (root, dataset.root) if one is not None], side)
-        found.append(Labels(entailed, ", ".join(workers), leaked, audit, audit_of))
+        found.append(Labels(entailed, ", ".join(workers), leaked, audit, of, audited))
     return found
 
 
 def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tuple[Numbered, Numbered]]:
     """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
 
-    Pictures are known by COCO's number in their file's name, captions by the number that ends their id. Raises DataError for a
-    folder that holds none, and for damaged files.
+    Raises DataError for a folder that holds none, and no table of similarities (`*.csv`) either, and for damaged files.
     """
     files = {
         name: (folder / f"{name}_image_to_caption.json", folder / f"{name}_caption_to_image.json") for name in PUBLISHED
     }
     there = {name: pair for name, pair in files.items() if pair[0].is_file() and pair[1].is_file()}
-    if not there:
+    if not there and not next(folder.glob("*.csv"), None):
         raise DataError(
             f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
             hint="name the folder with the ground truth of eccv_caption",
         )
-    images = {coco_image(PurePosixPath(image).name) or image: place for place, image in enumerate(side.images)}
-    captions = {f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions)}
+    images, captions = coco_places(side)
     found = {}
     for name, (to_caption, to_image) in there.items():
         both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
         if len(both[0].relation) and len(both[1].relation):
             found[name] = both
     return found
+
+
+def coco_places(side: GallerySide) -> tuple[dict[str, int], dict[str, int]]:
+    """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id."""
+    images = {coco_image(PurePosixPath(image).name) or image: place for place, image in enumerate(side.images)}
+    return images, {f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions)}
 
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -127,21 +139,15 @@ def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
     return relate(lists)
 
 
-def _audit(side: GallerySide, said: Mapping[Pair, bool], judgments: Sequence[Judgment]) -> tuple[Audit | None, AuditOf]:
-    """What people said of pairs that the classifier judged: of this side where there are any, else of all."""
-    votes: dict[Pair, list[bool]] = {}
-    for row in judgments:
-        pair = (row.query, row.candidate)
-        if pair in said and row.worker != "gold" and not row.worker.startswith(WORKER):
-            votes.setdefault(pair, []).append(row.value > 0)
+def _audit(
+    side: GallerySide, said: Mapping[Pair, bool], judgments: Sequence[Judgment], people: People
+) -> tuple[Audit | None, AuditOf, int]:
+    """What people said of pairs that the classifier judged, of this side where there are any, else of all; of how many."""
+    known = decided(said, judgments, people)
     images, captions = set(side.images), set(side.captions)
-    here = {pair: given for pair, given in votes.items() if pair[0] in captions and pair[1] in images}
-    counted = here or votes
-    if not counted:
-        return None, "these_pairs"
-    table = [(said[pair], 2 * sum(given) > len(given)) for pair, given in counted.items()]
-    of: AuditOf = "these_pairs" if here else "any_pairs"
-    return Audit(*(table.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False)))), of
+    here = {pair: entailed for pair, entailed in known.items() if pair[0] in captions and pair[1] in images}
+    of: AuditOf = "these_pairs" if here or not known else "any_pairs"
+    return audit_of(said, here or known, people), of, len(here or known)
 
 
 def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import numpy as np
 
+from ctxr.errors import UsageError
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.questions import Question
 from ctxr.pipelines.result_tables import Table
@@ -62,24 +63,33 @@ def leaderboard(run: str, sides: Sequence[Side]) -> str | None:
 
 
 def trec_run(run: str, sides: Sequence[Side]) -> Iterator[str]:
+    """The ranking of every question, as `trec_ranking` writes it."""
+    for side in sides:
+        for one, scores in _scored(run, side):
+            yield from trec_ranking(run, one.query, one.candidates, scores)
+
+
+def trec_ranking(run: str, query: str, candidates: Sequence[str], scores: Sequence[float]) -> Iterator[str]:
     """Lines `query Q0 candidate rank score run` for trec_eval and its kin, best first, equal scores by candidate.
 
     White space in ids is written as %20, so that columns stay columns.
     """
-    tag = _token(run)
-    for side in sides:
-        for one, scores in _scored(run, side):
-            ranked = sorted(zip(scores, one.candidates, strict=True), key=lambda pair: (-pair[0], pair[1]))
-            for rank, (score, candidate) in enumerate(ranked, 1):
-                yield f"{_token(one.query)} Q0 {_token(candidate)} {rank} {score!r} {tag}\n"
+    ranked = sorted(zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    for rank, (score, candidate) in enumerate(ranked, 1):
+        yield f"{_token(query)} Q0 {_token(candidate)} {rank} {score!r} {_token(run)}\n"
 
 
 def qrels(sides: Sequence[Side]) -> Iterator[str]:
-    """Lines `query 0 candidate 1` for each target that is known."""
+    """The targets of every question, as `qrel` writes them."""
     for side in sides:
         for one in side.questions:
             for place in one.right:
-                yield f"{_token(one.query)} 0 {_token(one.candidates[place])} 1\n"
+                yield qrel(one.query, one.candidates[place])
+
+
+def qrel(query: str, candidate: str) -> str:
+    """The line `query 0 candidate 1` of a target that is known."""
+    return f"{_token(query)} 0 {_token(candidate)} 1\n"
 
 
 def plain_name(run: str) -> str:
@@ -89,6 +99,15 @@ def plain_name(run: str) -> str:
     'ViT-B-32-openai'
     """
     return re.sub(r"[^\w.-]+", "-", run).lstrip(".") or "run"
+
+
+def refuse_same_files(runs: Iterable[str]) -> None:
+    """Raises UsageError where two runs would write to one file."""
+    known: dict[str, str] = {}
+    for run in runs:
+        other = known.setdefault(plain_name(run).lower(), run)
+        if other != run:
+            raise UsageError(f"the runs {other!r} and {run!r} would write the same files", hint="rename one of them")
 
 
 def _scored(run: str, side: Side) -> Iterator[tuple[Question, list[float]]]:

@@ -37,6 +37,9 @@ from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, Answered, read_judgm
 
 KIND, LOOKED = "revision_audit", "looked.jsonl"
 
+AUDITS = "revision-audit"
+"""Folder of a project that holds a folder for each round that people looked at."""
+
 
 @dataclass(frozen=True)
 class Audited:
@@ -74,7 +77,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     if not found.looked:
         raise _nobody(config, made, drawn)
     corrected = _corrected(config, read_figures(out / folder_of(made.number)), found)
-    folder = config.workdir / "revision-audit" / f"{made.number:03d}"
+    folder = config.workdir / AUDITS / f"{made.number:03d}"
     _write(folder, config, out, source, made, found, corrected)
     return _report(config, folder, made, found, corrected)
 

@@ -81,17 +81,24 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
     return questions_with(asked, pictures, Vectors(images), texts)
 
 
-def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
-    """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
-    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
+def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
+    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
     with talk.progress("embedding pictures", len(pictures.contents)) as task:
-        images = cached(
+        arrays = cached(
             pictures.workdir,
-            {**made_by, "what": "image"},
+            {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"},
             list(pictures.contents.values()),
             lambda part: encoder.encode_images(pictures.read(part)),
             task.advance,
+            keep=keep,
         )
+    return _stacked(arrays, encoder.dim)
+
+
+def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
+    """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
+    images = embedded_pictures(pictures, encoder, talk)
+    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
     with talk.progress("embedding texts", len(texts)) as task:
         told = cached(
             pictures.workdir,
@@ -100,7 +107,7 @@ def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk:
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return _stacked(images, encoder.dim), _stacked(told, encoder.dim)
+    return images, _stacked(told, encoder.dim)
 
 
 def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Questions":

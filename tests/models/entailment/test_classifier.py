@@ -1,5 +1,6 @@
 """The classifier: gates, heads, the joint loss with its indicators, and masked positives."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ctxr.models.entailment.sources import Sizes, find_image, find_text
 from ctxr.models.entailment.training import Branches, find_branches, new_classifier
 from tests.models.blip_folder import WORDS
 
+POOLINGS = ("cls_token", "mean_tokens", "max_tokens")
 KINDS = [(True, False, False), (False, True, False), (True, True, True), (True, True, True)]
 RECIPE = ClassifierRecipe(
     text="random:bert-tiny",
@@ -175,7 +177,8 @@ def test_blip_is_a_branch_too() -> None:
     torch.testing.assert_close(branch.blackened(pictures, torch.ones(2, 4, dtype=torch.bool))[:1], dark)
 
 
-def test_a_text_branch_is_read_from_what_transformers_wrote(tmp_path: Path) -> None:
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Path, BertModel]:
     config = BertConfig(
         vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
     )  # fmt: skip
@@ -185,16 +188,103 @@ def test_a_text_branch_is_read_from_what_transformers_wrote(tmp_path: Path) -> N
     model.save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     BertTokenizerFast(vocab={word: row for row, word in enumerate(WORDS)}).save_pretrained(tmp_path)
-    source = find_text(f"bert:{tmp_path}", Sizes())
-    ids, types = source.tokenize(["a bat", "the dog is here"], ["c", "a"])
-    told = source.build().eval()(ids, types)
+    return tmp_path, model
+
+
+def says_to_pool(folder: Path, *modes: str) -> None:
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    told = {"word_embedding_dimension": 32} | {f"pooling_mode_{one}": one in modes for one in POOLINGS}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(told))
+
+
+def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path, BertModel]) -> None:
+    folder, model = written
+    sources = [find_text(f"bert:{folder}", Sizes())]
+    for mode in ("cls_token", "mean_tokens"):
+        says_to_pool(folder, mode)
+        sources.append(find_text(f"bert:{folder}", Sizes()))
+    plain, cls, mean = sources
+    ids, types = plain.tokenize(["a bat", "the dog is here"], ["c", "a"])
+    told = plain.build().eval()(ids, types)
+    averaged = mean.build().eval()(ids, types)
     for row in range(2):
         length = int((ids[row] != 0).sum())
         alone = model(input_ids=ids[row : row + 1, :length], token_type_ids=types[row : row + 1, :length])
         torch.testing.assert_close(told[row], alone.last_hidden_state[0, 0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(averaged[row], alone.last_hidden_state[0].mean(0), rtol=1e-4, atol=1e-5)
     assert types[0].tolist()[:6] == [0, 0, 0, 0, 0, 0]
     assert 1 in types[0].tolist()
-    assert source.fingerprint == find_text(f"bert:{tmp_path}", Sizes()).fingerprint
+    assert plain.fingerprint == cls.fingerprint
+    assert plain.fingerprint != mean.fingerprint
+    assert mean.fingerprint == find_text(f"bert:{folder}", Sizes()).fingerprint
+
+
+@torch.no_grad()
+def test_a_sentence_encoder_reads_premise_and_hypothesis_apart(written: tuple[Path, BertModel]) -> None:
+    folder, model = written
+    says_to_pool(folder, "mean_tokens")
+    source = find_text(f"sbert:{folder}", Sizes())
+    premises, hypotheses = ["a bat", "the dog is here", ""], ["the dog is here", "a", "a bat"]
+    ids, types = source.tokenize(premises, hypotheses)
+    assert ids.shape == types.shape
+    told = source.build().eval()(ids, types)
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+
+    def alone(text: str) -> torch.Tensor:
+        vector: torch.Tensor = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
+        return torch.nn.functional.normalize(vector, dim=0)
+
+    for row, (premise, hypothesis) in enumerate(zip(premises, hypotheses, strict=True)):
+        wanted = 32 * alone(premise) * alone(hypothesis)
+        torch.testing.assert_close(told[row], wanted, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(told[row].mean(), alone(premise) @ alone(hypothesis), rtol=1e-4, atol=1e-5)
+    # a step cuts the columns behind its longest row: no token may stand there
+    ends = (ids != 0).sum(1)
+    assert all(bool((ids[row, : int(ends[row])] != 0).all()) for row in range(3))
+    assert source.fingerprint != find_text(f"bert:{folder}", Sizes()).fingerprint
+
+
+@torch.no_grad()
+def test_a_text_branch_that_stays_as_it_is_says_beforehand_what_it_would_say(written: tuple[Path, BertModel]) -> None:
+    folder, _ = written
+    says_to_pool(folder, "mean_tokens")
+    recipe = replace(RECIPE, text=f"sbert:{folder}")
+    asked, learning = find_branches(replace(recipe, frozen_text=True)), find_branches(recipe)
+    premises, hypotheses = ["a bat"] * 20 + ["the dog is here"], ["the dog is here", *["a"] * 20]
+    one, other = (
+        new_classifier(recipe, branches, 5).eval()(
+            PairBatch(
+                torch.zeros(1, 3, 32, 32), torch.zeros(21, dtype=torch.int64), *branches.tokenize(premises, hypotheses),
+                torch.zeros(21, dtype=torch.int64), torch.tensor([[True, False, False]] * 21),
+            )
+        )
+        for branches in (asked, learning)
+    )  # fmt: skip
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert float(one[:, TEXT].std()) > 0
+    text = new_classifier(recipe, asked).text
+    assert not list(text.parameters())
+    assert asked.text is not None
+    assert learning.text is not None
+    assert asked.text.fingerprint != learning.text.fingerprint
+    with pytest.raises(UsageError, match="frozen_text needs a text branch of its own"):
+        replace(RECIPE, text="shared", frozen_text=True).check()
+
+
+def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel]) -> None:
+    folder, _ = written
+    says_to_pool(folder, "max_tokens")
+    with pytest.raises(DataError, match=r"config\.json wants pooling_mode_max_tokens"):
+        find_text(f"bert:{folder}", Sizes())
+    says_to_pool(folder, "cls_token", "mean_tokens")
+    with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
+        find_text(f"sbert:{folder}", Sizes())
+    (folder / "1_Pooling" / "config.json").write_text("[")
+    with pytest.raises(DataError, match=r"config\.json is no JSON"):
+        find_text(f"bert:{folder}", Sizes())
+    (folder / "1_Pooling" / "config.json").write_text("[1]")
+    with pytest.raises(DataError, match="wants no mode"):
+        find_text(f"bert:{folder}", Sizes())
 
 
 def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:

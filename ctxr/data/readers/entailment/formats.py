@@ -8,6 +8,9 @@ from ctxr.errors import DataError
 THRESHOLD = 3.0
 """Similarity of 0..5 from which a pair counts as entailed (entailment paper, section 6; CxC extends its positives likewise)."""
 
+MOST_SHOWN = 30
+"""Signs of a column's name that are shown of a file that is something else."""
+
 _NLI = {
     "entailment": ("entailment", 1),
     "neutral": ("neutral", 0),
@@ -102,6 +105,11 @@ def find_format(path: str, columns: Collection[str], source: str | None) -> Form
     if {"image1", "image2"} <= set(columns):
         raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
     nearest = min(chosen, key=lambda one: len(one.missing(columns)) / len(one.needs()))
+    if len(nearest.missing(columns)) == len(nearest.needs()):
+        named = ", ".join(repr(one[:MOST_SHOWN]) for one in list(columns)[:3] if one) or "nothing"
+        raise DataError(
+            f"{path}:1: the header names {named}, which is no dataset of entailment", hint=f"of {', '.join(SOURCES)}"
+        )
     lacking = ", ".join(nearest.missing(columns))
     raise DataError(
         f"{path}:1: the header lacks {lacking} to be {nearest.source}",

@@ -45,7 +45,7 @@ class Rows:
         self.path = path
         self.oddities: list[Oddity] = []
         self.read = 0
-        self._lines = _numbered(path, self.oddities)
+        self._lines = numbered(path, self.oddities)
         self._ahead: deque[tuple[int, str]] = deque()
         first = self._next()
         if first is None:
@@ -155,7 +155,7 @@ def _as_text(cell: object) -> str:
     return cell if isinstance(cell, str) else "" if cell is None else json.dumps(cell)
 
 
-def _numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
+def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:

@@ -250,6 +250,8 @@ def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> N
         ("a.csv", "image1,image2,agg_score,sampling_method\n", None, "pairs of pictures have no hypothesis"),
         ("a.tsv", "", None, "is empty"),
         ("a.tsv", "a\tb\n", "snli", "'snli' is no entailment dataset"),
+        ("a.tsv", "a\tb\n", None, "the header names 'a', 'b', which is no dataset of entailment"),
+        ("a.jsonl", '{"broken\n', None, "which is no dataset of entailment"),
         ("a.tsv", b"\xff\xfea\x00", None, "not UTF-8 text but UTF-16"),
     ],
 )  # fmt: skip

@@ -1,0 +1,86 @@
+"""How scores of pairs go together with people's graded similarity: Spearman's rho over samples, as Crisscrossed Captions has it.
+
+Parekh et al. 2021 (EACL, "Crisscrossed Captions", semantic similarity tasks) chose their pairs densely around some items, so a plain
+correlation would count these most. They draw half of the queries, one rated pair of each, take Spearman's rho over those, and
+report the mean of 1,000 such draws.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.errors import DataError
+from ctxr.metrics.compare import pearson
+from ctxr.metrics.resampling import LEVEL, percentiles
+from ctxr.metrics.votes import Column, Doubles
+
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class SampledRho:
+    """Spearman's rho over draws, -1..1.
+
+    Attributes:
+        value: mean over the draws; None where rho is not defined in any of them. spread: standard deviation over them.
+        low, high: between which 95 % of the draws lie: of half of the queries each, so no interval of their mean.
+        pairs, queries: that there are.
+    """
+
+    value: float | None
+    spread: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    queries: int
+
+
+def spearman(one: Doubles, other: Doubles) -> float | None:
+    """Spearman's rho of two columns [N], -1..1, ties by their mean rank; None where one of them does not vary.
+
+    >>> spearman(np.array([1.0, 2.0, 9.0]), np.array([0.1, 0.2, 0.3]))
+    1.0
+    """
+    return pearson(_ranks(one), _ranks(other))
+
+
+def sampled_spearman(
+    queries: Column, rated: Doubles, scored: Doubles, rng: np.random.Generator, draws: int = DRAWS
+) -> SampledRho:
+    """Spearman's rho of ratings [N] and scores [N], over draws of half of the queries (rounded up) and one pair of each.
+
+    Args:
+        queries: [N] the query of each pair.
+
+    Raises DataError for columns of different lengths, and for no draw.
+    """
+    if not len(queries) == len(rated) == len(scored):
+        raise DataError(
+            f"{len(queries)} queries, {len(rated)} ratings and {len(scored)} scores are no parallel columns"
+        )
+    if draws < 1:
+        raise DataError(f"{draws} draws say nothing")
+    codes = np.unique(np.asarray(queries), return_inverse=True)[1] if len(queries) else np.zeros(0, np.int64)
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes)
+    starts = np.cumsum(sizes) - sizes
+    found = []
+    for _ in range(draws):
+        chosen = rng.choice(len(sizes), (len(sizes) + 1) // 2, replace=False)
+        pairs = order[starts[chosen] + rng.integers(0, sizes[chosen])]
+        rho = spearman(rated[pairs], scored[pairs])
+        if rho is not None:
+            found.append(rho)
+    if not found:
+        return SampledRho(None, None, None, None, len(queries), len(sizes))
+    drawn = np.array(found)
+    low, high = percentiles(drawn, LEVEL)
+    return SampledRho(float(drawn.mean()), float(drawn.std()), low, high, len(queries), len(sizes))
+
+
+def _ranks(column: Doubles) -> Doubles:
+    """Ranks from 1, equal values at the mean of theirs."""
+    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: Doubles = ((ends - counts + 1 + ends) / 2)[place]
+    return ranks

@@ -1,0 +1,89 @@
+"""Files of weights that others published: read without running anything in them, renamed, and told apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctxr.errors import DataError
+
+HINT = "save the model's state_dict alone, as model.safetensors"
+
+
+def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
+    """The tensors of a `.safetensors` file, or of a pickle of tensors and plain values, by name. Nothing in it is run.
+
+    Args:
+        under: names under which a checkpoint may keep its weights beside its optimiser and its epoch.
+
+    Raises:
+        DataError: damaged, or more than tensors and plain values.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found: Any = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing") from error
+    except Exception as error:  # torch's restricted unpickler and safetensors have error classes of their own
+        raise DataError(
+            f"{path}: no plain file of weights: it is damaged, or a pickle that holds more than tensors", hint=HINT
+        ) from error
+    if isinstance(found, dict):
+        found = next((found[name] for name in under if isinstance(found.get(name), dict)), found)
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(one, Tensor) for name, one in found.items()
+    ):
+        raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
+    return found
+
+
+def renamed(
+    state: Mapping[str, Tensor], names: Mapping[str, str], needless: Callable[[str], bool], path: Path
+) -> dict[str, Tensor]:
+    """Weights by our names.
+
+    Args:
+        names: ours by theirs; all of them must be there.
+        needless: whether a weight of theirs may be there and is not taken.
+
+    Raises:
+        DataError: weights that are missing or that nothing here takes; `path` is named.
+    """
+    missing = [key for key in names if key not in state]
+    foreign = [key for key in state if key not in names and not needless(key)]
+    if missing or foreign:
+        said = [f"lacks {_some(missing)}"] * bool(missing)
+        said += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
+        raise DataError(f"{path}: {' and '.join(said)}", hint="give the config that these weights were trained with")
+    return {ours: state[key] for key, ours in names.items()}
+
+
+def check_shapes(weights: Mapping[str, Tensor], places: Mapping[str, Tensor], path: Path) -> None:
+    """Raises DataError naming the first weight of another shape than its place, where there is one for it."""
+    for name, place in places.items():
+        if name in weights and place.shape != weights[name].shape:
+            given, wanted = tuple(weights[name].shape), tuple(place.shape)
+            raise DataError(f"{path}: {name} is {given}, wanted {wanted}", hint="give the config of these weights")
+
+
+def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"") -> str:
+    """sha256 in hex over what is said `about` tensors, then their names, shapes and values in the order of names."""
+    digest = hashlib.sha256(about)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _some(names: Collection[str]) -> str:
+    first = list(names)[:3]
+    return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,129 @@
+"""What people said of pairs that a classifier judged, wherever a project keeps it: answers, and audits of its rounds."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.data.records import Judgment
+from ctxr.data.tables import read_table
+from ctxr.data.weak_positives import WORKER, Pair, read_judgments
+from ctxr.errors import DataError
+from ctxr.metrics.corrected import Audit
+from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.stratified import Part, counts_by_decision
+from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
+from ctxr.pipelines.revising.records import Drawn, Looked
+from ctxr.pipelines.revising.rounds import ROUNDS, STRATA
+from ctxr.pipelines.standing import blocked_workers
+from ctxr.pipelines.tasks_artifact import JUDGMENTS
+
+
+@dataclass(frozen=True)
+class People:
+    """What people said about a project's rounds.
+
+    Attributes:
+        answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
+        looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
+        strata: of each pair of a sample its stratum, with the round, and how many pairs that holds.
+        parents: artifacts that it was read from.
+    """
+
+    answers: tuple[Judgment, ...] = ()
+    looked: Mapping[Pair, bool] = field(default_factory=dict)
+    strata: Mapping[Pair, tuple[str, int]] = field(default_factory=dict)
+    parents: tuple[Parent, ...] = ()
+
+
+def people_of(revised: Sequence[Path], workdir: Path) -> People:
+    """What lies in `judgments/` and `revision-audit/` beside revised labels, and in the project.
+
+    Args:
+        revised: folders that may hold rounds; without any, nobody was asked about one.
+
+    Raises DataError for artifacts that were changed and damaged tables.
+    """
+    rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
+    if not rounds:
+        return People()
+    homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
+    strata: dict[Pair, tuple[str, int]] = {}
+    for folder in rounds:
+        for file in sorted(folder.glob(f"rounds/*/{STRATA}")):
+            number = file.parent.name
+            strata |= {
+                (one.caption, one.image): (f"{number} {one.stratum}", one.population) for one in read_table(file, Drawn)
+            }
+    answers: list[Judgment] = []
+    looked: dict[Pair, bool] = {}
+    parents = []
+    for home in homes:
+        if (home / JUDGMENTS / MANIFEST).is_file():
+            parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
+            blocked = set(blocked_workers(home))
+            answers += [row for row in read_judgments(home / JUDGMENTS) if row.worker not in blocked]
+        for folder in sorted((home / AUDITS).glob("*")):
+            if (folder / MANIFEST).is_file():
+                parents.append(_parent(folder, KIND))
+                looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, Looked)}
+    return People(tuple(answers), looked, strata, tuple(parents))
+
+
+def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: People) -> dict[Pair, bool]:
+    """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
+    units = {f"entail/{image}/{caption}": (caption, image) for caption, image in said}
+    votes: dict[Pair, dict[str, bool]] = {}
+    for row in (*judgments, *people.answers):
+        if row.worker == "gold" or row.worker.startswith(WORKER):
+            continue
+        pair = (row.query, row.candidate)
+        if pair in said:
+            votes.setdefault(pair, {})[row.worker] = row.value > 0
+        elif row.query in units and row.candidate == ENTAILMENT and not row.round:
+            votes.setdefault(units[row.query], {})[row.worker] = row.value > 0
+    counts = {pair: (sum(given.values()), len(given)) for pair, given in votes.items()}
+    found = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
+    return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
+
+
+def audit_of(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool], people: People) -> Audit | None:
+    """The classifier's errors on the pairs that people decided; None for no pair.
+
+    Where all of them were drawn from strata they are weighed by what these hold, or a sample that looked most where the
+    classifier is unsure would tell of other pairs than it judged.
+    """
+    if not entailed:
+        return None
+    if all(pair in people.strata for pair in entailed):
+        weighed = counts_by_decision(_parts(said, entailed, people))
+        if weighed is not None:
+            return weighed
+    table = Counter((said[pair], yes) for pair, yes in entailed.items())
+    return Audit(*(table[cell] for cell in ((True, True), (True, False), (False, True), (False, False))))
+
+
+def _parts(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool], people: People) -> list[Part]:
+    drawn = Counter(name for name, _ in people.strata.values())
+    held: dict[tuple[str, bool], list[Pair]] = {}
+    for pair in entailed:
+        held.setdefault((people.strata[pair][0], said[pair]), []).append(pair)
+    parts = []
+    for (name, called), pairs in sorted(held.items()):
+        # of a stratum that other sides share the part that was drawn here
+        population = round(people.strata[pairs[0]][1] * len(pairs) / drawn[name])
+        stratum = Stratum(max(population, len(pairs)), len(pairs), sum(entailed[pair] for pair in pairs))
+        parts.append(Part(stratum, called))
+    return parts
+
+
+def _parent(folder: Path, kind: str) -> Parent:
+    artifact = open_artifact(folder, kind)
+    if edited := artifact.changed_files():
+        raise DataError(
+            f"{folder / edited[0]} was changed since it was written",
+            hint=f"restore it, or run ctxr {artifact.manifest.verb} again",
+        )
+    return Parent(f"{folder.parent.name}/{folder.name}", kind, artifact.sha256)
