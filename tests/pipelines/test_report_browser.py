@@ -192,6 +192,13 @@ def test_pictures_beside_the_page_are_read_from_there(show: Open, tmp_path: Path
     assert image.evaluate("(image) => image.naturalWidth") == 48
 
 
+def test_other_pages_are_linked_to_beside_the_parts(show: Open, page: Path, tmp_path: Path) -> None:
+    write(tmp_path / "sets", [])
+    tab = show(run(Report(workdir=tmp_path, more=(str(page),))).page).tab
+    tab.locator(".top nav a.away", has_text="work").click()
+    expect(tab.locator("h1")).to_have_text("14 sets of images")
+
+
 def test_hostile_names_are_shown_and_not_obeyed(show: Open, tmp_path: Path) -> None:
     hostile = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>\''
     out = tmp_path / "sets"

@@ -109,7 +109,9 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     if not rounds:
         raise UnfinishedError(f"{out} holds no round", hint="ctxr revise-labels --entail")
     if not fitting:
-        raise UsageError(f"round {config.round} is not there, or every round is taken back", hint="--round 1")
+        known = ", ".join(str(one.number) for one in rounds)
+        what = f"round {config.round} is not there" if config.round else "every round is taken back"
+        raise UsageError(what, hint=f"--round N, of: {known}")
     return fitting[-1]
 
 
