@@ -31,6 +31,9 @@ MEANING = {
 
 RESAMPLES = 1000
 
+FEW = 150
+"""Pictures that are drawn before another process has started."""
+
 K = 10
 """Captions of a picture that Entail@K looks at."""
 
@@ -118,7 +121,8 @@ def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionRep
 
     drawn = work / "dataset"
     sides = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
-    world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, **DRAWN)
+    workers = 2 if sum(sides.values()) > FEW else 1
+    world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, workers=workers, **DRAWN)
     write_captions(world, talk)
     recipe, changes = CLASSIFIER
     train(Train(recipe, drawn, changes=changes, workdir=work), talk)
