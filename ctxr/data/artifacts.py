@@ -24,6 +24,8 @@ FORMAT = 1
 
 MANIFEST = "manifest.json"
 
+CHOOSE = "--out, --name or --workdir, whichever the command has"
+
 MARKER = ".ctxr"
 """Empty file by which a folder that has no manifest yet is known as ours. It is the lock as well, and stays."""
 
@@ -114,22 +116,25 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     return Artifact(path, manifest, sha256_bytes(content))
 
 
-def finished(path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent]) -> Artifact | None:
+def finished(
+    path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent], renamed: bool = False
+) -> Artifact | None:
     """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
 
-    Parents may differ in `path`: content decides.
+    Parents may differ in `path`, and in their names too if `renamed`: content decides.
     """
     if not (path / MANIFEST).is_file():
         return None
     artifact = open_artifact(path, kind)
     known = artifact.manifest
-    same = known.verb == verb and known.config == plain(config) and identity(known.parents) == identity(parents)
+    same = known.verb == verb and known.config == plain(config)
+    same = same and identity(known.parents, renamed) == identity(parents, renamed)
     return artifact if same else None
 
 
-def identity(parents: Sequence[Parent]) -> list[tuple[str, str, str]]:
-    """What a list of parents says, without where they lie."""
-    return sorted((parent.name, parent.kind, parent.sha256) for parent in parents)
+def identity(parents: Sequence[Parent], renamed: bool = False) -> list[tuple[str, str, str]]:
+    """What a list of parents says, without where they lie; without their names if `renamed`."""
+    return sorted(("" if renamed else parent.name, parent.kind, parent.sha256) for parent in parents)
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,14 +147,14 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_strangers(path: Path) -> None:
     """Make the folder `path` ours, or leave it alone: raises UsageError when it holds something and is no artifact."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, not a folder", hint="choose another folder with --out")
+        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         names = sorted(file.name for file in path.iterdir())
         if names and MANIFEST not in names and MARKER not in names:
             raise UsageError(
                 f"{path} holds {names[0]!r}, which is no part of an artifact",
-                hint="choose an empty or new folder with --out",
+                hint=f"choose an empty or new folder: {CHOOSE}",
             )
         (path / MARKER).touch()
 
@@ -177,7 +182,8 @@ def locked(path: Path) -> Iterator[None]:
     with stream:
         if not _take(stream):
             raise UnfinishedError(
-                f"{path} is being written by another ctxr process", hint="wait for it, or choose another --out"
+                f"{path} is being written by another ctxr process",
+                hint=f"wait for it, or choose another folder: {CHOOSE}",
             )
         yield
 

@@ -29,8 +29,8 @@ def disk_errors(path: Path) -> Iterator[None]:
                 f"no permission to write {path}", hint="make the folder writable, or choose another one"
             ) from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-            raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another --out") from error
-        raise CtxrError(f"{path} cannot be written: {error.strerror}", hint="choose another --out") from error
+            raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another folder") from error
+        raise CtxrError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:

@@ -10,7 +10,7 @@ Two corrections, for two ways of knowing how the classifier errs:
 Intervals hold both what was drawn: the audit's counts (a posterior of Jeffreys' prior) and whole clusters of the observed pairs.
 Of 400 simulated studies (30 % entailed, sensitivity .8, specificity .9, 50 clusters of 10 pairs, an audit of 200) intervals of
 95 % hold the truth in 95 % (`rogan_gladen`) and 88 % (`by_predictive_values`, whose audit comes from the same few clusters and so
-errs with them: its interval is too narrow) (`python -m bench.retrieval`).
+errs with them: its interval is too narrow) (`python -m bench retrieval`).
 """
 
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     if cached is not None:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
-    hint = "connect to the network once, or give local-dir:PATH with the weights, or --encoder ctxr-tiny"
+    hint = "connect to the network once, or give local-dir:PATH with the weights, or the encoder ctxr-tiny (--encoder, --set encoder=)"
     if not answers(_address(config), PATIENCE):
         raise CtxrError(
             f"the weights of {arch}:{tag} are not on this machine and their host does not answer", hint=hint

@@ -77,6 +77,8 @@ def _holds_sets(path: Path) -> bool:
 
 
 def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
+    from ctxr.data.artifacts import MANIFEST
+    from ctxr.pipelines.check_release import check_release
     from ctxr.pipelines.evaluating.runs import Scoring, find_runs
     from ctxr.pipelines.inputs import open_dataset
     from ctxr.pipelines.order_check import check_order
@@ -84,6 +86,8 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
 
     try:
         dataset = open_dataset(path, config.workdir, talk)
+        if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
+            yield from check_release(dataset)
         yield from check_order(dataset, config.encoder, config.device, config.workdir, config.seed, talk)
     except UsageError:
         raise

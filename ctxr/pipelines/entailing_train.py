@@ -2,10 +2,11 @@
 
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.data.artifacts import finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.data.artifacts import finish, locked, refuse_strangers, take_manifest
 from ctxr.data.entailment import EntailmentPair, refuse_leaks
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError
@@ -17,6 +18,8 @@ from ctxr.pipelines.entailing_pairs import Pairs, open_pairs
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, Trained, TrainReport
 from ctxr.pipelines.training.history import HISTORY, read_history, write_history
+from ctxr.pipelines.training.seed import tell_resumed
+from ctxr.pipelines.training.standing import make_way, stands
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.classifier import EntailmentClassifier
@@ -76,13 +79,14 @@ def train_classifier(config: Train, recipe: ClassifierRecipe, talk: Talk) -> Tra
     job = _Job(config, recipe, talk)
     decides = {**asdict(recipe), "seeds": config.seeds}
     parents = [job.pairs.origin]
-    if finished(job.out, KIND, "train", decides, parents):
+    if stands(job.out, KIND, decides, parents):
         return _report(job, up_to_date=True)
     refuse_strangers(job.out)
     with locked(job.out):
-        take_manifest(job.out)
+        make_way(job.out, KIND, decides, parents, talk)
         for seed in range(config.seeds):
             _train_seed(job, seed)
+        take_manifest(job.out)
         for extra in sorted(job.out.glob("seed*")):
             if extra.name[4:].isdigit() and int(extra.name[4:]) >= config.seeds:
                 shutil.rmtree(extra)
@@ -123,7 +127,7 @@ def _train_seed(job: _Job, seed: int) -> None:
 
     bf16 = in_bf16(recipe.precision, job.device)
     with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-        hearing = Hearing(talk.warn, task.advance, tell)
+        hearing = Hearing(talk.warn, task.advance, tell, partial(tell_resumed, talk, seed))
         trainer = ClassifierTrainer(
             model, recipe, table, dev, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )
@@ -134,6 +138,7 @@ def _train_seed(job: _Job, seed: int) -> None:
         entailed = probabilities(model.eval(), dev, AT_ONCE, job.device, bf16)
         value, reached = _threshold(job, dev, entailed, seed)
     text, image = job.fingerprints()
+    take_manifest(job.out)
     shutil.rmtree(final, ignore_errors=True)
     write_history(job.out, seed, progress.history)
     notes = Notes(asdict(recipe), text, image, value, reached, progress.best or 0, job.key(seed))

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.errors import UnfinishedError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.talk import Talk
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], talk: Talk) 
     for note in notes:
         talk.warn(note)
     return path
+
+
+def refuse_nothing(path: Path | None) -> None:
+    """Raises UsageError for a named dataset that is not there, before anything slow is loaded."""
+    if path is not None and not path.exists():
+        raise UsageError(f"{path} is not there", hint="--dataset names an artifact, a release or a file")
 
 
 def open_dataset(path: Path | None, workdir: Path, talk: Talk) -> "Dataset":

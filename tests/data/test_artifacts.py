@@ -110,7 +110,7 @@ def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp
     (tmp_path / "photo.jpg").write_text("precious")
     with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is no part of an artifact") as caught:
         refuse_strangers(tmp_path)
-    assert caught.value.hint == "choose an empty or new folder with --out"
+    assert caught.value.hint.startswith("choose an empty or new folder: --out")
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
 
 

@@ -196,7 +196,9 @@ def read_round_of_people(folder: Path, yes: Any, also: Any, no: Any) -> Any:
     return read_judgments(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
 
 
-def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(world: Path, tmp_path: Path) -> None:
+def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
+    evaluate: Evaluates, world: Path, tmp_path: Path
+) -> None:
     held = extra_pairs(world, "test")
     yes, no = held[:12], held[12:40]
     folder = tmp_path / "revised"
@@ -231,6 +233,12 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(wo
     finish(tmp_path / "revision-audit" / "001", kind="revision_audit", verb="revise-labels", config={}, parents=[],
            counts={}, models={}, files=["looked.jsonl"])  # fmt: skip
     assert audit() == (Audit(2, 1, 1, 7), 11)
+    report = evaluate(judgments=folder)
+    shown = [row for row in report.tables["test/entailed"].rows if row[2] == "classifier"]
+    assert all(row[4] != "–" for row in shown)
+    assert "test: Entail@K is corrected by what people said of 11 pairs that the classifier judged" in report.notes
+    parents = {one.name: one.kind for one in open_artifact(report.results).manifest.parents}
+    assert parents["revision-audit/001"] == "revision_audit"
     (tmp_path / "revision-audit" / "001" / "looked.jsonl").write_text("")
     with pytest.raises(DataError, match=r"looked\.jsonl was changed since it was written"):
         people_of([folder], tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from ctxr.cli.app import app
 from ctxr.data.images import encode_jpeg
 from ctxr.data.readers import read_dataset
 from ctxr.data.world import render, sample_sets
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.compare import Interval
 from ctxr.pipelines.check_artifact import Check
 from ctxr.pipelines.doctor import Doctor, run
 from ctxr.pipelines.order_check import _check_numbers, _check_targets, numbers_of
 from ctxr.pipelines.order_check_scores import AS_TEXT, BY_NUMBER, _banded, moved
+from ctxr.pipelines.train import Train
+from ctxr.pipelines.train import run as train
 from tests.pipelines.world_dataset import write_world_dataset
 
 runner = CliRunner()
@@ -59,12 +62,30 @@ def looked(release: Path, work: Path, **more: object) -> dict[str, Check]:
 
 def test_a_sound_release_is_in_order_and_its_vectors_are_kept(sound: Path, tmp_path: Path) -> None:
     found = looked(sound, tmp_path)
-    assert {check.state for check in found.values()} == {"ok"}
+    assert {check.state for name, check in found.items() if name != "release"} == {"ok"}
+    assert found["pictures"].detail == f"all of {SETS} sets are here and can be opened"
     assert found["order of frames"].detail == f"numbers ascend in {SETS} of {SETS} sets of video"
     assert found["targets"].detail.startswith(f"{3 * SETS} targets stand")
     kept = list((tmp_path / ".ctxr-cache" / "encoded").iterdir())
     assert kept
     assert looked(sound, tmp_path) == found
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("no picture")])
+def test_a_release_that_lacks_a_picture_is_a_problem_and_named(
+    damage: Callable[[Path], object], sound: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(sound, tmp_path / "copy")
+    file = sorted(copy.rglob("img*.jpg"))[3]
+    damage(file)
+    found = looked(copy, tmp_path, encoder="")["pictures"]
+    assert found.state == "problem"
+    assert found.detail.startswith(f"1 of {SETS} sets lack pictures that can be read: 1 ")
+    assert file.parent.name in found.detail
+    with pytest.raises(
+        DataError, match=rf"pictures that copy asks about are not there, in 1 set: 1 .*{file.parent.name}"
+    ):
+        train(Train("clip-zero-shot", copy, changes=("encoder=ctxr-tiny",), workdir=tmp_path))
 
 
 def test_vectors_lie_in_the_workdir_and_are_not_needed_on_the_disk(tmp_path: Path) -> None:

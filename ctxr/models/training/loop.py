@@ -30,12 +30,14 @@ class Hearing:
     """Who is told what while a training runs.
 
     Attributes:
-        warn: one sentence about a surprise. advance: how many more queries were trained on. epoch: each one's figures.
+        warn: one sentence about a surprise. advance: how many more queries were trained on. epoch: each one's figures. resumed: after
+            how many epochs a stopped training goes on.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
+    resumed: Callable[[int], None] = lambda _: None
 
 
 class Trainer:
@@ -80,6 +82,7 @@ class Trainer:
         kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
         if kept is not None:
             self.progress = kept
+            self.hearing.resumed(kept.epochs)
             self.hearing.advance(kept.epochs * len(self.train))
         elif self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
@@ -221,7 +224,7 @@ class Trainer:
 
     def _broken(self, what: str) -> CtxrError:
         kept = f"the last good checkpoint is {self.folder / BEST}" if self.progress.best else "no epoch was finished"
-        return CtxrError(f"{what}; {kept}", hint=f"try a smaller rate: --set lr={self.recipe.lr / 4:g}")
+        return CtxrError(f"{what}; {kept}", hint=f"try a smaller rate: --set lr={min(self.recipe.lr / 4, 1e-3):g}")
 
     def _gpus(self) -> list[int]:
         return list(range(torch.cuda.device_count())) if self.device.startswith("cuda") else []

@@ -65,12 +65,18 @@ def correlated(ratings: Sequence[Ratings], scorers: Sequence[Vectors], seed: tup
             left, right = (vectors.candidates if kind == "c" else vectors.queries for kind in _ENDS[one.kind])
             cosines = np.einsum("nd,nd->n", left[one.first], right[one.second], dtype=np.float64)
             each.append(sampled_spearman(one.first, one.rated, cosines, np.random.default_rng(seed)))
-        defined = [rho for rho in each if rho.value is not None]
-        fields = ("value", "spread", "low", "high") if defined else ()
-        found[one.kind] = replace(
-            each[0], **{name: float(np.mean([getattr(rho, name) for rho in defined])) for name in fields}
-        )
+        found[one.kind] = _mean(each)
     return found
+
+
+def _mean(each: Sequence[SampledRho]) -> SampledRho:
+    defined = [rho for rho in each if rho.value is not None]
+    if not defined:
+        return each[0]
+    value, spread, low, high = (
+        float(np.mean([getattr(rho, name) for rho in defined])) for name in ("value", "spread", "low", "high")
+    )
+    return replace(each[0], value=value, spread=spread, low=low, high=high)
 
 
 _ENDS = {"SITS": "ci", "SIS": "ii", "STS": "cc"}

@@ -55,10 +55,13 @@ def pictures_of(dataset: Dataset, asked: Sequence[Asked]) -> dict[str, Path]:
     """The file of every image that is asked about, by id. Raises DataError when one is not there."""
     wanted = sorted({image for one in asked for image in one.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
-    lost = [image for image, file in files.items() if file is None or not file.is_file()]
+    lost = {image for image, file in files.items() if file is None or not file.is_file()}
     if lost:
+        sets = sorted({one.image_set for one in asked if lost & {*one.images}})
+        why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
+        count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
         raise DataError(
-            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about are not there, the first is {lost[0]}",
+            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about are not there, in {count}: {why}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
     return {image: file for image, file in files.items() if file is not None}

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ctxr.data.artifacts import MANIFEST
 from ctxr.data.hashing import sha256_of
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.caches import cached
@@ -44,7 +45,16 @@ def regions_for(source: "CrossSource", name: str, workdir: Path) -> "Regions | N
         )
     from ctxr.data.regions import read_regions
 
-    regions = read_regions(workdir / REGIONS / name)
+    folder = workdir / REGIONS / name
+    if not folder.exists():
+        there = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
+        raise UnfinishedError(
+            f"the recipe looks at regions = {name!r}, and {folder} is not there",
+            hint=f"--set regions={there[0]}"
+            if there
+            else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
+        )
+    regions = read_regions(folder)
     if regions.features != source.features:
         raise DataError(
             f"{regions.folder} holds {regions.features} features for each region, and {source.name} looks at {source.features}",

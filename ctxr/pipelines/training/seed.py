@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxr.data.artifacts import Parent
+from ctxr.data.artifacts import Parent, take_manifest
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
@@ -62,7 +62,7 @@ class Job:
     def key(self, seed: int) -> str:
         """What decides a training: a state of another key is not gone on from."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
-        return sha256_of([decides, self.weights, seed, [(parent.name, parent.sha256) for parent in self.parents]])
+        return sha256_of([decides, self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
 
 
 def train_seed(job: Job, seed: int) -> None:
@@ -88,6 +88,7 @@ def train_seed(job: Job, seed: int) -> None:
     below = None if job.start is None else _start_of(job.start, seed)
     source = source_of(below, job.recipe.encoder, job.talk)
     progress = _fit(job, source, seed, making) if job.recipe.learns else None
+    take_manifest(job.out)
     shutil.rmtree(final, ignore_errors=True)
     write_weights(final, None if progress is None else making / BEST, None if below is None else below / ENCODER)
     write_history(job.out, seed, [] if progress is None else progress.history)
@@ -130,7 +131,7 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
 
     with talk.progress(f"training seed {seed}", total) as task:
-        hearing = Hearing(talk.warn, task.advance, tell)
+        hearing = Hearing(talk.warn, task.advance, tell, partial(tell_resumed, talk, seed))
         kind: Any = GalleryTrainer if job.galleries else Trainer
         trainer: Trainer = kind(
             scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
@@ -140,6 +141,11 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         finally:
             if events is not None:
                 events.close()
+
+
+def tell_resumed(talk: Talk, seed: int, epochs: int) -> None:
+    """Say where a stopped training goes on."""
+    talk.note(f"seed {seed}: goes on after epoch {epochs}")
 
 
 def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:

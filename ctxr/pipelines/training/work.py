@@ -8,7 +8,6 @@ from ctxr.data.artifacts import (
     MANIFEST,
     Parent,
     finish,
-    finished,
     locked,
     open_artifact,
     refuse_strangers,
@@ -21,7 +20,7 @@ from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.training.recipe import IN_BATCH, Recipe
 from ctxr.pipelines.changes import parent_of
-from ctxr.pipelines.inputs import open_dataset
+from ctxr.pipelines.inputs import open_dataset, refuse_nothing
 from ctxr.pipelines.lineage import foreign_notes
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
 from ctxr.pipelines.talk import Talk
@@ -41,6 +40,7 @@ from ctxr.pipelines.training.gallery_sides import sides_for
 from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
+from ctxr.pipelines.training.standing import make_way, stands
 from ctxr.pipelines.training.summary import report_on
 
 
@@ -55,6 +55,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
 
     if config.tensorboard:
         find_writer()  # hours before it is wanted
+    refuse_nothing(config.dataset)
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
@@ -94,15 +95,16 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         config.tensorboard, galleries,
     )  # fmt: skip
     decides = {**asdict(recipe), "weights": weights, "seeds": config.seeds if recipe.learns else 1}
-    if finished(job.out, RUN, "train", decides, parents):
+    if stands(job.out, RUN, decides, parents):
         return report_on(job, up_to_date=True)
     if recipe.learns:  # its own side is read before the first step, the others when hours have passed
         pictures.of([one for one in everything if one.split != "train"]).check(talk)
     refuse_strangers(job.out)
     with locked(job.out):
-        take_manifest(job.out)
+        make_way(job.out, RUN, decides, parents, talk)
         for seed in range(decides["seeds"]):
             train_seed(job, seed)
+        take_manifest(job.out)
         for extra in checkpoints(job.out)[decides["seeds"] :]:
             shutil.rmtree(extra)
         drop_seeds(job.out, decides["seeds"])

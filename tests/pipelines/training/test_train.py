@@ -112,7 +112,9 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_
             open_artifact(tmp_path / "work" / "runs" / recipe)
     talk = Note()
     cut = train(recipe, "epochs=3", talk=talk).folder
-    assert [text[:22] for text in talk.said if text.startswith("seed")] == ["seed 0, epoch 3 of 3: "]
+    told = [text for text in talk.said if text.startswith("seed")]
+    assert [text.partition(":")[0] for text in told] == ["seed 0", "seed 0, epoch 3 of 3"]
+    assert told[0] == "seed 0: goes on after epoch 2"
     for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
 
@@ -215,7 +217,9 @@ def test_missing_pictures_are_one_sentence(train: Trains, benchmark: Path, tmp_p
     lost = sorted(copy.glob("images/train-*/img3.jpg"))
     for file in lost:
         file.unlink()
-    message = rf"{len(lost)} of \d+ pictures that copy asks about are not there, the first is train-.*/img3"
+    message = (
+        rf"{len(lost)} of \d+ pictures that copy asks about are not there, in \d+ sets: the first is train-.*/img3"
+    )
     with pytest.raises(DataError, match=message):
         train("clip-module", dataset=copy)
 
