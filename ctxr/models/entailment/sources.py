@@ -96,7 +96,7 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
         return blip_source(name, sizes)
     from ctxr.models.entailment.fresh import RANDOM, grid_source, random_source
 
-    if name.startswith("grid:"):
+    if name.startswith(("grid:", "aligned:")):
         return grid_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
@@ -115,4 +115,6 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
+    if name.startswith("aligned:"):
+        return tiny_source(sizes, name.removeprefix("aligned:"))
     raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {TINY}, or {SHARED}")
