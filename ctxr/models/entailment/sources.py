@@ -80,7 +80,8 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
     Args:
         name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "grid:ENCODER", a fusion encoder of our
-            own over the cells of an encoder of open_clip; or untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
+            own over the cells of an encoder of open_clip, and "aligned:ENCODER", whose words and cells also start in its space; or
+            untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -100,12 +101,13 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
         return grid_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
-    known = "albef:FOLDER, blip:DIRECTORY, grid:ctxr-tiny, " + ", ".join(RANDOM)
+    known = "albef:FOLDER, blip:DIRECTORY, grid:ctxr-tiny, aligned:ctxr-tiny, " + ", ".join(RANDOM)
     raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, or untrained weights, "random:bert-tiny".
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, or untrained weights, "random:bert-tiny" and
+    "aligned:ENCODER", whose words start as an encoder of open_clip has them.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -117,4 +119,4 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return tiny_source(sizes)
     if name.startswith("aligned:"):
         return tiny_source(sizes, name.removeprefix("aligned:"))
-    raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {TINY}, or {SHARED}")
+    raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}")

@@ -108,7 +108,11 @@ class PatchStem(nn.Module):
 
 
 class CellStem(nn.Module):
-    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D]."""
+    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D].
+
+    Args:
+        behind: normalise what was projected and not what comes in, so that a projection which means something keeps its meaning.
+    """
 
     def __init__(self, features: int, width: int, behind: bool = False) -> None:
         super().__init__()
