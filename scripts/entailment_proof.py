@@ -107,7 +107,7 @@ def difference(full: Row, other: Row, draws: int = DRAWS) -> tuple[float, float,
 def _parsed(arguments: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where everything is kept")
-    for name, value in (("pictures", 500), ("test", 500), ("seeds", 3), ("epochs", 5)):
+    for name, value in (("pictures", 500), ("valid", 125), ("test", 500), ("seeds", 3), ("epochs", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--say", default="Shows,Before", help="what captions are made of")
@@ -124,7 +124,7 @@ def _drawn(told: Namespace) -> Path:
     pairs: Path = told.folder / "world"
     write_captions(
         WorldCaptions(
-            pairs, train=0, valid=0, test=told.test, pair_train=told.pictures, pair_valid=max(20, told.pictures // 4),
+            pairs, train=0, valid=0, test=told.test, pair_train=told.pictures, pair_valid=told.valid,
             least=2, most=4, hypotheses=6, texts=4, say=tuple(told.say.split(",")), workers=1,
         ),
         Terminal(),

@@ -89,8 +89,9 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     for layer in (*vision.blocks, *fusion.text, *fusion.fusion):
         _quieten(layer)
     for layer in fusion.fusion:
-        for part in (layer.crossed.query, layer.crossed.key, layer.crossed.value, layer.crossed.out):
-            nn.init.eye_(part.weight)
+        crossed: Any = layer.crossed
+        for one in (crossed.query, crossed.key, crossed.value, crossed.out):
+            nn.init.eye_(one.weight)
     return branch
 
 

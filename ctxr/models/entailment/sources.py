@@ -119,4 +119,6 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return tiny_source(sizes)
     if name.startswith("aligned:"):
         return tiny_source(sizes, name.removeprefix("aligned:"))
-    raise UsageError(f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}")
+    raise UsageError(
+        f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}"
+    )

@@ -1,5 +1,7 @@
 """Words and cells of a branch that starts aligned fit each other as they do in the encoder."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
     weight, bias = into_space(model.visual)
     words = word_vectors(model, encoder, made_vocabulary())
     wanted = functional.normalize(cells @ weight.T + bias - words.mean(0), dim=-1) @ (words - words.mean(0)).T
-    branch = source.build()
+    branch: Any = source.build()
     found = branch.vision.stem(cells) @ branch.words.pieces.weight.T
     assert np.corrcoef(found[..., 1:].flatten(), wanted[..., 1:].flatten())[0, 1] > 0.9
 
@@ -35,7 +37,8 @@ def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
 @torch.no_grad()
 def test_a_word_first_looks_at_its_like_on_the_other_side() -> None:
     text = find_text(NAME, SIZES)
-    model = text.build().eval().model
+    branch: Any = text.build().eval()
+    model = branch.model
     model.set_attn_implementation("eager")
     ids, types = text.tokenize(["red cup snow"], ["small red mug"])
     assert int((ids[0] != 0).sum()) == 9  # [CLS] red cup snow [SEP] small red mug [SEP]
