@@ -1,7 +1,9 @@
 """Whether weak positives raise Entail@K: the same training with and without them on drawn captions, several seeds of each:
-`python -m scripts.weak_positive_proof FOLDER [--seeds 3] [--weak extra-batch,mask-only] [--set KEY=VALUE ...]`.
+`python -m scripts.weak_positive_proof FOLDER [--seeds 3] [--weak extra-batch,mask-only] [--set KEY=VALUE ...]
+[--classifier RUN [--threshold P]] [--say Shows,Before]`.
 
-Weak positives are the true ones of the train gallery; Entail@K is told by the truth of the test gallery. A stopped proof goes on.
+Weak positives are the true ones of the train gallery, or what a classifier added to it in a round of its own; Entail@K is told by the
+truth of the test gallery. A stopped proof goes on.
 """
 
 import sys
@@ -20,6 +22,9 @@ from ctxr.metrics.compare import Interval, mean_interval
 from ctxr.metrics.entail_at import Entailed, count
 from ctxr.metrics.relations import relate
 from ctxr.metrics.retrieval import Vectors
+from ctxr.pipelines.revise_labels import ReviseLabels
+from ctxr.pipelines.revise_labels import run as revise
+from ctxr.pipelines.revising.rounds import JUDGMENTS, folder_of
 from ctxr.pipelines.scoring import checkpoints, source_of
 from ctxr.pipelines.talk import Silent, Talk
 from ctxr.pipelines.train import Train, run
@@ -28,7 +33,7 @@ from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.gallery import gallery_vectors
 from ctxr.pipelines.training.gallery_rankings import recalls_of
 from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
-from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
 
 KS = (10, 30)
 WORKER = "entailment-truth"
@@ -48,6 +53,23 @@ def write_weak(world: Path, table: Path) -> int:
     rows = of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")
     extra = [(row.caption, image) for row in rows for image in row.holds if image != row.image]
     return write_table(table, [Judgment(caption, image, WORKER, 1.0, round=1) for caption, image in extra])
+
+
+def write_round(options: Namespace, world: Path, talk: Talk) -> Path:
+    """The judgments of a classifier's round about the train gallery; how right they are is printed."""
+    asks = ReviseLabels(
+        world, entail=True, by="ctxr-tiny", classifier=str(options.classifier), threshold=options.threshold, split="train",
+        out=options.folder / "revised", workdir=options.folder, device="cpu",
+    )  # fmt: skip
+    revise(asks, talk)
+    table: Path = asks.folder() / folder_of(1) / JUDGMENTS
+    truth = {row.caption: row for row in of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")}
+    added = [row for row in read_table(table, Judgment) if row.value > 0]
+    true = sum(row.candidate in truth[row.query].holds for row in added)
+    doubtful = sum(row.candidate in truth[row.query].doubtful for row in added)
+    every = sum(len(row.holds) - 1 for row in truth.values())
+    print(f"{len(added)} weak positives: {true} hold, {doubtful} are too close to call; {every} hold in all")
+    return table
 
 
 def known_of(world: Path, side: GallerySide) -> Entailed:
@@ -81,11 +103,15 @@ def prove(options: Namespace, talk: Talk) -> int:
     """Train, measure, print; 1 where an interval of Entail@K's difference holds 0 or less."""
     world, work = options.folder / "dataset", options.folder
     write_captions(
-        WorldCaptions(world, train=options.train, valid=options.valid, test=150, pair_train=0, pair_valid=0, workers=1),
+        WorldCaptions(world, train=options.train, valid=options.valid, test=150, pair_train=0, pair_valid=0, workers=1,
+                      say=tuple(options.say.split(","))),
         talk,
-    )
-    weak = work / "weak.jsonl"
-    print(f"{write_weak(world, weak)} weak positives")
+    )  # fmt: skip
+    if options.classifier is None:
+        weak = work / "weak.jsonl"
+        print(f"{write_weak(world, weak)} weak positives")
+    else:
+        weak = write_round(options, world, talk)
     dataset = read_dataset(world)
     side = gallery_sides(dataset)["test"]
     files = pictures_of(dataset, [side.asked()])
@@ -135,6 +161,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--train", type=int, default=150)
     parser.add_argument("--valid", type=int, default=60, help="pictures that choose the epoch; 0 takes the last one")
     parser.add_argument("--weak", default="extra-batch")
+    parser.add_argument(
+        "--classifier", type=Path, help="folder of a trained one, which then says what is a weak positive"
+    )
+    parser.add_argument("--threshold", type=float, help="of its probability; else its own")
+    parser.add_argument("--say", default=",".join(SAYINGS), help="what captions are made of")
     parser.add_argument("--set", dest="changes", action="append", default=[])
     try:
         return prove(parser.parse_args(arguments), Spoken())

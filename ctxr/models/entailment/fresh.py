@@ -58,9 +58,10 @@ def random_source(name: str, sizes: Sizes) -> ImageSource:
 
 def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is."""
+    from ctxr.models.entailment.aligned import start_aligned
     from ctxr.models.regions import GridRegions
 
-    encoder = name.removeprefix("grid:")
+    encoder, aligned = name.partition(":")[2], name.startswith("aligned:")
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
@@ -71,12 +72,13 @@ def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     )  # fmt: skip
 
     def build() -> FusionBranch:
-        stem = CellStem(features, width)
+        stem = CellStem(features, width, aligned)
         vision = VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
         return FusionBranch(vision, FusionEncoder(config))
 
     decides = [grid.describe(), sizes.vision_layers]
-    return made(name, build, config, pieces, None, encoder, decides, sizes.seed)
+    then = (lambda branch: start_aligned(branch, encoder, pieces)) if aligned else None
+    return made(name, build, config, pieces, None, encoder, decides, sizes.seed, then)
 
 
 def black_picture() -> Any:
@@ -99,14 +101,15 @@ def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, inne
 
 def made(
     name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], preprocess: Preprocess | None,
-    cells: str, decides: object, seed: int,
+    cells: str, decides: object, seed: int, then: Callable[[FusionBranch], FusionBranch] | None = None,
 ) -> ImageSource:  # fmt: skip
     """The source of a branch whose weights follow from a seed."""
 
     def seeded() -> FusionBranch:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return initialised(build())
+            branch = initialised(build())
+        return branch if then is None else then(branch)
 
     settings = json.dumps([name, asdict(config), list(pieces), decides, seed], sort_keys=True, default=str)
     return ImageSource(

@@ -82,7 +82,8 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
     Args:
         name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "grid:ENCODER", a fusion encoder of our
-            own over the cells of an encoder of open_clip; or untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
+            own over the cells of an encoder of open_clip, and "aligned:ENCODER", whose words and cells also start in its space; or
+            untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -98,17 +99,18 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
         return blip_source(name, sizes)
     from ctxr.models.entailment.fresh import RANDOM, grid_source, random_source
 
-    if name.startswith("grid:"):
+    if name.startswith(("grid:", "aligned:")):
         return grid_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
-    known = "albef:FOLDER, blip:DIRECTORY, grid:ctxr-tiny, " + ", ".join(RANDOM)
+    known = "albef:FOLDER, blip:DIRECTORY, grid:ctxr-tiny, aligned:ctxr-tiny, " + ", ".join(RANDOM)
     raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
     """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" to read premise and
-    hypothesis apart, or untrained weights, "random:bert-tiny".
+    hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip
+    has them.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -118,6 +120,9 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
+    if name.startswith("aligned:"):
+        return tiny_source(sizes, name.removeprefix("aligned:"))
     raise UsageError(
-        f"unknown text branch {name!r}", hint=f"--set text=bert:DIRECTORY, or {APART}DIRECTORY, or {TINY}, or {SHARED}"
+        f"unknown text branch {name!r}",
+        hint=f"--set text=bert:DIRECTORY, {APART}DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
     )

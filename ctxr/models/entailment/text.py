@@ -16,6 +16,7 @@ from torch.nn import functional
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.entailment.pooling import CLS, pooled, read_pooling
@@ -36,6 +37,10 @@ APART = "sbert:"
 
 PLACES = 0.1
 """What first positions are of words, in an untrained model."""
+
+SIDES, SHARP = 0.5, 1.4
+"""In a model whose words start aligned: what premise and hypothesis differ by, of what words do, and how much more sharply its first
+layer looks than by chance."""
 
 LONGEST = 256
 """Word pieces of premise and hypothesis together, where the model has positions for as many."""
@@ -96,8 +101,11 @@ class SharedBranch(nn.Module):
         return self._image[0].words.read(ids, types)[:, 0]
 
 
-def tiny_source(sizes: Sizes) -> TextSource:
-    """An untrained BERT, as wide as the image branch that it stands beside."""
+def tiny_source(sizes: Sizes, encoder: str = "") -> TextSource:
+    """An untrained BERT, as wide as the image branch that it stands beside; its words start as an encoder has them, if one is named.
+
+    Raises what `find_source` raises.
+    """
     pieces = made_vocabulary()
     config = {
         "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
@@ -111,11 +119,13 @@ def tiny_source(sizes: Sizes) -> TextSource:
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(sizes.seed)
-            return BertBranch(_looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False)))
+            model = _looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False))
+        return BertBranch(_comparing(model, meanings(encoder, pieces, sizes.width)) if encoder else model)
 
-    settings = json.dumps([TINY, config, pieces, sizes.seed], sort_keys=True)
-    print_of = hashlib.sha256(settings.encode()).hexdigest()
-    return TextSource(TINY, print_of, sizes.width, build, paired(pieces, PREMISE))
+    name = f"aligned:{encoder}" if encoder else TINY
+    decides = [name, config, pieces, sizes.seed, *([meant(encoder)] if encoder else [])]
+    print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return TextSource(name, print_of, sizes.width, build, paired(pieces, PREMISE))
 
 
 @torch.no_grad()
@@ -126,6 +136,29 @@ def _looking_alike(model: Any) -> Any:
     for layer in model.encoder.layer:
         own = layer.attention.self
         own.key.weight.copy_(own.query.weight)
+    return model
+
+
+@torch.no_grad()
+def _comparing(model: Any, words: Tensor) -> Any:
+    """The model with words that mean something from the start, a first layer that asks whether each has its like on the other side
+    (it looks there, at what is alike, and keeps what that does not explain), and layers above that gather this for [CLS]."""
+    embeddings, (first, *above) = model.embeddings, [layer.attention for layer in model.encoder.layer]
+    width = words.shape[1]
+    same = torch.eye(width)
+    embeddings.word_embeddings.weight.copy_(words)
+    side = functional.normalize(embeddings.token_type_embeddings.weight[0], dim=0)
+    embeddings.token_type_embeddings.weight.copy_(torch.stack([side, -side]) * (SIDES * width**0.5))
+    along = side[:, None] * side
+    first.self.query.weight.mul_(SHARP)  # its keys follow it, so this counts twice
+    for attention in above:
+        attention.self.query.weight.mul_(LITTLE).add_(along)
+    for attention in (first, *above):
+        attention.self.key.weight.copy_(attention.self.query.weight @ (same - 2 * along))
+        attention.self.value.weight.copy_(same)
+        attention.output.dense.weight.copy_(-same if attention is first else same)
+    for layer in model.encoder.layer:
+        layer.output.dense.weight.mul_(LITTLE)
     return model
 
 

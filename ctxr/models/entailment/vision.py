@@ -108,15 +108,20 @@ class PatchStem(nn.Module):
 
 
 class CellStem(nn.Module):
-    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D]."""
+    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D].
 
-    def __init__(self, features: int, width: int) -> None:
+    Args:
+        behind: normalise what was projected and not what comes in, so that a projection which means something keeps its meaning.
+    """
+
+    def __init__(self, features: int, width: int, behind: bool = False) -> None:
         super().__init__()
-        self.norm, self.project = nn.LayerNorm(features), nn.Linear(features, width)
+        self.behind, self.norm = behind, nn.LayerNorm(width if behind else features)
+        self.project = nn.Linear(features, width)
 
     def forward(self, cells: Tensor) -> Tensor:
         """[N, P, D]."""
-        patches: Tensor = self.project(self.norm(cells))
+        patches: Tensor = self.norm(self.project(cells)) if self.behind else self.project(self.norm(cells))
         return patches
 
 

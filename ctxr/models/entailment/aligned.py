@@ -1,0 +1,135 @@
+"""An image branch whose words and patches start in one space: that of a bi-encoder which learned from pictures and their captions.
+
+ALBEF too is pre-trained with image-text contrast before it learns entailment. Here each word starts as what the text tower of the
+encoder says of it alone, and each cell as what pooling would take from it, both in the directions along which words differ most.
+
+Letters: V words, P cells, F features, E width of the encoder's space, D width of the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.errors import UsageError
+from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.loading import Source, find_source, fingerprint
+from ctxr.models.preprocess import Preprocess
+
+WORDS_AT_ONCE = 64
+
+LITTLE = 0.1
+"""What first positions, kinds and layers over words are beside what the words mean."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What an encoder makes of words.
+
+    Attributes:
+        centre: [E], their mean. axes: [E, D] along which they differ most. meaning: [V, D] of each, of the norm sqrt(D) on average.
+    """
+
+    centre: Tensor
+    axes: Tensor
+    meaning: Tensor
+
+
+@torch.no_grad()
+def words_of(model: Any, source: Source, pieces: Sequence[str], width: int) -> Words:
+    """Words as the text tower has them, in `width` directions. Raises UsageError for an encoder of fewer dimensions."""
+    vectors = word_vectors(model, source, pieces)
+    if width > min(vectors.shape):
+        raise UsageError(
+            f"width = {width} is more than the {min(vectors.shape)} of {source.name}",
+            hint=f"--set width={min(vectors.shape) // 32 * 32}",
+        )
+    centre = vectors.mean(0)
+    axes = torch.linalg.svd(vectors - centre, full_matrices=False).Vh[:width].T
+    meaning = (vectors - centre) @ axes
+    meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
+    meaning[0] = 0  # padding
+    return Words(centre, axes, meaning)
+
+
+def meanings(encoder: str, pieces: Sequence[str], width: int) -> Tensor:
+    """[V, D] of the words of a vocabulary, as `Words.meaning`. Raises what `find_source` and `words_of` raise."""
+    source = find_source(encoder, _silent)
+    return words_of(source.build(), source, pieces, width).meaning
+
+
+def meant(encoder: str) -> str:
+    """SHA-256 over an encoder's weights. Raises what `find_source` raises."""
+    source = find_source(encoder, _silent)
+    model = source.build()
+    return fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))
+
+
+@torch.no_grad()
+def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
+    """The branch with its words, cells and looks from one to the other as the encoder has them.
+
+    Raises UsageError for an encoder whose cells cannot be said in its space, or with fewer dimensions than the branch.
+    """
+    source = find_source(encoder, _silent)
+    model = source.build()
+    words = words_of(model, source, pieces, branch.width)
+    weight, bias = into_space(model.visual)
+    vision, fusion = branch.vision, branch.words
+    stem: Any = vision.stem
+    stem.project.weight.copy_(words.axes.T @ weight)
+    stem.project.bias.copy_(words.axes.T @ (bias - words.centre))
+    fusion.pieces.weight.copy_(words.meaning)
+    for part in (fusion.places.weight, fusion.kinds.weight, vision.places):
+        part.mul_(LITTLE)
+    for layer in (*vision.blocks, *fusion.text, *fusion.fusion):
+        _quieten(layer)
+    for layer in fusion.fusion:
+        crossed: Any = layer.crossed
+        for one in (crossed.query, crossed.key, crossed.value, crossed.out):
+            nn.init.eye_(one.weight)
+    return branch
+
+
+@torch.no_grad()
+def word_vectors(model: Any, source: Source, pieces: Sequence[str]) -> Tensor:
+    """Unit vectors [V, E] of words, each told to the text tower by itself."""
+    said = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
+    parts = (said[start : start + WORDS_AT_ONCE] for start in range(0, len(said), WORDS_AT_ONCE))
+    return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
+
+
+def into_space(tower: Any) -> tuple[Tensor, Tensor]:
+    """Weights [E, F] and bias [E] that take a cell of the last feature map to the encoder's space, as pooling does.
+
+    Raises UsageError for a tower that does more than that between its cells and its vector.
+    """
+    pool, project = getattr(tower, "attnpool", None), getattr(tower, "proj", None)
+    if pool is not None and hasattr(pool, "c_proj"):
+        return pool.c_proj.weight @ pool.v_proj.weight, pool.c_proj.weight @ pool.v_proj.bias + pool.c_proj.bias
+    if isinstance(project, Tensor):
+        return project.T, torch.zeros(project.shape[1])
+    raise UsageError(
+        f"the cells of {type(tower).__name__} cannot be told in the space of its texts",
+        hint="--set image=grid:ctxr-tiny",
+    )
+
+
+def _quieten(layer: Any) -> None:
+    """What a layer adds starts small, so that words and patches first stay what they are."""
+    outs = [
+        getattr(layer, "narrow", None),
+        getattr(layer, "out", None),
+        getattr(getattr(layer, "attention", None), "out", None),
+    ]
+    for part in outs:
+        if part is not None:
+            part.weight.mul_(LITTLE)
+
+
+def _silent(_: str) -> None:
+    """Named encoders have nothing to say."""

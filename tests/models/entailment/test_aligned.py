@@ -1,0 +1,62 @@
+"""Words and cells of a branch that starts aligned fit each other as they do in the encoder."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from ctxr.errors import UsageError
+from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.entailment.aligned import into_space, word_vectors
+from ctxr.models.entailment.sources import ImageSource, Sizes, find_image, find_text
+from ctxr.models.loading import find_source
+
+NAME = "aligned:ctxr-tiny"
+SIZES = Sizes(width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def source() -> ImageSource:
+    return find_image(NAME, SIZES)
+
+
+@torch.no_grad()
+def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
+    encoder = find_source("ctxr-tiny", lambda _: None)
+    model, cells = encoder.build(), torch.rand(20, 9, 512, generator=torch.Generator().manual_seed(0))
+    weight, bias = into_space(model.visual)
+    words = word_vectors(model, encoder, made_vocabulary())
+    wanted = functional.normalize(cells @ weight.T + bias - words.mean(0), dim=-1) @ (words - words.mean(0)).T
+    branch: Any = source.build()
+    found = branch.vision.stem(cells) @ branch.words.pieces.weight.T
+    assert np.corrcoef(found[..., 1:].flatten(), wanted[..., 1:].flatten())[0, 1] > 0.9
+
+
+@torch.no_grad()
+def test_of_the_premise_a_word_first_looks_at_its_like() -> None:
+    text = find_text(NAME, SIZES)
+    branch: Any = text.build().eval()
+    model = branch.model
+    model.set_attn_implementation("eager")
+    ids, types = text.tokenize(["red cup snow"], ["small red mug"])
+    assert int((ids[0] != 0).sum()) == 9  # [CLS] red cup snow [SEP] small red mug [SEP]
+    looks = model(ids, (ids != 0).long(), types, output_attentions=True).attentions[0][0].mean(0)
+    red, mug, premise = 6, 7, slice(1, 4)
+    assert looks[[red, mug], premise].argmax(1).tolist() == [0, 1]
+
+
+def test_branches_are_told_apart_by_what_they_start_from(source: ImageSource) -> None:
+    assert source.fingerprint != find_image("grid:ctxr-tiny", SIZES).fingerprint
+    assert find_text(NAME, SIZES).fingerprint != find_text("random:bert-tiny", SIZES).fingerprint
+
+
+def test_a_branch_wider_than_the_space_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"width = 512 is more than the 256 of ctxr-tiny"):
+        find_text(NAME, Sizes(512, 1, 1, 1, 0.0)).build()
+
+
+def test_a_tower_that_pools_otherwise_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"the cells of Linear cannot be told in the space of its texts"):
+        into_space(torch.nn.Linear(2, 2))
