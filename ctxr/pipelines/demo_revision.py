@@ -120,7 +120,7 @@ def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionRep
     from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
     drawn = work / "dataset"
-    sides = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
+    sides: dict[str, Any] = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
     workers = 2 if sum(sides.values()) > FEW else 1
     world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, workers=workers, **DRAWN)
     write_captions(world, talk)
