@@ -29,8 +29,8 @@ from ctxr.pipelines.training.recipes import load_recipe
 from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
 SMALL = (
-    "image=random:albef-tiny", "width=32", "text_layers=1", "fusion_layers=1", "epochs=2", "batch=16", "patience=0",
-    "wanted_precision=0.2",
+    "text=random:bert-tiny", "image=random:albef-tiny", "width=32", "text_layers=1", "fusion_layers=1", "epochs=2", "batch=16",
+    "patience=0", "wanted_precision=0.2",
 )  # fmt: skip
 
 
