@@ -116,13 +116,27 @@ def test_runs_are_compared_with_the_first(dataset: Path) -> None:
     report = evaluate(dataset, *files, compare=True)
     rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
     assert rows["a", "all"] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
-    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (+100.0 to +100.0)")
+    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (–)")
     assert rows["b", "all"][3:] == ("0.250", "0.500", "0.125", "0.250")
     assert rows["c", "all"][2].startswith("+25.0 (")
-    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (+0.0 to +0.0)", "1.000", "1.000", "1.000", "1.000")
+    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (–)", "1.000", "1.000", "1.000", "1.000")
     assert cells(report.tables["valid/accuracy"]).keys() == {"a", "b", "c"}
     assert report.results.name == "comparison"
     assert "valid/differences" not in evaluate(dataset, *files).tables
+
+
+def test_a_handful_of_sets_gives_no_interval_and_the_table_says_why(dataset: Path) -> None:
+    good = write_scores(dataset.parent / "good.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3"))
+    report = evaluate(dataset, good, write_scores(dataset.parent / "tied.jsonl", dataset, lambda *_: 0.0), compare=True)
+    table = report.tables["valid/accuracy"]
+    assert cells(table)["good"][0] == "75.0 (–)"
+    assert "(–): no interval, fewer than 5 clusters" in table.note
+    rows = json.loads((report.results / "figures.json").read_text())["figures"]
+    accuracies = [row for row in rows if (row["run"], row["measure"], row["part"]) == ("good", "accuracy", "all")]
+    assert [(row["value"], row["low"], row["high"], row["clusters"]) for row in accuracies] == [(0.75, None, None, 3)]
+    compared = report.tables["valid/differences"]
+    assert [row[7] for row in compared.rows if row[:2] == ("tied", "all")] == ["–"]
+    assert "tied for a run's highest score (tied 4 of 4)" in compared.note
 
 
 def test_every_row_of_every_run_is_in_the_artifact(dataset: Path) -> None:

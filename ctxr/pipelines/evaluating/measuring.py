@@ -230,7 +230,7 @@ def errors(side: Side) -> list[Error]:
 
 def _opened(interval: Interval) -> Interval:
     """An interval of a share that is 0 or 1: drawing again never leaves it, so it is that of as many trials as clusters."""
-    if interval.value not in (0.0, 1.0) or interval.low is None:
+    if interval.value not in (0.0, 1.0) or interval.clusters < 2:
         return interval
     low, high = exact_interval(interval.value * interval.clusters, interval.clusters)
     return replace(interval, low=low, high=high)

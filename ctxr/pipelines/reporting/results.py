@@ -27,12 +27,12 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Whisker:
-    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high`, at height `y`."""
+    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high` (None where there is none), at height `y`."""
 
     y: float
     x: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     part: str
     title: str
 
@@ -142,12 +142,12 @@ def _many(count: int, one: str, more: str) -> str:
 
 
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
-    low, high = (row["value"] if row[name] is None else row[name] for name in ("low", "high"))
+    low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
     title = (
         f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {_many(row['queries'], 'query', 'queries')}"
     )
     title += f" in {_many(row['clusters'], 'cluster', 'clusters')}"
-    return Whisker(y, across(row["value"]), across(low), across(high), part, title)
+    return Whisker(y, across(row["value"]), low, high, part, title)
 
 
 def _table(
