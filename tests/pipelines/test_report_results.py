@@ -40,7 +40,7 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
     found = find_scored(work)
     assert found is not None
-    assert (found.names, found.runs) == (("comparison",), ("plain", "with context"))
+    assert (found.names, found.runs) == (("plain-vs-with-context",), ("plain", "with context"))
     assert len(found.rows) == 2 * 4
     assert found.notes == ()
 
@@ -48,20 +48,20 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
 def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
-    (other / "results" / "comparison").rename(work / "results" / "strange")
+    (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
     found = find_scored(work)
     assert found is not None
-    assert found.names == ("comparison",)
+    assert found.names == ("plain-vs-with-context",)
     assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
 
 
 def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
-    file = work / "results" / "comparison" / "figures.json"
+    file = work / "results" / "plain-vs-with-context" / "figures.json"
     file.write_text(json.dumps(json.loads(file.read_text())))
     found = find_scored(work)
     assert found is not None
-    assert found.notes == ("results/comparison/figures.json was changed since it was written",)
+    assert found.notes == ("results/plain-vs-with-context/figures.json was changed since it was written",)
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         find_scored(work)

@@ -101,6 +101,14 @@ def seeds(side: Side) -> list[Seeds]:
     return rows
 
 
+def telling(sides: Sequence[Side], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
+    """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
+    widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
+    told = [k for k in recalls if k < widest]
+    vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
+    return told, [f"{vain} is left out: no set has more than {widest} images, so it would be 100.0"] if vain else []
+
+
 def unit_of(side: Side, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
