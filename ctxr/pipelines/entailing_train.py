@@ -123,7 +123,7 @@ def _train_seed(job: _Job, seed: int) -> None:
 
     bf16 = in_bf16(recipe.precision, job.device)
     with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-        hearing = Hearing(talk.warn, task.advance, tell)
+        hearing = Hearing(talk.warn, task.advance, tell, talk.note)
         trainer = ClassifierTrainer(
             model, recipe, table, dev, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )

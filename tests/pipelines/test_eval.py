@@ -16,6 +16,8 @@ from ctxr.data.records import Score
 from ctxr.data.scores import write_scores as write_table_of_scores
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.eval import Eval
+from ctxr.pipelines.eval import run as run_eval
 from ctxr.pipelines.evaluating import runs as sources
 from ctxr.pipelines.evaluating.beside import IN_MIXTURES
 from ctxr.pipelines.evaluating.results import QueryResult
@@ -409,7 +411,7 @@ def test_a_mistyped_run_is_answered_with_the_runs_there_are_and_a_recipe_with_it
 def test_without_a_dataset_the_runs_name_theirs(dataset: Path) -> None:
     trained(dataset, "base", {"base": at_random(0)})
     with pytest.raises(UnfinishedError, match="holds no finished image sets") as caught:
-        run(Eval(workdir=dataset.parent / "work"))
+        run_eval(Eval(workdir=dataset.parent / "work"))
     assert caught.value.hint == "its runs were made on elsewhere: ctxr eval --dataset elsewhere"
 
 
