@@ -67,6 +67,30 @@ def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Pa
         find_scored(work)
 
 
+def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
+    half = work / "scores" / "half.jsonl"
+    half.write_text("\n".join((work / "scores" / "plain.jsonl").read_text().splitlines()[:5]))
+    evaluate(work / "dataset", half, workdir=work, partial=True)
+    scored = find_scored(work)
+    assert scored is not None
+    panel = results._panel(scored, "test")
+    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert panel.notes[0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
+    assert panel.notes[1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
+    assert None in [one.low for one in panel.whiskers]
+
+
+def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
+    content = page.read_text()
+    found = find_scored(work)
+    assert found is not None
+    for one in found.artifacts:
+        assert f"<b>results/{one.path.name}</b>" in content
+        assert one.sha256 in content
+
+
 def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MOST_QUERIES", 3)
     content = run(Report(workdir=work, out=tmp_path / "few.html")).page.read_text()
@@ -86,7 +110,7 @@ def test_the_plot_has_a_whisker_for_each_run_and_kind(show: Open, page: Path) ->
 def test_the_hardest_queries_come_first_with_target_and_pick_marked(show: Open, page: Path) -> None:
     tab = show(page).tab
     expect(tab.locator(".miss")).to_have_count(12)
-    expect(tab.locator("#r-found")).to_contain_text("28 queries, accuracy")
+    expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
     first = tab.locator(".miss").first
     expect(first.locator(".target")).to_have_count(1)
     expect(first.locator(".mark-target")).to_have_text("target")

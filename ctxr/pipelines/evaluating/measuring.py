@@ -272,4 +272,5 @@ def _add_fifths(
     for number in sorted(set(fifth[there].tolist())):
         inside = fifth == number
         low, high = known[inside].min(), known[inside].max()
-        add(view, f"{low:.{digits}f} to {high:.{digits}f} {unit}".strip(), inside.tolist())
+        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (low, high))
+        add(view, f"{' to '.join(ends)} {unit}".strip(), inside.tolist())

@@ -127,7 +127,8 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
         )
         if rows:
             heads = (view, "queries", "clusters", *side.runs)
-            told = note + _caution([one.interval for one in found.values()])
+            fewer = f" (only {len(parts)}: equal values are not parted)" if "fifths" in note and len(parts) < 5 else ""
+            told = note + fewer + _caution([one.interval for one in found.values()])
             made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, told)
     return made
 
