@@ -416,7 +416,7 @@ def test_without_a_dataset_the_runs_name_theirs(dataset: Path) -> None:
 
 
 def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:
-    folder = trained(dataset, "base", {"base": at_random(0)}, lost="seed0/encoder.safetensors")
+    trained(dataset, "base", {"base": at_random(0)}, lost="seed0/encoder.safetensors")
     with pytest.raises(DataError, match=r"base/seed0/encoder\.safetensors is missing: the run was written with it"):
         evaluate(dataset, "base", split="train")
 

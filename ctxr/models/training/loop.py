@@ -30,7 +30,8 @@ class Hearing:
     """Who is told what while a training runs.
 
     Attributes:
-        warn: one sentence about a surprise. note: one worth knowing. advance: how many more queries were trained on. epoch: each one's figures.
+        warn: one sentence about a surprise. note: one worth knowing.
+        advance: how many more queries were trained on. epoch: each one's figures.
     """
 
     warn: Callable[[str], None] = lambda _: None

@@ -102,8 +102,9 @@ def contamination_notes(dataset: Dataset, sides: Sequence[Named], runs: Sequence
     if tested and "test" in names:
         notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
     if (others := [run for run in learned if run not in tested]) and "valid" in names:
+        whose = "its" if len(others) == 1 else "their"
         notes.append(
-            f"where valid chose the epoch of {_listed(others)}, its figures flatter a little; those of test do not"
+            f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
         )
     if outside := [run for run in runs if run not in trained]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
@@ -145,7 +146,9 @@ def tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
     before = open_artifact(out).manifest.config
     differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
     if differ:
-        talk.note(f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both")
+        talk.note(
+            f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
+        )
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:

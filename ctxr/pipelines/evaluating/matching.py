@@ -54,7 +54,8 @@ def match(
 ) -> tuple[list[Side], list[str]]:
     """The sides that any run scored, each with all of its questions, `only` names one of them; and what is left out.
 
-    A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that any run left unscored, or scored in part, is left out of all runs.
+    A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that
+    any run left unscored, or scored in part, is left out of all runs.
 
     Raises DataError naming file:line for scores of what is not asked, and for what is missing.
     """

@@ -145,9 +145,7 @@ def check_name(source: str, workdir: Path) -> None:
     if source in known_recipes():
         hint += f"ctxr train --recipe {source}   makes it; "
     hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
-    raise UsageError(
-        f"there is no run {source!r} in {folder}", hint=f"{hint}an encoder is named as in ViT-B-32:openai"
-    )
+    raise UsageError(f"there is no run {source!r} in {folder}", hint=f"{hint}an encoder is named as in ViT-B-32:openai")
 
 
 def datasets_of_runs(workdir: Path) -> list[str]:

@@ -149,7 +149,9 @@ def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
         rows.append(tuple(told))
     heads = ("phenomenon", "looked at", "found", *(("with it", "without") if alone else side.runs))
     note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
-    return Table(f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures]))
+    return Table(
+        f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
+    )
 
 
 def _caution(intervals: Sequence[Interval]) -> str:

@@ -185,7 +185,12 @@ def _table(
     ranked = any((run, "all", "mrr") in found for run in runs)  # galleries have recalls instead
     sizes = {run: found[run, "all", "accuracy"]["queries"] for run in runs}
     counted = len(set(sizes.values())) > 1
-    heads = ["run", *(["queries"] if counted else []), *(STATIC.get(part, part) for part in parts), *(["MRR"] if ranked else [])]
+    heads = [
+        "run",
+        *(["queries"] if counted else []),
+        *(STATIC.get(part, part) for part in parts),
+        *(["MRR"] if ranked else []),
+    ]
     if tested:
         against = next(iter(tested.values()))["against"]
         heads += [f"against {against}", "p, Holm"]
