@@ -187,7 +187,7 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
     if not lacking:
         if changed:
-            scoring.talk.warn(f"{_changed(folder / changed[0]).message}: its stored scores are whole and count")
+            scoring.talk.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
         return Run(name, kept, origin, artifact)
     refuse_changed(artifact)
     made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
