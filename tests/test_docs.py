@@ -1,11 +1,13 @@
 """What the documents say is there, is there."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from ctxr.cli.app import COMMANDS
+from ctxr.models.training.recipe import Recipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +31,18 @@ def test_every_path_named_is_there(document: Path) -> None:
 def test_every_command_named_is_there(document: Path) -> None:
     named = set(re.findall(r"(?:`|^    )ctxr ([a-z][a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= set(COMMANDS)
+
+
+def test_the_table_of_recipe_keys_is_that_of_the_recipe() -> None:
+    def shown(value: object) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        return f"{value:g}" if isinstance(value, int | float) else str(value) or "–"
+
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    table = text.partition("| recipe key | default | what it is |\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .+ \|$", table, re.MULTILINE)
+    assert rows == [(field.name, shown(field.default)) for field in fields(Recipe)]
 
 
 def test_the_readme_names_every_command() -> None:

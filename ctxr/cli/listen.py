@@ -32,15 +32,15 @@ def command(config: Listen, as_json: bool) -> None:
         "run": report.run,
         "dataset": report.dataset,
         "model": report.model,
-        "queries": report.queries,
-        "requests": f"{report.requests}, answered {report.answered}",
+        "queries": f"{report.queries:,}",
+        "requests": f"{report.requests:,}, answered {report.answered:,}",
         "replies": ", ".join(f"{name} {count}" for name, count in report.outcomes.items()) or "none yet",
-        "tokens": f"{report.tokens_in} sent, {report.tokens_out} answered",
+        "tokens": f"{report.tokens_in:,} sent, {report.tokens_out:,} answered",
         "cost": f"{report.cost:.4f}",
         "accuracy": "–" if report.accuracy is None else f"{report.accuracy:.3f}",
     }
     if report.dry_run:
-        rows |= {"tokens": f"about {report.tokens_in} to send, at most {report.tokens_out} answered"}
+        rows |= {"tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered"}
         rows |= {"cost": f"about {report.cost:.4f} for what is not answered yet"}
     written = "partial" if stopped else "up to date" if report.up_to_date else "written"
     show_facts("would ask" if report.dry_run else written, rows)

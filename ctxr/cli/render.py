@@ -4,10 +4,10 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
+
+LONGEST_CELL = 30
+"""Characters of a column that is put beside others; longer text is wrapped."""
 
 LONGEST_NAME = 20
 """Characters of a row's name that are never broken."""
@@ -87,22 +90,51 @@ def show_facts(title: str, rows: Mapping[str, Any]) -> None:
 
 def show_table(table: "Tabular") -> None:
     """A table of figures, with what one must know to read it below."""
-    shown = Table(title=escape(table.title), title_justify="left", title_style="bold", caption_justify="left")
-    for place, name in enumerate(table.columns):
-        numbers = any(isinstance(row[place], int | float) for row in table.rows)
-        # what names a row is read whole, and copied
-        named = min(LONGEST_NAME, max((len(str(row[place])) for row in table.rows), default=0)) if not place else None
-        shown.add_column(escape(name), justify="right" if numbers else "left", min_width=named, overflow="fold")
-    for row in table.rows:
-        pairs = zip(table.columns, row, strict=True)
-        shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))
     console = stdout()
     console.print()
-    console.print(shown)
+    for number, places in enumerate(pieces(table, console.width)):
+        console.print(_drawn(table, places, "" if number else table.title))
     if table.note:
         console.print(f"[dim]{_plain_text(table.note)}[/]")
     for line in table.examples:
         console.print(f"[dim]· {_plain_text(line)}[/]")
+
+
+def pieces(table: "Tabular", width: int) -> list[list[int]]:
+    """Places of the columns that stand side by side in a terminal of that width; what does not fit follows below.
+
+    The columns that tell the rows apart come first in every piece. Text of more than `LONGEST_CELL` characters is wrapped.
+    """
+    cells = [[_figure(row[place], table.digits) for row in table.rows] for place in range(len(table.columns))]
+    wide = [
+        min(LONGEST_CELL, max(map(len, [head, *column]))) + 3 for head, column in zip(table.columns, cells, strict=True)
+    ]
+    if sum(wide) < width:
+        return [list(range(len(wide)))]
+    counts = (len(set(zip(*cells[:count], strict=True))) for count in range(1, len(cells)))
+    keys = next((count for count, told in enumerate(counts, 1) if told == len(table.rows)), 1)
+    found, taken = [list(range(keys))], sum(wide[:keys])
+    for place in range(keys, len(wide)):
+        if taken + wide[place] >= width and len(found[-1]) > keys:
+            found.append(list(range(keys)))
+            taken = sum(wide[:keys])
+        found[-1].append(place)
+        taken += wide[place]
+    return found
+
+
+def _drawn(table: "Tabular", places: Sequence[int], title: str) -> Table:
+    shown = Table(title=escape(title) or None, title_justify="left", title_style="bold", caption_justify="left")
+    for place in places:
+        numbers = any(isinstance(row[place], int | float) for row in table.rows)
+        # what names a row is read whole, and copied
+        named = min(LONGEST_NAME, max((len(str(row[place])) for row in table.rows), default=0)) if not place else None
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        shown.add_column(escape(table.columns[place]), justify=justify, min_width=named, overflow="fold")
+    for row in table.rows:
+        pairs = ((table.columns[place], row[place]) for place in places)
+        shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))
+    return shown
 
 
 def show_lines(heading: str, lines: Iterable[str]) -> None:
@@ -170,11 +202,16 @@ class _LogLines:
         self._done += steps
         if time.monotonic() - self._said >= LOG_SECONDS:
             self._said = time.monotonic()
-            of = "" if self._total is None else f" of {self._total:g}"
-            self._console.print(f"[dim]{escape(self._label)}: {self._done:.1f}{of}[/]")
+            of = "" if self._total is None else f" of {_counted(self._total)}"
+            self._console.print(f"[dim]{escape(self._label)}: {_counted(self._done)}{of}[/]")
 
     def say(self, text: str) -> None:
         """Not worth a line."""
+
+
+def _counted(steps: float) -> str:
+    """Steps as they are counted: whole ones without decimals."""
+    return f"{steps:,.0f}" if float(steps).is_integer() else f"{steps:,.1f}"
 
 
 class _Line:

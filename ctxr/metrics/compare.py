@@ -28,6 +28,9 @@ EXACT_CLUSTERS = 13
 FEW_CLUSTERS = 20
 """With fewer clusters percentile intervals are noticeably too narrow."""
 
+LEAST_CLUSTERS = 5
+"""With fewer clusters there is no interval: a handful drawn again says next to nothing about those that were not drawn."""
+
 _BLOCK = 1_000_000
 _LEAST = 1e-9
 _NOISE = 1e-13
@@ -38,7 +41,8 @@ class Interval:
     """A figure with its percentile interval.
 
     Attributes:
-        value: on the data as they are; None where it is not defined. low, high: None where fewer than two clusters vary it.
+        value: on the data as they are; None where it is not defined. low, high: None where it rests on fewer than
+            `LEAST_CLUSTERS` clusters, or all draws give the same: then drawing again says nothing.
         clusters: what was drawn again. resamples: in how many of the draws the figure was defined.
     """
 
@@ -89,10 +93,10 @@ class Clusters:
         Args:
             values: [N, M]. within: [N, M] which rows each figure is about. confidence: share of the draws inside.
 
-        >>> two = Clusters(["a", "a", "b"], np.random.default_rng(0), 200)
-        >>> (mean,) = two.means(np.array([[1.0], [0.0], [0.0]]), np.ones((3, 1), bool))
-        >>> round(mean.value, 3), mean.low, mean.high, mean.clusters
-        (0.333, 0.0, 0.5, 2)
+        >>> five = Clusters(["a", "a", "b", "c", "d", "e"], np.random.default_rng(0), 200)
+        >>> (mean,) = five.means(np.array([[1.0], [0.0], [0.0], [0.0], [0.0], [1.0]]), np.ones((6, 1), bool))
+        >>> round(mean.value, 3), mean.low, round(mean.high, 3), mean.clusters
+        (0.333, 0.0, 0.667, 5)
         """
         held = within.astype(np.float64)
         weighed = np.where(within, values, 0.0)
@@ -104,7 +108,7 @@ class Clusters:
             value = float(weighed[:, place].sum() / counts[place]) if counts[place] else None
             there = sizes[:, place] > 0
             shares = drawn[there, place] / sizes[there, place]
-            found.append(_interval(value, shares, int(present[place]), confidence))
+            found.append(interval_of(value, shares, int(present[place]), confidence))
         return found
 
 
@@ -113,9 +117,9 @@ def mean_interval(
 ) -> Interval:
     """The mean of values [N] with its interval over whole clusters.
 
-    >>> found = mean_interval(np.array([1.0, 1.0, 0.0, 0.0]), ["a", "a", "b", "b"], np.random.default_rng(0), 500)
-    >>> found.value, found.low, found.high
-    (0.5, 0.0, 1.0)
+    >>> found = mean_interval(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]), list("abcdef"), np.random.default_rng(0), 500)
+    >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
+    (0.5, 0.17, 0.83)
     """
     column = np.asarray(values, np.float64)[:, None]
     return Clusters(groups, rng, resamples).means(column, np.ones(column.shape, bool), confidence)[0]
@@ -165,6 +169,24 @@ def mcnemar(left: Flags, right: Flags) -> float:
     return float(min(Fraction(1), Fraction(2 * tail, 1 << trials)))  # both are too large for floats
 
 
+def mcnemar_of_shares(left: Doubles, right: Doubles) -> tuple[float | None, int]:
+    """McNemar's p-value for two runs by their accuracy on [N] queries, and how many queries say nothing to it.
+
+    A query counts where both runs are right or wrong outright, 1 or 0. Where a target shares the highest score, accuracy lies
+    in between and neither outcome is the run's own, so the query is left out, as one without an answer. None where none is left.
+
+    >>> mcnemar_of_shares(np.array([1.0] * 5 + [0.1, 0.0]), np.array([0.0] * 7))
+    (0.0625, 1)
+    >>> mcnemar_of_shares(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
+    (None, 2)
+    """
+    outright = np.isin(left, (0.0, 1.0)) & np.isin(right, (0.0, 1.0))
+    left_out = int((~outright).sum())
+    if left_out == len(outright):
+        return None, left_out
+    return mcnemar(left[outright] == 1, right[outright] == 1), left_out
+
+
 def pearson(one: Doubles, other: Doubles) -> float | None:
     """Pearson's r of two columns [N], -1..1; None where one of them does not vary.
 
@@ -194,7 +216,7 @@ def pearson_interval(
     moments = np.zeros((len(one), 6))
     moments[chosen] = _moments(one[chosen], other[chosen])
     drawn = [found for found in _r(clusters.totals(moments)) if found is not None]
-    return _interval(value, np.array(drawn), present, confidence)
+    return interval_of(value, np.array(drawn), present, confidence)
 
 
 def _moments(one: Doubles, other: Doubles) -> Doubles:
@@ -223,8 +245,9 @@ def _r(moments: Doubles) -> list[float | None]:
     return [float(np.clip(value, -1, 1)) if known else None for value, known in zip(ratio, defined, strict=True)]
 
 
-def _interval(value: float | None, drawn: Doubles, clusters: int, confidence: float) -> Interval:
-    if value is None or clusters < 2 or not drawn.size:
+def interval_of(value: float | None, drawn: Doubles, clusters: int, confidence: float = LEVEL) -> Interval:
+    """A figure with the percentile interval of what draws over so many clusters gave, where they say anything."""
+    if value is None or clusters < LEAST_CLUSTERS or not drawn.size or np.ptp(drawn) <= _LEAST:
         return Interval(value, clusters=clusters, resamples=len(drawn))
     low, high = percentiles(drawn, confidence)
     return Interval(value, low, high, clusters, len(drawn))

@@ -20,6 +20,8 @@ from ctxr.pipelines.entailing import CLASSIFIERS, KIND, is_classifier, open_clas
 from ctxr.pipelines.entailing_claims import claim_table, judged
 from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
+from ctxr.pipelines.evaluating.beside import tell_replaced
+from ctxr.pipelines.evaluating.outside import results_name
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 
@@ -78,12 +80,15 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
     notes: list[str] = []
     runs = [run for folder in folders for run in _answers(config, folder, pairs, rows, split, notes, talk)]
     tables = dict(_tables(config, runs, rows, split))
-    out = config.out or config.workdir / RESULTS / (folders[0].resolve().name if len(folders) == 1 else "comparison")
+    out = config.out or config.workdir / RESULTS / results_name([folder.resolve().name for folder in folders])
     parents = [pairs.origin, *{run.origin.sha256: run.origin for run in runs}.values()]
     settings = {
         "split": split, "resamples": config.resamples, "seed": config.seed, "runs": [run.name for run in runs]
     }  # fmt: skip
+    if config.compare:
+        notes.append("classifiers are not tested against each other: --compare is of runs that retrieve")
     refuse_strangers(out)
+    tell_replaced(out, settings, talk)
     ready = finished(out, RESULT, "eval", settings, parents)
     if ready is None or ready.changed_files():
         with locked(out):

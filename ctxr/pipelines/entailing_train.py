@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from ctxr.pipelines.entailing_pairs import Pairs, open_pairs
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, Trained, TrainReport
 from ctxr.pipelines.training.history import HISTORY, read_history, write_history
-from ctxr.pipelines.training.seed import tell_resumed
 from ctxr.pipelines.training.standing import make_way, stands
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ def _train_seed(job: _Job, seed: int) -> None:
 
     bf16 = in_bf16(recipe.precision, job.device)
     with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-        hearing = Hearing(talk.warn, task.advance, tell, partial(tell_resumed, talk, seed))
+        hearing = Hearing(talk.warn, task.advance, tell, talk.note)
         trainer = ClassifierTrainer(
             model, recipe, table, dev, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
         )

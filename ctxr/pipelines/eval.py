@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.errors import UsageError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -30,7 +30,7 @@ class Eval:
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
-    """Folder to write; default: `results/NAME` in the workdir, named after the run, or `comparison`."""
+    """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
     """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored."""
     compare: bool = False
@@ -101,13 +101,21 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
     from ctxr.pipelines.evaluating.gallery_runs import asks_galleries
     from ctxr.pipelines.evaluating.matching import match
-    from ctxr.pipelines.evaluating.outside import refuse_same_files
+    from ctxr.pipelines.evaluating.outside import refuse_same_files, results_name
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
-    from ctxr.pipelines.evaluating.runs import Scoring, find_runs
+    from ctxr.pipelines.evaluating.runs import Scoring, check_name, datasets_of_runs, find_runs
     from ctxr.pipelines.inputs import open_dataset, origin_of
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
-    dataset = open_dataset(config.dataset, config.workdir, talk)
+    for source in config.runs:
+        check_name(source, config.workdir)
+    try:
+        dataset = open_dataset(config.dataset, config.workdir, talk)
+    except UnfinishedError as error:
+        if config.dataset is not None or not (names := datasets_of_runs(config.workdir)):
+            raise
+        hint = f"its runs were made on {', '.join(names)}: ctxr eval --dataset {names[0]}"
+        raise UnfinishedError(error.message, hint=hint) from error
     if asks_galleries(config.runs, dataset, config.workdir):
         from ctxr.pipelines.evaluating.gallery import evaluate
 
@@ -119,7 +127,8 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     found = find_runs(config.runs, scoring)
     refuse_same_files([one.name for one in found])
     questions, tokenizer = _counted(questions, found, config.tokenizer)
-    sides = match(dataset, questions, found, config.split, config.partial)
+    sides, unmatched = match(dataset, questions, found, config.split, config.partial)
+    recalls, pointless = measuring.telling(sides, recalls)
 
     figures, differences, correlations, errors, seeds = [], [], [], [], []
     with talk.progress("figures", len(sides)) as task:
@@ -139,12 +148,15 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
         made["people"] = people
     notes = [
         *dataset.notes,
+        *([beside.ALONE] if config.compare and len(found) == 1 else []),
+        *unmatched,
+        *pointless,
         *beside.partial_notes(sides),
         *beside.tagged_elsewhere(dataset),
         *beside.leakage_notes(dataset, sides, talk),
         *beside.contamination_notes(dataset, sides, found),
     ]
-    out = config.out or config.workdir / RESULTS / _name(found)
+    out = config.out or config.workdir / RESULTS / results_name([one.name for one in found])
     parents = [origin_of(dataset), *(one.origin for one in found)]
     if config.regions:
         parents.append(_regions(config))
@@ -154,6 +166,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating.results import KIND, write_results
 
     refuse_strangers(out)
+    beside.tell_replaced(out, settings, talk)
     ready: Artifact | None = finished(out, KIND, "eval", settings, parents)
     if ready is None or ready.changed_files():
         with locked(out):
@@ -192,12 +205,6 @@ def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str
     texts = {name: one.text for name, one in questions.items() if one.side in sides and one.right}
     lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
     return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name
-
-
-def _name(runs: "list[Run]") -> str:
-    from ctxr.pipelines.evaluating.outside import plain_name
-
-    return plain_name(runs[0].name) if len(runs) == 1 else "comparison"
 
 
 def _regions(config: Eval) -> "Parent":

@@ -198,7 +198,7 @@ def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | Cr
     if notes.encoder != source.name:
         raise DataError(
             f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
-            hint=f"--set encoder={notes.encoder}",
+            hint=f"train again with --set encoder={notes.encoder}",
         )
     found = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
     if fingerprint_of(found) != notes.fingerprint:

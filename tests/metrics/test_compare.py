@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 import ctxr.metrics.compare
 from ctxr.errors import DataError
-from ctxr.metrics.compare import Clusters, Interval, mcnemar, mean_interval, pearson, pearson_interval, sign_flip
+from ctxr.metrics.compare import (
+    Clusters,
+    Interval,
+    mcnemar,
+    mcnemar_of_shares,
+    mean_interval,
+    pearson,
+    pearson_interval,
+    sign_flip,
+)
 from ctxr.metrics.resampling import percentiles
 
 Simulated = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -88,6 +97,26 @@ def test_what_nothing_can_vary_has_no_interval() -> None:
     none = Clusters(["a", "b"], np.random.default_rng(0), 20).means(np.ones((2, 1)), np.zeros((2, 1), bool))
     assert none == [Interval(None, clusters=0, resamples=0)]
     assert mean_interval(np.zeros(0), [], np.random.default_rng(0), 20).value is None
+
+
+def test_few_clusters_and_draws_that_are_all_alike_give_no_interval() -> None:
+    def found(values: list[float], groups: list[int]) -> Interval:
+        return mean_interval(np.array(values), groups, np.random.default_rng(0), 100)
+
+    four, five = found([0, 1, 0, 1], [0, 1, 2, 3]), found([0, 1, 0, 1, 1], [0, 1, 2, 3, 4])
+    assert (four.low, four.high, four.clusters) == (None, None, 4)
+    assert five.low is not None
+    alike = found([0, 0.3, 0.6] * 6, [number // 3 for number in range(18)])
+    assert alike.value == pytest.approx(0.3)
+    assert (alike.low, alike.high) == (None, None)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.1, 0.5, 1.0])] * 2), max_size=12))
+def test_mcnemar_counts_no_query_with_a_tie(rows: list[tuple[float, float]]) -> None:
+    table = np.array(rows).reshape(-1, 2)
+    outright = np.array([row for row in rows if set(row) <= {0.0, 1.0}]).reshape(-1, 2)
+    expected = mcnemar(outright[:, 0] == 1, outright[:, 1] == 1) if len(outright) else None
+    assert mcnemar_of_shares(table[:, 0], table[:, 1]) == (expected, len(rows) - len(outright))
 
 
 def test_equal_generators_give_equal_intervals() -> None:

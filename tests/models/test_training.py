@@ -139,10 +139,12 @@ def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
 ) -> None:
     recipe = replace(SMALL, leaked_gradients=leaked, variant=variant, schedule="cosine", warmup=0.2, weight_decay=0.1)
     make_trainer(tmp_path / "whole", recipe).run()
+    said: list[str] = []
     for after in (1, 2, 3):
         with pytest.raises(Killed):
-            make_trainer(tmp_path / "cut", recipe, hearing=Hearing(epoch=killer(after))).run()
+            make_trainer(tmp_path / "cut", recipe, hearing=Hearing(epoch=killer(after), note=said.append)).run()
     make_trainer(tmp_path / "cut", recipe).run()
+    assert said == [f"seed 0 goes on after epoch {epoch} of 3" for epoch in (1, 2)]
     for name in (BEST, STATE):
         assert same(tensors(tmp_path / "whole" / name), tensors(tmp_path / "cut" / name))
 

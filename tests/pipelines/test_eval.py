@@ -16,6 +16,8 @@ from ctxr.data.records import Score
 from ctxr.data.scores import write_scores as write_table_of_scores
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.eval import Eval
+from ctxr.pipelines.eval import run as run_eval
 from ctxr.pipelines.evaluating import runs as sources
 from ctxr.pipelines.evaluating.beside import IN_MIXTURES
 from ctxr.pipelines.evaluating.results import QueryResult
@@ -116,13 +118,27 @@ def test_runs_are_compared_with_the_first(dataset: Path) -> None:
     report = evaluate(dataset, *files, compare=True)
     rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
     assert rows["a", "all"] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
-    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (+100.0 to +100.0)")
+    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (–)")
     assert rows["b", "all"][3:] == ("0.250", "0.500", "0.125", "0.250")
     assert rows["c", "all"][2].startswith("+25.0 (")
-    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (+0.0 to +0.0)", "1.000", "1.000", "1.000", "1.000")
+    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (–)", "1.000", "1.000", "1.000", "1.000")
     assert cells(report.tables["valid/accuracy"]).keys() == {"a", "b", "c"}
-    assert report.results.name == "comparison"
+    assert report.results.name == "a-vs-b-vs-c"
     assert "valid/differences" not in evaluate(dataset, *files).tables
+
+
+def test_a_handful_of_sets_gives_no_interval_and_the_table_says_why(dataset: Path) -> None:
+    good = write_scores(dataset.parent / "good.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3"))
+    report = evaluate(dataset, good, write_scores(dataset.parent / "tied.jsonl", dataset, lambda *_: 0.0), compare=True)
+    table = report.tables["valid/accuracy"]
+    assert cells(table)["good"][0] == "75.0 (–)"
+    assert "(–): no interval, fewer than 5 clusters" in table.note
+    rows = json.loads((report.results / "figures.json").read_text())["figures"]
+    accuracies = [row for row in rows if (row["run"], row["measure"], row["part"]) == ("good", "accuracy", "all")]
+    assert [(row["value"], row["low"], row["high"], row["clusters"]) for row in accuracies] == [(0.75, None, None, 3)]
+    compared = report.tables["valid/differences"]
+    assert [row[7] for row in compared.rows if row[:2] == ("tied", "all")] == ["–"]
+    assert "tied for a run's highest score (tied 4 of 4)" in compared.note
 
 
 def test_every_row_of_every_run_is_in_the_artifact(dataset: Path) -> None:
@@ -199,8 +215,8 @@ def test_tables_can_be_pasted(dataset: Path) -> None:
     assert r"a\_1 &" in tex
 
 
-def trained(dataset: Path, name: str, seeds: dict[str, Value]) -> Path:
-    """A run of the project with scores of valid by each seed, trained on some other dataset."""
+def trained(dataset: Path, name: str, seeds: dict[str, Value], variant: str = "batch", lost: str = "") -> Path:
+    """A run of the project with scores of valid by each seed, trained on some other dataset; a file of it is `lost` since."""
     folder, read = dataset.parent / "work" / "runs" / name, read_dataset(dataset)
     rows = [
         Score(query.id, image, scorer, value(query.id, place))
@@ -211,10 +227,25 @@ def trained(dataset: Path, name: str, seeds: dict[str, Value]) -> Path:
     ]
     write_table_of_scores(folder / "scores.jsonl", rows)
     parents = [Parent("elsewhere", "dataset", "ab" * 32)]
+    files = ["scores.jsonl"]
+    if lost:
+        (folder / lost).parent.mkdir(parents=True)
+        (folder / lost).parent.joinpath("config.json").write_text("{}")
+        (folder / lost).write_bytes(b"weights")
+        files.append(lost)
     finish(
-        folder, kind="run", verb="train", config={}, parents=parents, counts={}, models={}, files=["scores.jsonl"]
+        folder, kind="run", verb="train", config={"variant": variant}, parents=parents, counts={}, models={}, files=files
     )  # fmt: skip
+    if lost:
+        (folder / lost).unlink()
     return folder
+
+
+def test_a_run_without_training_chose_no_epoch(dataset: Path) -> None:
+    trained(dataset, "as-it-is", {"as-it-is": at_random(0)}, variant="zero-shot")
+    trained(dataset, "tuned", {"tuned": at_random(1)})
+    notes = evaluate(dataset, split="valid").notes
+    assert "where valid chose the epoch of tuned, its figures flatter a little; those of test do not" in notes
 
 
 def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dataset: Path) -> None:
@@ -365,6 +396,53 @@ def test_what_is_no_run_is_refused(dataset: Path) -> None:
     (dataset.parent / "work" / "runs" / "half").mkdir(parents=True)
     with pytest.raises(UnfinishedError, match=r"half has no manifest\.json"):
         evaluate(dataset, "half")
+
+
+def test_a_mistyped_run_is_answered_with_the_runs_there_are_and_a_recipe_with_its_command(dataset: Path) -> None:
+    trained(dataset, "clip-batch", {"clip-batch": at_random(0)})
+    with pytest.raises(UsageError, match=r"there is no run 'clip-bach' in .*runs") as caught:
+        evaluate(dataset, "clip-bach")
+    assert caught.value.hint.startswith("did you mean clip-batch? the runs are clip-batch; an encoder")
+    with pytest.raises(UsageError, match="there is no run 'clip-module'") as caught:
+        evaluate(dataset, "clip-module")
+    assert caught.value.hint.startswith("ctxr train --recipe clip-module   makes it; the runs are clip-batch")
+
+
+def test_without_a_dataset_the_runs_name_theirs(dataset: Path) -> None:
+    trained(dataset, "base", {"base": at_random(0)})
+    with pytest.raises(UnfinishedError, match="holds no finished image sets") as caught:
+        run_eval(Eval(workdir=dataset.parent / "work"))
+    assert caught.value.hint == "its runs were made on elsewhere: ctxr eval --dataset elsewhere"
+
+
+def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:
+    trained(dataset, "base", {"base": at_random(0)}, lost="seed0/encoder.safetensors")
+    with pytest.raises(DataError, match=r"base/seed0/encoder\.safetensors is missing: the run was written with it"):
+        evaluate(dataset, "base", split="train")
+
+
+def test_a_side_that_one_run_never_scored_is_left_out_of_all_and_told(dataset: Path) -> None:
+    whole = write_scores(dataset.parent / "whole.jsonl", dataset, at_random(0))
+    valid = write_scores(dataset.parent / "heard.jsonl", dataset, at_random(1), ("valid",))
+    report = evaluate(dataset, whole, valid)
+    assert "valid/accuracy" in report.tables
+    assert "test is left out, as heard scored nothing of it: name the others, with --split test" in report.notes
+
+
+def test_one_run_cannot_be_compared_and_a_recall_of_every_candidate_is_no_figure(dataset: Path) -> None:
+    report = evaluate(
+        dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0)), compare=True, recall="5,10,20"
+    )
+    assert any(note.startswith("nothing was compared: --compare tests runs against the first") for note in report.notes)
+    assert "R@10, R@20 is left out: no set has more than 10 images, so it would be 100.0" in report.notes
+    assert report.tables["valid/accuracy"].columns[-2:] == ("MRR", "R@5")
+
+
+def test_comparisons_of_other_runs_have_folders_of_their_own(dataset: Path) -> None:
+    files = [write_scores(dataset.parent / f"{name}.jsonl", dataset, at_random(0)) for name in ("a", "b", "c" * 90)]
+    named = [evaluate(dataset, *some, compare=True).results.name for some in (files[:2], files[1::-1], files)]
+    assert named[:2] == ["a-vs-b", "b-vs-a"]
+    assert named[2].startswith("a-vs-2-others-")
 
 
 def test_two_runs_of_one_name_are_refused(dataset: Path) -> None:

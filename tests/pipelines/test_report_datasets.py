@@ -101,7 +101,7 @@ def test_a_release_without_pictures_is_its_texts_and_says_so_once(tmp_path: Path
 def test_results_alone_are_a_page_without_pictures_that_says_so(tmp_path: Path) -> None:
     work = evaluated_release(tmp_path, pictured=True)
     written = run(Report(workdir=work))
-    assert parts_of(written) == ["summary", "results"]
+    assert parts_of(written) == ["summary", "results", "provenance"]
     assert written.notes == [
         "work holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
     ]

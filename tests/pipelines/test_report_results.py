@@ -40,7 +40,7 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
     found = find_scored(work)
     assert found is not None
-    assert (found.names, found.runs) == (("comparison",), ("plain", "with context"))
+    assert (found.names, found.runs) == (("plain-vs-with-context",), ("plain", "with context"))
     assert len(found.rows) == 2 * 4
     assert found.notes == ()
 
@@ -48,23 +48,47 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
 def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
-    (other / "results" / "comparison").rename(work / "results" / "strange")
+    (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
     found = find_scored(work)
     assert found is not None
-    assert found.names == ("comparison",)
+    assert found.names == ("plain-vs-with-context",)
     assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
 
 
 def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
-    file = work / "results" / "comparison" / "figures.json"
+    file = work / "results" / "plain-vs-with-context" / "figures.json"
     file.write_text(json.dumps(json.loads(file.read_text())))
     found = find_scored(work)
     assert found is not None
-    assert found.notes == ("results/comparison/figures.json was changed since it was written",)
+    assert found.notes == ("results/plain-vs-with-context/figures.json was changed since it was written",)
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         find_scored(work)
+
+
+def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
+    half = work / "scores" / "half.jsonl"
+    half.write_text("\n".join((work / "scores" / "plain.jsonl").read_text().splitlines()[:5]))
+    evaluate(work / "dataset", half, workdir=work, partial=True)
+    scored = find_scored(work)
+    assert scored is not None
+    panel = results._panel(scored, "test")
+    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert panel.notes[0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
+    assert panel.notes[1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
+    assert None in [one.low for one in panel.whiskers]
+
+
+def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
+    content = page.read_text()
+    found = find_scored(work)
+    assert found is not None
+    for one in found.artifacts:
+        assert f"<b>results/{one.path.name}</b>" in content
+        assert one.sha256 in content
 
 
 def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +110,7 @@ def test_the_plot_has_a_whisker_for_each_run_and_kind(show: Open, page: Path) ->
 def test_the_hardest_queries_come_first_with_target_and_pick_marked(show: Open, page: Path) -> None:
     tab = show(page).tab
     expect(tab.locator(".miss")).to_have_count(12)
-    expect(tab.locator("#r-found")).to_contain_text("28 queries, accuracy")
+    expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
     first = tab.locator(".miss").first
     expect(first.locator(".target")).to_have_count(1)
     expect(first.locator(".mark-target")).to_have_text("target")

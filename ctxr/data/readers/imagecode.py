@@ -212,7 +212,8 @@ def _groups(
     parted = sum(len(found - {None}) > 1 for found in sides.values())
     if not parted:
         return groups, splits, []
-    note = f"{parted} videos have sets in more than one split, as published; each part is a group of its own here"
+    told = "1 video has" if parted == 1 else f"{parted} videos have"
+    note = f"{told} sets in more than one split, as published; each part is a group of its own here"
     return groups, splits, [note]
 
 

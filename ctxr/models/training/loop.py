@@ -30,14 +30,14 @@ class Hearing:
     """Who is told what while a training runs.
 
     Attributes:
-        warn: one sentence about a surprise. advance: how many more queries were trained on. epoch: each one's figures. resumed: after
-            how many epochs a stopped training goes on.
+        warn: one sentence about a surprise. note: one worth knowing.
+        advance: how many more queries were trained on. epoch: each one's figures.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
-    resumed: Callable[[int], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
 
 
 class Trainer:
@@ -82,8 +82,9 @@ class Trainer:
         kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
         if kept is not None:
             self.progress = kept
-            self.hearing.resumed(kept.epochs)
             self.hearing.advance(kept.epochs * len(self.train))
+            if kept.epochs < self.recipe.epochs and not self._is_stale():
+                self.hearing.note(f"seed {self.seed} goes on after epoch {kept.epochs} of {self.recipe.epochs}")
         elif self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():

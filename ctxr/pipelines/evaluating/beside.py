@@ -1,10 +1,11 @@
 """What stands beside the figures of a model: how well people do, and what might make the figures too good."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from ctxr.data.artifacts import Artifact
+from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact, plain
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.pipelines.evaluating.matching import Side
@@ -17,6 +18,9 @@ from ctxr.pipelines.talk import Talk
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
+
+
+ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
 
 
 class Named(Protocol):
@@ -88,22 +92,31 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[
 def contamination_notes(dataset: Dataset, sides: Sequence[Named], runs: Sequence[Trained]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
+    as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
     trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
     notes = [note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, dataset)]
     tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
-    if trained and "train" in names:
-        notes.append(f"figures on train say how well {_listed(trained)} fit, not how good they are")
+    learned = [run for run in trained if run not in as_published]
+    if learned and "train" in names:
+        notes.append(f"figures on train say how well {_listed(learned)} fit, not how good they are")
     if tested and "test" in names:
         notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
-    if (others := [run for run in trained if run not in tested]) and "valid" in names:
+    if (others := [run for run in learned if run not in tested]) and "valid" in names:
+        whose = "its" if len(others) == 1 else "their"
         notes.append(
-            f"where valid chose the epoch of {_listed(others)}, its figures flatter a little; those of test do not"
+            f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
         )
     if outside := [run for run in runs if run not in trained]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
         if is_release(dataset):
             notes.append(IN_MIXTURES)
     return notes
+
+
+def _learned_nothing(artifact: Artifact) -> bool:
+    return artifact.manifest.config.get("variant") == "zero-shot" and not any(
+        parent.kind == artifact.manifest.kind for parent in artifact.manifest.parents
+    )
 
 
 def _listed(runs: Sequence[Named]) -> str:
@@ -124,6 +137,18 @@ def partial_notes(sides: Sequence[Side]) -> list[str]:
                 f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
             )
     return notes
+
+
+def tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
+    """A word where an evaluation with other settings lies in the folder that is written."""
+    if not (out / MANIFEST).is_file():
+        return
+    before = open_artifact(out).manifest.config
+    differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
+    if differ:
+        talk.note(
+            f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
+        )
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.readers.phenomena import PHENOMENA
-from ctxr.metrics.compare import Clusters, Interval, mcnemar, sign_flip
+from ctxr.metrics.compare import Clusters, Interval, mcnemar_of_shares, sign_flip
 from ctxr.metrics.proportions import holm
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.measuring import credits_of, kinds_of
@@ -20,9 +20,10 @@ class Difference:
 
     Attributes:
         permutation: p-value of flipping clusters. corrected: the same after Holm's correction over the runs.
-        mcnemar: exact, on queries that are right outright (a tie is not), as if they were independent; None for runs of
-            several seeds, which are neither right nor wrong.
+        mcnemar: exact, on queries that both runs have right or wrong outright, as if they were independent; None for runs of
+            several seeds, which are neither right nor wrong, and where every query has a tie.
         mcnemar_corrected: after Holm's correction over the runs.
+        tied: queries that McNemar leaves out, as the target shares the highest score of one of the two runs.
     """
 
     side: str
@@ -35,6 +36,7 @@ class Difference:
     corrected: float
     mcnemar: float | None
     mcnemar_corrected: float | None
+    tied: int | None = None
 
 
 def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[Difference]:
@@ -51,15 +53,16 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
             sign_flip(gains[within, place], clusters.codes[within], np.random.default_rng(seed), draws)
             for place in range(len(others))
         ]
-        exact = {
-            run: mcnemar(credits[run][within] == 1, credits[first][within] == 1)
+        counted = {
+            run: mcnemar_of_shares(credits[run][within], credits[first][within])
             for run in others
             if len(side.seeds[run]) == len(side.seeds[first]) == 1
         }
+        exact = {run: p for run, (p, _) in counted.items() if p is not None}
         known = dict(zip(exact, holm(list(exact.values())), strict=True))
-        columns = zip(
-            others, intervals, flips, holm(flips), map(exact.get, others), map(known.get, others), strict=True
-        )
+        tied = {run: left_out for run, (_, left_out) in counted.items()}
+        found = (map(one.get, others) for one in (exact, known, tied))
+        columns = zip(others, intervals, flips, holm(flips), *found, strict=True)
         rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
     return rows
 

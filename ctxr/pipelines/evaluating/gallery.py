@@ -30,7 +30,15 @@ from ctxr.pipelines.evaluating.gallery_audit import People, people_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
 from ctxr.pipelines.evaluating.measuring import Figure
-from ctxr.pipelines.evaluating.outside import latex, markdown, plain_name, qrel, refuse_same_files, trec_ranking
+from ctxr.pipelines.evaluating.outside import (
+    latex,
+    markdown,
+    plain_name,
+    qrel,
+    refuse_same_files,
+    results_name,
+    trec_ranking,
+)
 from ctxr.pipelines.evaluating.questions import SIDES
 from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
 from ctxr.pipelines.result_tables import Table
@@ -69,7 +77,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
             f"{config.workdir / 'runs'} holds no finished run", hint="ctxr train --recipe retrieval-clip"
         )
     ks = sorted({*KS, *recalls})
-    found = _Found(notes=list(dataset.notes))
+    found = _Found(notes=[*dataset.notes, *([beside.ALONE] if config.compare and len(runs) == 1 else [])])
     people = people_of([one for one in (config.judgments, dataset.root) if one is not None], config.workdir)
     for side in sides:
         _measure(config, dataset, side, runs, ks, people, found, talk)
@@ -81,8 +89,9 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
     settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
-    out = config.out or config.workdir / RESULTS / (plain_name(runs[0].name) if len(runs) == 1 else "comparison")
+    out = config.out or config.workdir / RESULTS / results_name([one.name for one in runs])
     refuse_strangers(out)
+    beside.tell_replaced(out, settings, talk)
     ready = finished(out, KIND, "eval", settings, parents)
     fresh = ready is None or bool(ready.changed_files())
     if fresh:

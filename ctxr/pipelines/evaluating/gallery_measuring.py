@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ctxr.metrics.compare import Clusters, Interval, sign_flip
+from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.relations import Numbered
-from ctxr.metrics.resampling import LEVEL, percentiles
 from ctxr.metrics.retrieval import Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.pipelines.evaluating.comparing import Difference
@@ -176,12 +175,7 @@ def _intervals(columns: Sequence[Column], clusters: Clusters) -> list[Interval]:
     for place, column in enumerate(columns):
         value = column.value if column.value is not None or not len(column.values) else float(column.values.mean())
         own, of = int(there[:, place].sum()), drawn[:, len(columns) + place]
-        if value is None or own < 2:
-            found.append(Interval(value, clusters=own))
-            continue
-        shares = drawn[of > 0, place] / of[of > 0]
-        low, high = percentiles(shares, LEVEL)
-        found.append(Interval(value, low, high, own, len(shares)))
+        found.append(interval_of(value, drawn[of > 0, place] / of[of > 0], own))
     return found
 
 

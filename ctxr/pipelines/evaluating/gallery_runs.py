@@ -12,7 +12,7 @@ from ctxr.metrics.retrieval import Vectors
 from ctxr.models.families import makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
-from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS
+from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS, check_name, refuse_changed
 from ctxr.pipelines.scoring import checkpoints, scorer_name, source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.encoded import Pictures
@@ -46,6 +46,8 @@ def find_gallery_runs(
     sources: Sequence[str], pictures: Pictures, workdir: Path, device: str, talk: Talk
 ) -> list[GalleryRun]:
     """The runs that `sources` name, or every one of the project. Raises what `find_encoder` and `open_artifact` raise."""
+    for source in sources:
+        check_name(source, workdir)
     runs = [_open(source, pictures, workdir, device, talk) for source in _named(sources, workdir)]
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -97,6 +99,7 @@ def _open(source: str, pictures: Pictures, workdir: Path, device: str, talk: Tal
         encoder = source
         return GalleryRun(source, vectors, Parent(source, MODEL, sha256_of([source])))
     artifact, seeds = open_artifact(folder, KIND), checkpoints(folder)
+    refuse_changed(artifact)
     encoder = str(artifact.manifest.config["encoder"])
     scorers = {scorer_name(folder, seed, len(seeds)): seed for seed in seeds}
     name = folder.resolve().name

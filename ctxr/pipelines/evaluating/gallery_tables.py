@@ -7,7 +7,7 @@ from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_measuring import FIVE_FOLDS, Entailment
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
 from ctxr.pipelines.evaluating.measuring import Figure
-from ctxr.pipelines.evaluating.tables import p_value, percent
+from ctxr.pipelines.evaluating.tables import none_had, p_value, percent
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
@@ -36,7 +36,8 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
             runs = dict.fromkeys(one.run for one in own)
             heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
             rows = tuple((run, *(found[run, name] for name in measures)) for run in runs)
-            made[key] = Table(f"{side.name}: {title}, %", heads, rows, note)
+            lacking = none_had([one.interval for one in own if one.measure in measures])
+            made[key] = Table(f"{side.name}: {title}, %", heads, rows, note + lacking)
     return made
 
 
@@ -68,6 +69,7 @@ def difference_table(side: str, rows: Sequence[Difference]) -> Table | None:
         for one in own
     )
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
+    note += none_had([one.interval for one in own])
     return Table(f"{side}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
 
 

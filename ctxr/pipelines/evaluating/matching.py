@@ -51,10 +51,11 @@ class Side:
 
 def match(
     dataset: Dataset, questions: Mapping[str, Question], runs: Sequence[Run], only: str, partial: bool
-) -> list[Side]:
-    """The sides that any run scored, each with all of its questions; `only` names one of them.
+) -> tuple[list[Side], list[str]]:
+    """The sides that any run scored, each with all of its questions, `only` names one of them; and what is left out.
 
-    With `partial`, a question that any run left unscored, or scored in part, is left out of all runs.
+    A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that
+    any run left unscored, or scored in part, is left out of all runs.
 
     Raises DataError naming file:line for scores of what is not asked, and for what is missing.
     """
@@ -66,7 +67,18 @@ def match(
     if not chosen:
         what = f"of {only}" if only else "that is asked"
         raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
-    return [_side(side, [one for one in questions.values() if one.side == side], runs, partial) for side in chosen]
+    strangers = {
+        side: [one.name for one in scorers if not any(questions[name].side == side for name in one.values)]
+        for side in chosen
+    }
+    shared = [side for side in chosen if not strangers[side]]
+    notes = [
+        f"{side} is left out, as {', '.join(strangers[side])} scored nothing of it: name the others, with --split {side}"
+        for side in chosen
+        if shared and strangers[side]
+    ]
+    asked = {side: [one for one in questions.values() if one.side == side] for side in shared or chosen}
+    return [_side(side, those, runs, partial) for side, those in asked.items()], notes
 
 
 def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Scorer) -> None:

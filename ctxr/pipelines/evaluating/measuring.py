@@ -101,6 +101,14 @@ def seeds(side: Side) -> list[Seeds]:
     return rows
 
 
+def telling(sides: Sequence[Side], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
+    """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
+    widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
+    told = [k for k in recalls if k < widest]
+    vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
+    return told, [f"{vain} is left out: no set has more than {widest} images, so it would be 100.0"] if vain else []
+
+
 def unit_of(side: Side, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
@@ -230,7 +238,7 @@ def errors(side: Side) -> list[Error]:
 
 def _opened(interval: Interval) -> Interval:
     """An interval of a share that is 0 or 1: drawing again never leaves it, so it is that of as many trials as clusters."""
-    if interval.value not in (0.0, 1.0) or interval.low is None:
+    if interval.value not in (0.0, 1.0) or interval.clusters < 2:
         return interval
     low, high = exact_interval(interval.value * interval.clusters, interval.clusters)
     return replace(interval, low=low, high=high)
@@ -264,4 +272,5 @@ def _add_fifths(
     for number in sorted(set(fifth[there].tolist())):
         inside = fifth == number
         low, high = known[inside].min(), known[inside].max()
-        add(view, f"{low:.{digits}f} to {high:.{digits}f} {unit}".strip(), inside.tolist())
+        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (low, high))
+        add(view, f"{' to '.join(ends)} {unit}".strip(), inside.tolist())

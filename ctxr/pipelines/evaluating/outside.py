@@ -7,12 +7,16 @@ from urllib.parse import quote
 
 import numpy as np
 
+from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.questions import Question
 from ctxr.pipelines.result_tables import Table
 
 LEADERBOARD_SIDE = "test"
+
+MOST_NAMED = 80
+"""Characters of a folder's name that may be made of the names of runs."""
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -99,6 +103,19 @@ def plain_name(run: str) -> str:
     'ViT-B-32-openai'
     """
     return re.sub(r"[^\w.-]+", "-", run).lstrip(".") or "run"
+
+
+def results_name(runs: Sequence[str]) -> str:
+    """What the folder of an evaluation is called: as its runs, or as the first and how many others with a hash of all.
+
+    >>> results_name(["clip-none", "clip-batch"])
+    'clip-none-vs-clip-batch'
+    """
+    names = [plain_name(run) for run in runs]
+    whole = "-vs-".join(names)
+    if len(whole) <= MOST_NAMED:
+        return whole
+    return f"{names[0][:MOST_NAMED]}-vs-{len(names) - 1}-others-{sha256_of(names)[:8]}"
 
 
 def refuse_same_files(runs: Iterable[str]) -> None:

@@ -1,7 +1,9 @@
 """Where scores come from: a trained run of the project, a file that any model wrote, or a model scored as it is."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +17,13 @@ from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.lineage import other_datasets
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.recipes import known_recipes
 
 RUNS = "runs"
 """Folder of a project that holds a folder for each run."""
+
+_PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+"""Names of encoders that hold no colon."""
 
 KIND = "run"
 MODEL = "model"
@@ -101,6 +107,8 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     `read_scores` does.
     """
     folder = scoring.workdir / RUNS
+    for source in sources:
+        check_name(source, scoring.workdir)
     named = list(sources) or sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
     if not named:
         raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
@@ -122,9 +130,32 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     return runs
 
 
-def _open(source: str, scoring: Scoring) -> list[Run]:
+def check_name(source: str, workdir: Path) -> None:
+    """Raises UsageError for a name that is no run, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
+    folder = workdir / RUNS
+    if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
+        return
+    if ":" in source or source in _PLAIN_ENCODERS:
+        return
+    known = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
+    near = get_close_matches(source, known, n=1)
+    hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
+    if source in known_recipes():
+        hint += f"ctxr train --recipe {source}   makes it; "
+    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
+    raise UsageError(f"there is no run {source!r} in {folder}", hint=f"{hint}an encoder is named as in ViT-B-32:openai")
+
+
+def datasets_of_runs(workdir: Path) -> list[str]:
+    """Names of the datasets that the runs of a project were made on, most runs first."""
+    made = [open_artifact(file.parent).manifest.parents for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
+    names = Counter(one.name for parents in made for one in parents if one.kind in ("dataset", "release"))
+    return [name for name, _ in names.most_common()]
+
+
+def _open(source: str, scoring: Scoring) -> list[Run]:
     inside = scoring.workdir / RUNS / source
     folder = inside if inside.is_dir() else Path(source)
     if folder.is_dir():
@@ -147,18 +178,33 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     artifact = open_artifact(folder, KIND)
     name = folder.resolve().name
     origin = Parent(name, KIND, artifact.sha256)
-    if SCORES in artifact.changed_files():
-        raise DataError(f"{folder / SCORES} was changed since the run was written", hint="restore it, or train again")
+    changed = artifact.changed_files()
+    if SCORES in changed:
+        raise _changed(folder / SCORES)
     if not _can_score(artifact):
         return Run(name, _stored(folder), origin, artifact)
     kept = _stored(folder) if _holds(artifact, scoring) else ()
     lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
     if not lacking:
+        if changed:
+            scoring.talk.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
         return Run(name, kept, origin, artifact)
+    refuse_changed(artifact)
     made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
     held = {one.name: one for one in kept}
     scorers = tuple(_joined(held[one], made[one]) if one in held else made[one] for one in made)
     return Run(name, scorers, origin, artifact)
+
+
+def refuse_changed(artifact: Artifact) -> None:
+    """Raises DataError naming the first file of a run that is missing, or not as it was written."""
+    if changed := artifact.changed_files():
+        raise _changed(artifact.path / changed[0])
+
+
+def _changed(file: Path) -> DataError:
+    what = "was changed since the run was written" if file.exists() else "is missing: the run was written with it"
+    return DataError(f"{file} {what}", hint="restore it, or train again")
 
 
 def _stored(folder: Path) -> tuple[Scorer, ...]:

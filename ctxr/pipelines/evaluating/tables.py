@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ctxr.metrics.compare import FEW_CLUSTERS, Interval
+from ctxr.metrics.compare import FEW_CLUSTERS, LEAST_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds, unit_of
@@ -45,7 +45,7 @@ def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters
         )
     note = (
         f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * level:g} % over {clusters}s drawn again"
-        f"{_caution(own)}"
+        f"{_caution([one.interval for one in own if one.measure == 'accuracy'])}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
@@ -99,7 +99,8 @@ def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Diffe
         ]
     note = (
         f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
-        f"small where a {clusters} has several; Holm: corrected over the runs of a part"
+        f"small where a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
+        f"{_tied(own)}; Holm: corrected over the runs of a part{none_had([one.interval for one in own])}"
     )
     heads = ("run", "on", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
     return Table(f"{side.name}: against {own[0].against}", heads, tuple(shown), note)
@@ -126,7 +127,8 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
         )
         if rows:
             heads = (view, "queries", "clusters", *side.runs)
-            told = note + _caution(list(found.values()))
+            fewer = f" (only {len(parts)}: equal values are not parted)" if "fifths" in note and len(parts) < 5 else ""
+            told = note + fewer + _caution([one.interval for one in found.values()])
             made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, told)
     return made
 
@@ -147,14 +149,35 @@ def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
         rows.append(tuple(told))
     heads = ("phenomenon", "looked at", "found", *(("with it", "without") if alone else side.runs))
     note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
-    return Table(f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution(figures))
+    return Table(
+        f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
+    )
 
 
-def _caution(figures: Sequence[Figure]) -> str:
-    """What to add where intervals rest on few clusters."""
-    if all(one.interval.low is None or one.interval.clusters >= FEW_CLUSTERS for one in figures):
-        return ""
-    return f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
+def _caution(intervals: Sequence[Interval]) -> str:
+    """What to add where intervals rest on few clusters, and where there are none."""
+    said = none_had(intervals)
+    if all(one.low is None or one.clusters >= FEW_CLUSTERS for one in intervals):
+        return said
+    return (
+        f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
+        f"{said}"
+    )
+
+
+def none_had(intervals: Sequence[Interval]) -> str:
+    """What to add where a figure has no interval, by the reasons that occur."""
+    lacking = [one for one in intervals if one.value is not None and one.low is None]
+    few = any(one.clusters < LEAST_CLUSTERS for one in lacking)
+    alike = any(one.clusters >= LEAST_CLUSTERS for one in lacking)
+    why = [*([f"fewer than {LEAST_CLUSTERS} clusters"] if few else []), *(["all draws are alike"] if alike else [])]
+    return f"; (–): no interval, {' or '.join(why)}" if why else ""
+
+
+def _tied(rows: Sequence[Difference]) -> str:
+    """How many queries McNemar leaves out of all that there are, run by run."""
+    said = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
@@ -164,7 +187,10 @@ def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
     if not names:
         return None
     shown = tuple((run, *(_r(own[run, of].interval) for of in names)) for run in side.runs)
-    note = "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
+    note = (
+        "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
+        f"{none_had([one.interval for one in own.values()])}"
+    )
     return Table(f"{side.name}: being right goes with", ("run", *names), shown, note)
 
 
@@ -214,13 +240,13 @@ def gather(
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """A share as percent with its interval in brackets."""
+    """A share as percent with its interval in brackets, "(–)" where there is none."""
     if interval.value is None:
         return "–"
     sign = "+" if signed else ""
     value = f"{100 * interval.value:{sign}.1f}"
     if interval.low is None or interval.high is None:
-        return value
+        return f"{value} (–)"
     to = " to " if signed else "–"
     return f"{value} ({100 * interval.low:{sign}.1f}{to}{100 * interval.high:{sign}.1f})"
 
@@ -235,7 +261,7 @@ def p_value(value: float | None) -> str:
 def _r(interval: Interval) -> str:
     if interval.value is None:
         return "–"
-    span = "" if interval.low is None else f" ({interval.low:+.2f} to {interval.high:+.2f})"
+    span = " (–)" if interval.low is None else f" ({interval.low:+.2f} to {interval.high:+.2f})"
     return f"{interval.value:+.2f}{span}"
 
 

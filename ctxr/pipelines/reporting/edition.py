@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from ctxr.data.artifacts import Artifact
 from ctxr.pipelines.reporting.chain import Chain
 from ctxr.pipelines.reporting.pictures import NONE, Pictures
 from ctxr.pipelines.talk import Silent, Talk
@@ -48,6 +49,7 @@ class Edition:
         talk: hears of what takes long.
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
+        evaluations: those whose figures the page shows; known once its results are made.
         source_numbers: numbers of sources in `data["sources"]`, by name.
     """
 
@@ -56,6 +58,7 @@ class Edition:
     near: str
     talk: Talk = field(default_factory=Silent)
     data: dict[str, Any] = field(default_factory=dict)
+    evaluations: tuple[Artifact, ...] = ()
 
     def __post_init__(self) -> None:
         self.facts = self.chain.facts

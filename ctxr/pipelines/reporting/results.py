@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxr.metrics.compare import Interval
+from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.measuring import PARTS
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.evaluating.tables import STATIC, p_value, percent
@@ -27,12 +27,12 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Whisker:
-    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high`, at height `y`."""
+    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high` (None where there is none), at height `y`."""
 
     y: float
     x: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     part: str
     title: str
 
@@ -45,6 +45,7 @@ class Panel:
         left: where the axis starts. names: (height, run) of each group. whiskers: its rows. x_ticks: (position, label).
         chance: position of the dashed line, and what it is.
         parts: colour and name of each part with its queries. rows: of the table, cells as text; heads: of its columns.
+        says: the plot in a sentence. notes: what does not stand on the same queries, or has no interval.
     """
 
     side: str
@@ -58,6 +59,7 @@ class Panel:
     heads: list[str]
     rows: list[list[str]]
     says: str
+    notes: list[str]
 
 
 def make(edition: Edition) -> Mapping[str, Any] | None:
@@ -66,6 +68,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     scored = find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated)
     if scored is None or not scored.runs:
         return None
+    edition.evaluations = scored.artifacts
     ranked = _ranked(scored)
     known = chain.dataset if scored.dataset == chain.evaluated else None
     shares, unseen = attended(chain.project, scored, list(ranked), edition.talk, known)
@@ -94,28 +97,33 @@ def _panel(scored: Scored, side: str) -> Panel:
         for row in scored.figures
         if row["side"] == side and row["view"] == "overall"
     }
-    runs = [run for run in scored.runs if (run, "all", "accuracy") in found]
+    sizes = {run: found[run, "all", "accuracy"]["queries"] for run in scored.runs if (run, "all", "accuracy") in found}
+    asked = max(sizes.values())
+    # what was scored in part stands last, under its own number
+    runs = sorted(sizes, key=lambda run: sizes[run] < asked)
+    called = {run: run if sizes[run] == asked else f"{run} ({sizes[run]:,} of {asked:,})" for run in runs}
     parts = [part for part in PARTS if (runs[0], part, "accuracy") in found]
     # one kind alone says the same twice
     parts = ["all"] if len(parts) == 2 else parts
-    ends = [found[run, part, "accuracy"] for run in runs for part in parts]
+    ends = [row for run in runs for part in parts if (row := found.get((run, part, "accuracy"))) is not None]
     most = max(min(1.0, max(row["value"] if row["high"] is None else row["high"] for row in ends) + 0.03), 0.2)
 
-    left = min(MOST_LEFT, 20 + LETTER * max(map(len, runs)))
+    left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
 
     def across(value: float) -> float:
         return round(float(left + value / most * (WIDTH - left - RIGHT)), 1)
 
     names, whiskers, y = [], [], float(TOP + ROW / 2)
     for run in runs:
-        names.append((round(y + (len(parts) - 1) * ROW / 2, 1), run))
-        for part in parts:
+        names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
+        for part in (part for part in parts if (run, part, "accuracy") in found):
             whiskers.append(_whisker(found[run, part, "accuracy"], run, part, y, across))
             y += ROW
         y += GAP
     blind = found.get((runs[0], "all", "chance"))
     chance = None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %")
-    best = max(runs, key=lambda run: found[run, "all", "accuracy"]["value"])
+    whole = [run for run in runs if sizes[run] == asked]
+    best = max(whole, key=lambda run: found[run, "all", "accuracy"]["value"])
     top = _interval(found[best, "all", "accuracy"])
     return Panel(
         side,
@@ -133,8 +141,27 @@ def _panel(scored: Scored, side: str) -> Panel:
             for part in parts
         ],
         *_table(scored, side, found, runs, parts),
-        f"Accuracy of {_many(len(runs), 'run', 'runs')} on {side}: the best is {best} with {percent(top)} %.",
+        f"Accuracy of {_many(len(whole), 'run', 'runs')} on {side}: the best is {best} with {percent(top)} %.",
+        _notes(called, len(whole), asked, ends),
     )
+
+
+def _notes(called: Mapping[str, str], whole: int, asked: int, ends: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What keeps figures of a panel from being compared, and why some have no whisker."""
+    partly = [shown for run, shown in called.items() if shown != run]
+    lacking = sum(row["low"] is None for row in ends)
+    notes = []
+    if partly:
+        others = "the others" if whole > 1 else "the other"
+        told = f"Scored on a part of the {asked:,} queries, so not to be compared with {others}"
+        notes.append(f"{told}: {', '.join(partly)}.")
+    if lacking:
+        dots = "A dot" if lacking == 1 else f"{lacking} dots"
+        notes.append(
+            f"{dots} without a whisker, (–) in the table: no interval, as the figure rests on fewer than {LEAST_CLUSTERS} sets "
+            "or all draws are alike."
+        )
+    return notes
 
 
 def _many(count: int, one: str, more: str) -> str:
@@ -142,12 +169,12 @@ def _many(count: int, one: str, more: str) -> str:
 
 
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
-    low, high = (row["value"] if row[name] is None else row[name] for name in ("low", "high"))
+    low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
     title = (
         f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {_many(row['queries'], 'query', 'queries')}"
     )
     title += f" in {_many(row['clusters'], 'cluster', 'clusters')}"
-    return Whisker(y, across(row["value"]), across(low), across(high), part, title)
+    return Whisker(y, across(row["value"]), low, high, part, title)
 
 
 def _table(
@@ -156,13 +183,22 @@ def _table(
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
     ranked = any((run, "all", "mrr") in found for run in runs)  # galleries have recalls instead
-    heads = ["run", *(STATIC.get(part, part) for part in parts), *(["MRR"] if ranked else [])]
+    sizes = {run: found[run, "all", "accuracy"]["queries"] for run in runs}
+    counted = len(set(sizes.values())) > 1
+    heads = [
+        "run",
+        *(["queries"] if counted else []),
+        *(STATIC.get(part, part) for part in parts),
+        *(["MRR"] if ranked else []),
+    ]
     if tested:
         against = next(iter(tested.values()))["against"]
         heads += [f"against {against}", "p, Holm"]
     rows = []
     for run in runs:
-        cells = [run, *(percent(_interval(found[run, part, "accuracy"])) for part in parts)]
+        told = [found.get((run, part, "accuracy")) for part in parts]
+        cells = [run, *([f"{sizes[run]:,}"] if counted else [])]
+        cells += ["–" if row is None else percent(_interval(row)) for row in told]
         if ranked:
             mrr = found.get((run, "all", "mrr"))
             cells.append("–" if mrr is None else f"{mrr['value']:.3f}")

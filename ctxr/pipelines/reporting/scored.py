@@ -19,7 +19,7 @@ class Scored:
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
         figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
-        tables: those of galleries, as they were printed.
+        tables: those of galleries, as they were printed. artifacts: the evaluations that `names` names.
         notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
     """
 
@@ -33,6 +33,7 @@ class Scored:
     dataset: str = ""
     origins: tuple[Parent, ...] = ()
     tables: tuple[dict[str, Any], ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
     differences: list[dict[str, Any]] = []
     people: dict[str, Any] | None = None
     runs: list[str] = []
-    names: list[str] = []
+    shown: list[Artifact] = []
     tables: list[dict[str, Any]] = []
     for one in artifacts:
         if edited := one.changed_files():
@@ -86,7 +87,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
         people = people or told.get("people")
         if not fresh:
             continue
-        names.append(one.path.name)
+        shown.append(one)
         tables += told.get("tables", [])
         runs += fresh
         figures += [row for row in told["figures"] if row["run"] in fresh]
@@ -96,8 +97,9 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
         ]
     origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
     return Scored(
-        tuple(names), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
+        tuple(one.path.name for one in shown), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
         _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins), tuple(tables),
+        tuple(shown),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.data.dataset import Dataset
+from ctxr.data.readers.imagecode import collection_of
 from ctxr.data.records import Image, ImageSet
 from ctxr.pipelines.reporting.chain import Distances
 from ctxr.pipelines.reporting.edition import Edition, Section, exact, time_code
@@ -37,7 +38,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
             nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
     edition.data["images"], edition.data["sets"] = images.rows, rows
     edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
-    sources = sorted({image_set.source for unit in chain.units for image_set in unit.sets})
+    sources = sorted({row["from"] for row in rows})
     return {
         "count": len(rows),
         "kinds": sorted({row["kind"] for row in rows}),
@@ -92,6 +93,7 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
         "id": image_set.id,
         "kind": image_set.kind,
         "source": image_set.source,
+        "from": collection_of(image_set),
         "split": edition.chain.splits.get(image_set.group),
         "shot": image_set.shot,
         "closest": _finite(image_set.closest),

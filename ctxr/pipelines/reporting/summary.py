@@ -59,7 +59,7 @@ def make(edition: Edition) -> Mapping[str, Any]:
         "sets": sets,
         "total": sum(sets.values()),
         "videos": _videos(by_kind["video"], edition),
-        "photos": sum(unit.source.frames for unit in by_kind["photos"]),
+        "photos": _photos(by_kind["photos"], chain.dataset),
         "described": _described(chain.dataset),
         "asked": edition.data["results"]["asked"] if chain.last.kind == ALONE and "results" in edition.data else 0,
         "notes": chain.notes,
@@ -77,6 +77,17 @@ def make(edition: Edition) -> Mapping[str, Any]:
         ],
         "leaking": chain.last.counts.get("leaking_images"),
     }
+
+
+def _photos(units: Sequence[Unit], dataset: Dataset | None) -> str:
+    """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
+    if not units:
+        return ""
+    known = {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
+    if any(unit.source.name not in known for unit in units):
+        return "of photos"
+    photos = sum(unit.source.frames for unit in units)
+    return f"from {photos:,} photo{'s' * (photos != 1)}"
 
 
 def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:

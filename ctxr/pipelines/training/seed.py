@@ -131,7 +131,7 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
 
     with talk.progress(f"training seed {seed}", total) as task:
-        hearing = Hearing(talk.warn, task.advance, tell, partial(tell_resumed, talk, seed))
+        hearing = Hearing(talk.warn, task.advance, tell, talk.note)
         kind: Any = GalleryTrainer if job.galleries else Trainer
         trainer: Trainer = kind(
             scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
@@ -141,11 +141,6 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         finally:
             if events is not None:
                 events.close()
-
-
-def tell_resumed(talk: Talk, seed: int, epochs: int) -> None:
-    """Say where a stopped training goes on."""
-    talk.note(f"seed {seed}: goes on after epoch {epochs}")
 
 
 def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:

@@ -158,7 +158,9 @@ function draw() {
   const pages = Math.max(1, Math.ceil(shown.length / PAGE)), total = held.queries.length;
   const from = page * PAGE, to = Math.min(shown.length, from + PAGE);
   const of = shown.length === total ? `${total} queries` : `${shown.length} of ${total} queries`;
-  const share = shown.length ? `, accuracy ${percent(shown.reduce((sum, query) => sum + mean(query, "accuracy"), 0) / shown.length)}` : "";
+  const counts = shown.map((query) => looked(query).length), most = Math.max(...counts);
+  const runs = `mean accuracy of ${counts.some((count) => count < most) ? "up to " : ""}${most} runs`;
+  const share = shown.length ? `, ${most > 1 ? runs : "accuracy"} ${percent(shown.reduce((sum, query) => sum + mean(query, "accuracy"), 0) / shown.length)}` : "";
   field("r-found").textContent = `${of}${share}${shown.length > PAGE ? `, here ${from + 1} to ${to}` : ""}`;
   cards.replaceChildren(...(shown.length ? shown.slice(from, to).map(card) : [empty()]));
   const pager = field("r-pager");

@@ -156,7 +156,7 @@ orders.time = (a, b) => (a.source < b.source ? -1 : a.source > b.source ? 1 : fi
 
 function choose() {
   const words = field("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = ["kind", "source", "split"].map((name) => [name, field(name).value]).filter(([, value]) => value);
+  const wanted = [["kind", "kind"], ["from", "source"], ["split", "split"]].map(([name, id]) => [name, field(id).value]).filter(([, value]) => value);
   shown = data.sets.map((_, at) => at).filter((at) =>
     wanted.every(([name, value]) => data.sets[at][name] === value) && words.every((word) => hay[at].includes(word)));
   const order = orders[field("sort").value];
