@@ -68,7 +68,8 @@ def command(config: Demo, as_json: bool) -> None:
         accuracies.add_column(name, justify="left" if len(accuracies.columns) < 2 else "right")
     for tried in models.runs:
         parts = ["–" if part is None else f"{100 * part:.1f}" for part in (tried.video, tried.static)]
-        span = f"{100 * tried.low:.1f} to {100 * tried.high:.1f}"
+        lacks = tried.low is None or tried.high is None
+        span = "–" if lacks else f"{100 * (tried.low or 0):.1f} to {100 * (tried.high or 0):.1f}"
         accuracies.add_row(tried.run, MEANING[tried.run], f"{100 * tried.value:.1f}", span, *parts)
     console.print(accuracies)
     revised.show(report.revision, console)

@@ -36,12 +36,16 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Of a run on the test side: share 0..1 and its interval of 95 %; video and static alone, None where there is none."""
+    """Of a run on the test side: share 0..1 and its interval of 95 %, None where sets are too few for one.
+
+    Attributes:
+        video, static: on these queries alone; None where there is none.
+    """
 
     run: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     video: float | None
     static: float | None
 

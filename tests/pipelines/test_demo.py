@@ -62,7 +62,9 @@ def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(sho
 def test_every_variant_is_trained_and_judged_on_the_drawn_benchmark(shown: DemoReport) -> None:
     assert shown.models.queries == {"train": 24, "valid": 3, "test": 8}
     assert [tried.run for tried in shown.models.runs] == ["zero-shot", "none", "batch", "module", "temporal", "uniter"]
-    assert all(0 <= tried.low <= tried.value <= tried.high <= 1 for tried in shown.models.runs)
+    assert all(0 <= tried.value <= 1 for tried in shown.models.runs)
+    known = [one for one in shown.models.runs if one.low is not None and one.high is not None]
+    assert all(one.low <= one.value <= one.high for one in known)  # type: ignore[operator]
     page = shown.models.page.read_text(encoding="utf-8")
     assert all(f">{tried.run}<" in page for tried in shown.models.runs)
 

@@ -57,7 +57,7 @@ class Rows:
             self.columns = tuple(json_object(header) or ())
             self._ahead.append((first[0], header))
         else:
-            self.columns = tuple(name.strip() for name in next(csv.reader([header], delimiter=self._delimiter)))
+            self.columns = _names(header, self._delimiter, path)
             cells = header.split("\t")
             if headless and len(cells) >= len(headless) and not set(headless) & set(self.columns):
                 self.columns = headless
@@ -179,3 +179,13 @@ def _windows(line: bytes) -> str:
         return line.decode("cp1252")
     except UnicodeDecodeError:
         return line.decode("latin-1")
+
+
+def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
+    """The names of the columns. Raises DataError for a first line that no program wrote as one."""
+    try:
+        # a return within the line would end the header
+        cells = next(csv.reader([header.replace("\r", " ")], delimiter=delimiter))
+    except csv.Error as error:
+        raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
+    return tuple(name.strip() for name in cells)
