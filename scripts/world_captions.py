@@ -1,5 +1,5 @@
 """Draw captions that hold for many pictures, and say how many, and how far words alone give a label away:
-`python -m scripts.world_captions FOLDER [--seed N]`.
+`python -m scripts.world_captions FOLDER [--train N --valid N --test N --pair-train N --pair-valid N] [--seed N]`.
 """
 
 import re
@@ -86,9 +86,16 @@ def main(arguments: list[str]) -> int:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=WorldCaptions.seed)
+    sides = ("train", "valid", "test", "pair_train", "pair_valid")
+    for name in sides:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=int, default=getattr(WorldCaptions, name), help="pictures"
+        )
     options = parser.parse_args(arguments)
     try:
-        write_captions(WorldCaptions(options.folder, seed=options.seed))
+        write_captions(
+            WorldCaptions(options.folder, **{name: getattr(options, name) for name in sides}, seed=options.seed)
+        )
     except CtxrError as error:
         print(f"{error.message}; {error.hint}", file=sys.stderr)
         return error.exit_code

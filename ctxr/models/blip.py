@@ -20,6 +20,7 @@ from ctxr.models.blip_files import hub_folder, read_preprocess, read_tokens, sta
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.loading import fingerprint
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import without_bars
 
 TINY = "random:blip-tiny"
 """Untrained weights from a fixed seed, for tests and nothing else."""
@@ -162,6 +163,7 @@ def _pretrained(folder: Path) -> Any:
     """The model in a folder, every weight of it from there."""
     from transformers import BlipForImageTextRetrieval
 
+    without_bars()
     model, found = BlipForImageTextRetrieval.from_pretrained(
         folder, local_files_only=True, weights_only=True, dtype=torch.float32, output_loading_info=True
     )

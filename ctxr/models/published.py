@@ -46,6 +46,13 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     return found
 
 
+def without_bars() -> None:
+    """Keep transformers from drawing bars of its own beside ours; they would stand in the output for programs too."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 def renamed(
     state: Mapping[str, Tensor], names: Mapping[str, str], needless: Callable[[str], bool], path: Path
 ) -> dict[str, Tensor]:

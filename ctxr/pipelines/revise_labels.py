@@ -120,10 +120,9 @@ def _check(config: ReviseLabels) -> None:
     chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")
-    if config.top_k < 1 or config.sample < 0 or config.round < 0:
-        raise UsageError(
-            f"--top-k {config.top_k}, --sample {config.sample} and --round {config.round} cannot all be meant"
-        )
+    for name, count, least in (("top-k", config.top_k, 1), ("sample", config.sample, 0), ("round", config.round, 0)):
+        if count < least:
+            raise UsageError(f"--{name} {count} is out of range", hint=f"--{name} is a whole number, at least {least}")
     if min(config.per_image, config.per_caption, config.limit) < 0:
         raise UsageError("--per-image, --per-caption and --limit cannot be negative", hint="0 = no limit")
     if config.split not in SIDES:

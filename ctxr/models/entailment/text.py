@@ -23,6 +23,7 @@ from ctxr.models.entailment.pooling import CLS, pooled, read_pooling
 from ctxr.models.entailment.pooling import CONFIG as POOLING
 from ctxr.models.entailment.sources import Sizes, TextSource
 from ctxr.models.hub import PATIENCE, answers
+from ctxr.models.published import without_bars
 
 TINY = "random:bert-tiny"
 """Untrained weights from a seed."""
@@ -215,6 +216,7 @@ def _fetched(repository: str) -> Path:
 def _pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
+    without_bars()
     model, found = AutoModel.from_pretrained(
         folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
         output_loading_info=True,

@@ -245,7 +245,7 @@ def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Pat
     ("wrong", "says"),
     [
         ({"undo": True}, "--entail and --undo do not go together"),
-        ({"top_k": 0}, "cannot all be meant"),
+        ({"top_k": 0}, "--top-k 0 is out of range"),
         ({"per_image": -1}, "cannot be negative"),
         ({"split": "dev"}, "--split 'dev' is unknown"),
         ({"threshold": 0.5, "precision": 0.9}, "both choose the threshold"),
