@@ -73,6 +73,8 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
                 hint="--dataset FOLDER with pairs.jsonl, or a published file",
             )
         talk.note(f"looking at the pairs of {path}")
+    if path.is_file() and path.name == PAIRS:
+        path = path.parent
     made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, talk)
     whole = [pair for pair in made.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]

@@ -167,7 +167,10 @@ def _chosen_by(dev: list[EntailmentPair]) -> list[EntailmentPair]:
 def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
     """Raises DataError for nothing to learn from, or for training pairs about pictures of dev or test."""
     if not train:
-        raise DataError(f"{pairs.name} has no pair on the train side", hint="name a file of the train side too")
+        raise DataError(
+            f"{pairs.name} has no pair on the train side",
+            hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
+        )
     held = [*dev, *pairs.side("test")]
     refuse_leaks(train, {pair.image for pair in held if pair.image} | {pair.group for pair in held})
     same = pairs.marks(train) & pairs.marks(held)

@@ -293,6 +293,10 @@ def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path:
         open_pairs(tmp_path / "eccv_image_to_caption.json", Path(), Silent())
 
 
+def test_pairs_of_ones_own_may_be_named_by_their_file(world: Path) -> None:
+    assert open_pairs(world / "pairs.jsonl", Path(), Silent()) == open_pairs(world, Path(), Silent())
+
+
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(tmp_path)
