@@ -108,6 +108,18 @@ def read_rounds(out: Path) -> list[Round]:
     return read_table(out / ROUNDS, Round) if (out / ROUNDS).is_file() else []
 
 
+def refuse_changed(out: Path) -> None:
+    """Raises DataError where a file of an artifact of revised labels is not as it was written; one that is unfinished has nothing
+    to compare with."""
+    if not (out / MANIFEST).is_file() or not (out / ROUNDS).is_file():
+        return
+    if edited := open_artifact(out).changed_files():
+        raise DataError(
+            f"{out / edited[0]} was changed since it was written",
+            hint=f"restore it, or remove {out} and run ctxr revise-labels --entail again",
+        )
+
+
 def newest_sample(workdir: Path) -> Path | None:
     """The pairs that people are to look at of the latest round in force of a project; None without any."""
     active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
@@ -116,12 +128,15 @@ def newest_sample(workdir: Path) -> Path | None:
 
 def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
     """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
-    labels that it is the sample of, None where it is none."""
+    labels that it is the sample of, None where it is none. Raises DataError for labels that were changed since."""
     table = named or newest_sample(workdir)
     if table is None or table.name != SAMPLE:
         return table, None
     folder = table.resolve().parent.parent.parent
-    return table, folder if (folder / ROUNDS).is_file() else None
+    if not (folder / ROUNDS).is_file():
+        return table, None
+    refuse_changed(folder)
+    return table, folder
 
 
 def base_of(out: Path) -> Path | None:
@@ -174,6 +189,7 @@ def add_round(
     import msgspec
 
     refuse_strangers(out)
+    refuse_changed(out)
     _put_base(out, base, sets, talk)
     folder = out / folder_of(made.number)
     shutil.rmtree(folder, ignore_errors=True)
@@ -219,8 +235,9 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
 def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted.
 
-    Raises UsageError where there is no such round, or it is so already.
+    Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
     """
+    refuse_changed(out)
     rounds = read_rounds(out)
     word = "in force" if active else "taken back"
     fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
