@@ -268,7 +268,7 @@ def test_a_threshold_on_few_pairs_is_warned_of() -> None:
     for pairs, warned in ((1, True), (40, False)):
         talk = Listening()
         label = torch.tensor([0] * 60 + [1] * 40)
-        said = np.linspace(0, 1, 100) if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
+        said = np.arange(100) / 128 if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
         job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), talk=talk)
         dev: Any = SimpleNamespace(label=label)
         value, reached = _threshold(job, dev, said, 0)

@@ -24,7 +24,7 @@ class Round(Record, frozen=True):
             exact interval of 95 %.
         images: that were asked about. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
             left out by a cap. leaked: images that the classifier was trained on.
-        decides: hash over everything that decided it.
+        decides: hash over everything that decided it. judgments: SHA-256 of its table of them, "" where none was noted.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -49,6 +49,7 @@ class Round(Record, frozen=True):
     called: int | None = None
     precision_low: float | None = None
     precision_high: float | None = None
+    judgments: str = ""
 
 
 class Link(Record, frozen=True):

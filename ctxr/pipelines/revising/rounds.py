@@ -109,15 +109,11 @@ def read_rounds(out: Path) -> list[Round]:
 
 
 def refuse_changed(out: Path) -> None:
-    """Raises DataError where a file of an artifact of revised labels is not as it was written; one that is unfinished has nothing
-    to compare with."""
+    """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
     if not (out / MANIFEST).is_file() or not (out / ROUNDS).is_file():
         return
     if edited := open_artifact(out).changed_files():
-        raise DataError(
-            f"{out / edited[0]} was changed since it was written",
-            hint=f"restore it, or remove {out} and run ctxr revise-labels --entail again",
-        )
+        raise _changed(out, edited[0])
 
 
 def newest_sample(workdir: Path) -> Path | None:
@@ -200,14 +196,19 @@ def add_round(
         write_bytes(folder / name, content)
     write_table(folder / JUDGMENTS, judgments)
     write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(figures), indent=1) + b"\n")
+    made = replace(made, judgments=sha256_file(folder / JUDGMENTS))
     return put_in_force(out, base, [*read_rounds(out), made])
 
 
 def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
     """Write the judgments that were given together with those of the active rounds, and the manifest.
 
-    Lines that were given stay as they are, byte for byte.
+    Lines that were given stay as they are, byte for byte. Raises DataError for a round whose judgments were changed.
     """
+    for one in rounds:
+        name = f"{folder_of(one.number)}/{JUDGMENTS}"
+        if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
+            raise _changed(out, name)
     take_manifest(out)
     write_table(out / ROUNDS, rounds)
     rows = read_table(out / GIVEN, Judgment)
@@ -248,6 +249,13 @@ def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     turned = replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned
+
+
+def _changed(out: Path, name: str) -> DataError:
+    return DataError(
+        f"{out / name} was changed since it was written",
+        hint=f"restore it, or remove {out} and run ctxr revise-labels --entail again",
+    )
 
 
 def _files(out: Path, made: Round) -> list[Path]:

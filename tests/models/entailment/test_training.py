@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ctxr.models.entailment import training
 from ctxr.models.entailment.classifier import PairBatch
+from ctxr.models.entailment.masking import with_masked
 from ctxr.models.entailment.training import (
     Branches,
     ClaimTable,
@@ -70,13 +70,12 @@ def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
     branches = find_branches(recipe)
     claims, rows = shades(branches), torch.randperm(64, generator=torch.Generator().manual_seed(1))[:32]
     masked: list[int] = []
-    joined = training.with_masked
 
     def counted(batch: PairBatch, branch: Any, ratio: float, chosen: torch.Tensor) -> PairBatch:
         masked.append(len(chosen))
-        return joined(batch, branch, ratio, chosen)
+        return with_masked(batch, branch, ratio, chosen)
 
-    monkeypatch.setattr(training, "with_masked", counted)
+    monkeypatch.setattr("ctxr.models.entailment.training.with_masked", counted)
     found = []
     for at_once in (32, 5):
         model = new_classifier(recipe, branches, 0)

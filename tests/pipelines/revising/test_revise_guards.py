@@ -101,6 +101,17 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
     assert bytes_of(out) == before
 
 
+def test_an_edited_round_without_a_manifest_is_not_put_in_force(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    out = workdir / "revised"
+    (out / "manifest.json").unlink()
+    file = out / "rounds" / "001" / "judgments.jsonl"
+    file.write_text(file.read_text().replace('"value":0.0', '"value":1.0'))
+    for config in (options(workdir), replace(ReviseLabels(workdir=workdir), undo=True)):
+        with pytest.raises(DataError, match=r"rounds/001/judgments\.jsonl was changed since it was written"):
+            run(config, classifier=StandIn(workdir / "dataset"))
+
+
 def test_how_a_threshold_came_about_is_told_again_with_its_round(workdir: Path) -> None:
     judge, talk = StandIn(workdir / "dataset", specificity=0.7), Listening()
     for _ in range(2):
