@@ -75,9 +75,11 @@ class Artifact:
         """Whether the manifest on the disk is the one that was read."""
         return _digest(self.path / MANIFEST) == self.sha256
 
-    def changed_files(self) -> list[str]:
-        """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone."""
-        return [name for name, entry in self.manifest.files.items() if _digest(self.path / name) != entry.sha256]
+    def changed_files(self, under: str = "") -> list[str]:
+        """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone; of those `under` a
+        prefix of their names."""
+        known = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
+        return [name for name, entry in known.items() if _digest(self.path / name) != entry.sha256]
 
 
 def _digest(file: Path) -> str:

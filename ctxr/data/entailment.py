@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
 from typing import Literal
 
 from ctxr.data.records import Record, SplitName
@@ -17,6 +18,10 @@ Label = Literal[0, 1]
 Kind = Literal["text", "image", "both", "none"]
 
 _COCO = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?0*(\d{1,12})(?:\.jpg)?", re.ASCII)
+
+_COCO_FILE = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?\d{12}", re.ASCII)
+_FLICKR_FILE = re.compile(r"[1-9]\d{4,11}", re.ASCII)
+_ID = re.compile(r"(?:coco|flickr30k)/(?:0|[1-9]\d*)", re.ASCII)
 
 
 class EntailmentPair(Record, frozen=True):
@@ -75,6 +80,32 @@ def flickr_image(name: str) -> str | None:
     return f"flickr30k/{number}" if number.isascii() and number.isdigit() else None
 
 
+def published_image(image: str) -> str | None:
+    """The id of a published picture from its id in any dataset; None for a picture that bears no published name.
+
+    Only names as they are published count, whatever the kind of file, so the `12.jpg` or `00012.jpg` of an album is none.
+
+    >>> published_image("val2017/000000000790.jpg"), published_image("a/1000092795.png"), published_image("coco/9")
+    ('coco/790', 'flickr30k/1000092795', 'coco/9')
+    """
+    if _ID.fullmatch(image):
+        return image
+    name = PurePosixPath(image).stem
+    if _COCO_FILE.fullmatch(name):
+        return coco_image(name)
+    return flickr_image(name) if _FLICKR_FILE.fullmatch(name) else None
+
+
+def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[str]) -> list[str]:
+    """Ids of those of (id, SHA-256 or "") that a classifier was trained on: by id, published id or content.
+
+    Args:
+        trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Classifier`).
+    """
+    known = {*trained_on, *(found for one in trained_on if (found := published_image(one)))}
+    return [image for image, sha256 in pictures if known & {image, published_image(image), sha256}]
+
+
 def file_names(image: str) -> tuple[str, ...]:
     """The names under which a picture is published, likeliest first; none for the picture of an artifact.
 
@@ -93,6 +124,12 @@ def file_names(image: str) -> tuple[str, ...]:
 def text_group(source: str, premise: str) -> str:
     """The group of a pair of texts: pairs with one premise stay on one side."""
     return f"{source}/{hashlib.sha256(premise.encode()).hexdigest()[:16]}"
+
+
+def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
+    """The dev pairs that choose epoch and threshold: those of picture and premise, or all where there is none."""
+    rows = list(dev)
+    return [pair for pair in rows if pair.kind == "both"] or rows
 
 
 def counts(pairs: Iterable[EntailmentPair]) -> Counter[tuple[str, str, int]]:

@@ -19,6 +19,9 @@ from ctxr.metrics.votes import Column, Doubles, Flags
 BETA = 0.5
 BINS = 15
 
+FEW_CALLED = 20
+"""Pairs below which a threshold rests on too few: of 20 that are all right the exact interval still begins at 0.83."""
+
 
 @dataclass(frozen=True)
 class Quality:
@@ -154,6 +157,22 @@ class Threshold:
     called: int
     sure: bool
 
+    def told(self) -> str:
+        """What it came to, in words."""
+        found = self.precision
+        reach = "reaches" if self.sure else "does not reach"
+        return (
+            f"precision {found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f}, whose low end {reach} {self.wanted:g}) on "
+            f"{_pairs(self.called)}, recall {self.recall:.3f}"
+        )
+
+    def weakness(self) -> str:
+        """That it rests on fewer pairs than `FEW_CALLED`, in words."""
+        return (
+            f"the threshold {self.value:.3f} rests on {_pairs(self.called)}, fewer than {FEW_CALLED}: "
+            f"its precision may be as low as {self.precision.low:.3f}"
+        )
+
 
 def threshold_for(
     entailed: Flags, probability: Doubles, wanted: float, surely: bool = False, confidence: float = LEVEL
@@ -246,6 +265,10 @@ def _interval(value: float, drawn: Doubles, clusters: int, confidence: float) ->
         return Interval(float(value), clusters=clusters)
     low, high = percentiles(defined, confidence)
     return Interval(float(value), low, high, clusters, len(defined))
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count:,} pairs"
 
 
 def _check(entailed: Flags, other: Flags | Doubles) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.errors import UnfinishedError
+from ctxr.errors import DataError, UnfinishedError
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.checkpoint import TrainedClassifier
@@ -22,7 +22,8 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
         run: its folder, such as `work/classifiers/entailment`; of several seeds the first, or `.../seed1`.
         device: "auto", "cpu", "cuda" or "mps".
 
-    Raises UnfinishedError for a folder that holds none, DataError for a damaged one or one whose branches are not here.
+    Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
+    are not here.
     """
     from ctxr.data.artifacts import open_artifact
     from ctxr.models.entailment.checkpoint import TrainedClassifier
@@ -32,8 +33,15 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
     whole = folder.parent if folder.name.startswith("seed") else folder
     if not (whole / "manifest.json").is_file():
         raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
-    open_artifact(whole, KIND)
+    artifact = open_artifact(whole, KIND)
     seed = folder if whole != folder else folder / "seed0"
+    if not any(name.startswith(f"{seed.name}/") for name in artifact.manifest.files):
+        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
+    if edited := artifact.changed_files(f"{seed.name}/"):
+        raise DataError(
+            f"{whole / edited[0]} was changed since it was trained",
+            hint="ctxr train as before, which trains a changed seed again",
+        )
     name = whole.resolve().name
     return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
-from ctxr.data.entailment import EntailmentPair, file_names
+from ctxr.data.entailment import EntailmentPair, file_names, published_image, seen_pictures
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import Image
 from ctxr.data.tables import read_table
@@ -29,7 +29,6 @@ DATASET = "dataset"
 """Folder of a project whose pairs are meant where none are named."""
 
 _TABLES = (".csv", ".tsv", ".txt", ".jsonl")
-_CANONICAL = ("coco/", "flickr30k/")
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Pairs:
         """What the pictures of some pairs are known by: SHA-256 of a file, canonical id of a published picture."""
         images = {pair.image for pair in rows if pair.image is not None}
         known = {self.contents[image] for image in images if image in self.contents}
-        return known | {image for image in images if image.startswith(_CANONICAL)}
+        return known | {found for image in images if (found := published_image(image))}
 
 
 def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
@@ -93,9 +92,10 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
 
 def refuse_seen(pairs: Pairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
     """Raises DataError where some of the pairs are about pictures that a classifier was trained on."""
-    seen = pairs.marks(rows) & set(trained_on)
+    shown = sorted({pair.image for pair in rows if pair.image is not None})
+    seen = seen_pictures([(image, pairs.contents.get(image, "")) for image in shown], frozenset(trained_on))
     if seen:
-        first = next(pair for pair in rows if pairs.marks([pair]) & seen)
+        first = next(pair for pair in rows if pair.image in seen)
         raise DataError(
             f"{name} was trained on {len(seen)} pictures that it would judge, the first is {first.image} of {first.id}",
             hint="judge other pictures, or train again without them",

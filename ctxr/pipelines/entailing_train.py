@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import finish, locked, refuse_strangers, take_manifest
-from ctxr.data.entailment import EntailmentPair, refuse_leaks
+from ctxr.data.entailment import EntailmentPair, choosing, refuse_leaks
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError
-from ctxr.metrics.entailment import threshold_for
+from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.pipelines.entailing import KIND
 from ctxr.pipelines.entailing_claims import claim_table, judged, learned
@@ -116,7 +116,7 @@ def _train_seed(job: _Job, seed: int) -> None:
         return
     recipe, talk = job.recipe, job.talk
     table = claim_table(job.learned, job.pairs, job.branches, job.config.workdir, job.device, talk)
-    dev = job.table(_chosen_by(job.dev)) if job.dev else None
+    dev = job.table(choosing(job.dev)) if job.dev else None
     model: EntailmentClassifier = new_classifier(recipe, job.branches, seed).to(job.device)
 
     def tell(row: Epoch) -> None:
@@ -152,16 +152,11 @@ def _threshold(job: _Job, dev: "ClaimTable", entailed: "object", seed: int) -> t
     if found is None:
         job.talk.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
         return HALF, None
-    job.talk.note(
-        f"seed {seed}: threshold {found.value:.3f}, on dev precision {found.precision.value:.3f} and recall {found.recall:.3f}"
-    )
+    job.talk.note(f"seed {seed}: threshold {found.value:.3f}, on dev {found.told()}")
+    if found.called < FEW_CALLED:
+        job.talk.warn(f"seed {seed}: on dev {found.weakness()}")
     # as float32 says it: a probability that was on the threshold must stay there
     return float(np.float32(found.value)), found.precision.value
-
-
-def _chosen_by(dev: list[EntailmentPair]) -> list[EntailmentPair]:
-    """The dev pairs that choose epoch and threshold: those of picture and premise, or all where there is none."""
-    return [pair for pair in dev if pair.kind == "both"] or dev
 
 
 def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.entailment import Stratum, calibration, f_score, finite_share, quality, threshold_for
+from ctxr.metrics.entailment import FEW_CALLED, Stratum, calibration, f_score, finite_share, quality, threshold_for
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,17 @@ def test_the_threshold_is_the_lowest_of_those_that_are_precise_enough(surely: bo
     if not surely:
         lower = [value for value in np.unique(probability) if value < found.value]
         assert all(entailed[probability >= value].mean() < wanted for value in lower)
+
+
+def test_a_threshold_says_on_how_many_pairs_it_rests() -> None:
+    found = threshold_for(np.arange(100) >= 90, np.arange(100) / 100, 1.0)
+    assert found is not None
+    assert (found.called, found.sure) == (10, False)
+    assert found.called < FEW_CALLED
+    assert found.told() == (
+        "precision 1.000 (95 %: 0.692 to 1.000, whose low end does not reach 1) on 10 pairs, recall 1.000"
+    )
+    assert found.weakness().startswith("the threshold 0.900 rests on 10 pairs, fewer than 20: ")
 
 
 def test_no_threshold_where_none_is_precise_enough() -> None:

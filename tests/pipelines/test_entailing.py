@@ -4,12 +4,15 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 import torch
 
+from ctxr.data.artifacts import Parent
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -20,7 +23,8 @@ from ctxr.models.training.loop import Trainer
 from ctxr.pipelines import train
 from ctxr.pipelines.entailing import open_classifier
 from ctxr.pipelines.entailing_claims import judged, learned
-from ctxr.pipelines.entailing_pairs import open_pairs
+from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
+from ctxr.pipelines.entailing_train import _threshold
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.talk import Silent
@@ -157,6 +161,16 @@ def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path
     assert len(judge.trained_on) == 15
 
 
+def test_a_published_picture_that_was_saved_again_is_not_judged_by_who_learned_from_it(tmp_path: Path) -> None:
+    (file := tmp_path / "a.jpg").write_bytes(b"other bytes")
+    rows = (pair("p", "val2017/000000000790.jpg"),)
+    pairs = Pairs("x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", ""))
+    assert pairs.marks(rows) == {"0", "coco/790"}
+    with pytest.raises(DataError, match=r"was trained on 1 pictures that it would judge, the first is val2017/"):
+        refuse_seen(pairs, rows, {"coco/790"}, "x")
+    refuse_seen(pairs, rows, {"coco/791"}, "x")
+
+
 def test_pairs_about_pictures_of_another_side_are_refused(world: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(world, other)
@@ -250,6 +264,21 @@ class Listening(Silent):
         self.said.append(text)
 
 
+def test_a_threshold_on_few_pairs_is_warned_of() -> None:
+    for pairs, warned in ((1, True), (40, False)):
+        talk = Listening()
+        label = torch.tensor([0] * 60 + [1] * 40)
+        said = np.arange(100) / 128 if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
+        job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), talk=talk)
+        dev: Any = SimpleNamespace(label=label)
+        value, reached = _threshold(job, dev, said, 0)
+        assert (said >= value).sum() == pairs
+        assert reached == 1
+        rests = f"{pairs} pair{'s' if pairs > 1 else ''}"
+        assert f" on {rests}, recall " in talk.said[0]
+        assert any(f"rests on {rests}, fewer than 20" in line for line in talk.said) == warned
+
+
 def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp_path: Path) -> None:
     head = "index\tsentence1\tsentence2\tlabel\n"
     table = tmp_path / "rte_train.tsv"
@@ -298,13 +327,25 @@ def test_pairs_of_ones_own_may_be_named_by_their_file(world: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
+
+
+def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(tmp_path)
     copy = tmp_path / "copy"
     shutil.copytree(made.workdir / "classifiers" / "entailment-tiny", copy)
-    (copy / "seed0" / "weights.safetensors").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"weights\.safetensors cannot be read as weights"):
-        open_classifier(copy, "cpu")
+    with pytest.raises(DataError, match="copy was trained without seed1"):
+        open_classifier(copy / "seed1")
+    for name, content in (("weights.safetensors", b"nothing"), ("trained_on.json", b"[]")):
+        kept = (copy / "seed0" / name).read_bytes()
+        (copy / "seed0" / name).write_bytes(content)
+        with pytest.raises(DataError, match=rf"seed0/{name} was changed since it was trained"):
+            open_classifier(copy, "cpu")
+        (copy / "seed0" / name).write_bytes(kept)
+    config = copy / "seed0" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"threshold": 0.01}))
+    with pytest.raises(DataError, match=r"seed0/config\.json was changed since it was trained"):
+        evaluate(Eval((str(copy),), world, tmp_path, device="cpu"))
     with pytest.raises(UsageError, match="holds no pairs to learn entailment from"):
         open_pairs(None, tmp_path, Silent())
     with pytest.raises(UsageError, match="answer different questions"):

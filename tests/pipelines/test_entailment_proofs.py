@@ -7,7 +7,7 @@ from ctxr.data.caption_truth import CaptionTruth
 from ctxr.metrics.entailment import quality
 from ctxr.pipelines.entailing_eval import Judged
 from ctxr.pipelines.revising.records import Decision, Link
-from scripts.entailment_proof import difference, f_half, row_of
+from scripts.entailment_proof import difference, f_half, row_of, verdict
 from scripts.revision_proof import counted, shares
 
 
@@ -41,6 +41,16 @@ def test_a_better_row_is_better_beyond_chance_and_equal_ones_are_not() -> None:
     assert 0 < low < value < high
     assert difference(bad, good, draws=200)[2] < 0
     assert difference(good, good, draws=200) == (0, 0, 0)
+
+
+def test_nothing_is_proved_by_rows_that_were_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    better, unsure = (0.1, 0.05, 0.2), (0.1, -0.05, 0.2)
+    assert verdict({"text": better, "image": better, "no-masking": unsure}) == 0
+    assert verdict({"text": better, "image": unsure}) == 1
+    assert capsys.readouterr().err == ""
+    assert verdict({"text": better}) == 2
+    assert verdict({}) == 2
+    assert "full was not compared with text and image" in capsys.readouterr().err
 
 
 def test_what_was_added_is_held_against_what_is_clear() -> None:

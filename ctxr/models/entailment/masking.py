@@ -21,20 +21,32 @@ def most_seen(shares: Tensor, ratio: float) -> Tensor:
     return torch.zeros_like(shares, dtype=torch.bool).scatter(1, order, True)
 
 
-def with_masked(batch: PairBatch, branch: Any, ratio: float, most: int) -> PairBatch:
-    """The batch with up to `most` of its positives that have a picture once more, masked and not entailed.
+def to_mask(label: Tensor, theta: Tensor, place: Tensor, most: int) -> Tensor:
+    """Which of the claims [B] of a step are masked: up to `most` positives that have a picture, int64, in their order.
 
-    Their textual loss is left out: nothing of the text was changed. Every picture is masked once, for the first claim about it.
+    Every picture is masked once, for the first claim about it. To be asked of a whole step, however many passes it takes.
+
+    >>> theta = torch.tensor([[False, True, False]] * 4)
+    >>> to_mask(torch.tensor([0, 1, 1, 1]), theta, torch.tensor([1, 2, 2, 3]), 4).tolist()
+    [1, 3]
+    """
+    positive = ((label == 1) & theta[:, IMAGE:].any(1)).nonzero().flatten().tolist()
+    chosen = {int(place[row]): row for row in reversed(positive)}
+    return torch.tensor(sorted(chosen.values())[:most], dtype=torch.int64)
+
+
+def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> PairBatch:
+    """The batch with some of its claims once more, masked and not entailed.
+
+    Their textual loss is left out: nothing of the text was changed.
 
     Args:
         branch: the image branch, which says what it looks at, in evaluation mode.
-        ratio: share of patches, 0..1.
+        ratio: share of patches, 0..1. rows: of the batch (`to_mask`).
     """
-    positive = ((batch.label == 1) & batch.theta[:, IMAGE:].any(1)).nonzero().flatten().tolist()
-    chosen = {int(batch.place[row]): row for row in reversed(positive)}
-    rows = torch.tensor(sorted(chosen.values())[:most], dtype=torch.int64, device=batch.label.device)
     if not len(rows):
         return batch
+    rows = rows.to(batch.label.device)
     pictures = batch.images[batch.place[rows]]
     training = branch.training
     branch.eval()

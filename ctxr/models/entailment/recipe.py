@@ -19,7 +19,7 @@ class ClassifierRecipe(Recipe):
         scalar_gate: gates of one number; else one for each dimension.
         head_width: of the heads' hidden layers; 0 for that of the branches.
         masking: share of patches that are blackened to make a negative of a positive; 0 = no masking.
-        masked: pictures of a step that are masked, at most.
+        masked: pictures of a step that are masked, at most, however many passes it takes.
         text_data, image_data, joint_data: whether pairs of texts, of pictures without premise, and of both are learned from.
         wanted_precision: the threshold is the lowest that reaches it on dev.
         image_size: pixels of a side that a published vision transformer looks at; 0 as it was trained.

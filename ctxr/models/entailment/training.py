@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ctxr.errors import DataError
 from ctxr.models.entailment.asked import asked_source
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
-from ctxr.models.entailment.masking import with_masked
+from ctxr.models.entailment.masking import to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import SHARED, ImageSource, TextSource, find_image, find_text
 from ctxr.models.training.loop import Trainer
@@ -130,15 +130,25 @@ class ClassifierTrainer(Trainer):
     ) -> None:
         super().__init__(scorer, recipe, cast(Questions, train), cast(Questions, valid), *args, **more)
         self.claims, self.dev, self.how = train, valid, recipe
+        self.masked = torch.zeros(0, dtype=torch.int64)
+
+    def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
+        """As `Trainer.update`; which claims of the step are masked is chosen before it is cut into passes."""
+        if self.how.masking and cast(EntailmentClassifier, self.scorer).image is not None:
+            claims = self.claims
+            # the last step of an epoch may be short: it has its share
+            most = min(self.how.masked, max(1, round(self.how.masked * len(rows) / self.how.batch)))
+            place = to_mask(claims.label[rows], claims.theta[rows], claims.place[rows], most)
+            self.masked = rows[place]
+        return super().update(rows, rate, step)
 
     def _loss(self, rows: Tensor) -> Tensor:
         batch = self.claims.batch(rows).to(self.device)
         scorer = cast(EntailmentClassifier, self.scorer)
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-            if self.how.masking and self.how.masked and scorer.image is not None:
-                # a step may take several passes: each has its share of the masked pictures
-                most = max(1, round(self.how.masked * len(rows) / self.how.batch))
-                batch = with_masked(batch, scorer.image, self.how.masking, most)
+            masked = torch.isin(rows, self.masked).nonzero().flatten()
+            if len(masked):
+                batch = with_masked(batch, scorer.image, self.how.masking, masked)
             logits = scorer(batch)
         return joint_loss(logits, batch)
 

@@ -16,7 +16,7 @@ from ctxr.metrics.entailment import Stratum
 from ctxr.metrics.stratified import Part, counts_by_decision
 from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
 from ctxr.pipelines.revising.records import Drawn, Looked
-from ctxr.pipelines.revising.rounds import ROUNDS, STRATA
+from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, refuse_changed
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.tasks_artifact import JUDGMENTS
 
@@ -52,6 +52,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
     strata: dict[Pair, tuple[str, int]] = {}
     for folder in rounds:
+        refuse_changed(folder)
         for file in sorted(folder.glob(f"rounds/*/{STRATA}")):
             number = file.parent.name
             strata |= {

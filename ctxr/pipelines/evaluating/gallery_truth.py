@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxr.data.caption_truth import CaptionTruth
 from ctxr.data.dataset import Dataset
-from ctxr.data.entailment import coco_image
+from ctxr.data.entailment import coco_image, published_image
 from ctxr.data.readers.entailment import read_positives
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
@@ -159,10 +159,12 @@ def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
             for file in sorted(root.glob("rounds/*/ledger.jsonl")):
                 if file.parent.name in active:
                     for row in _rows(file, _Link):
-                        known[row.image] = known.get(row.image, False) or row.leaked
-    if not known.keys() & set(side.images):
+                        image = published_image(row.image) or row.image
+                        known[image] = known.get(image, False) or row.leaked
+    images = [published_image(image) or image for image in side.images]
+    if not known.keys() & set(images):
         return None
-    return np.array([known.get(image, False) for image in side.images])
+    return np.array([known.get(image, False) for image in images])
 
 
 def _rows(file: Path, kind: type[R]) -> list[R]:

@@ -29,7 +29,7 @@ from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability
 from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table
 from ctxr.pipelines.revising.records import Also, Drawn, Looked, Round
 from ctxr.pipelines.revising.results import export_hint, read_figures
-from ctxr.pipelines.revising.rounds import ALSO, FIGURES, STRATA, folder_of, read_rounds
+from ctxr.pipelines.revising.rounds import ALSO, FIGURES, STRATA, folder_of, read_rounds, refuse_changed
 from ctxr.pipelines.serve import SERVED
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.talk import Talk
@@ -66,9 +66,11 @@ class Audited:
 def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     """Measure a round against what people answered, and write it to `revision-audit/` of the project.
 
-    Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there.
+    Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there, DataError where a
+    file of the rounds was changed since it was written.
     """
     out = config.folder()
+    refuse_changed(out)
     made = _round(config, out)
     drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
     source = _answers(config, made, drawn, talk)

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.dataset import Dataset
-from ctxr.data.entailment import EntailmentPair
+from ctxr.data.entailment import EntailmentPair, choosing, seen_pictures
 from ctxr.data.hashing import sha256_of
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
-from ctxr.metrics.entailment import threshold_for
+from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.revising.mining import Pool
 from ctxr.pipelines.revising.records import ThresholdFrom
@@ -49,13 +49,17 @@ class Premises:
 
 @dataclass(frozen=True)
 class Edge:
-    """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev."""
+    """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev: on `called` pairs at or
+    above it, with the exact interval of its precision."""
 
     value: float
     chosen_by: ThresholdFrom
     wanted: float | None = None
     precision: float | None = None
     recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
 
 
 def probabilities(
@@ -119,7 +123,7 @@ def choose_edge(
     """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
 
     Args:
-        dev: table of pairs; those of split valid count, or all where none has a split.
+        dev: table of pairs; of those of split valid or none the ones count that choose the threshold in training.
 
     Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
     """
@@ -133,11 +137,12 @@ def choose_edge(
             hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
         )
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
-    usable = [pair for pair in pairs if pair.hypothesis is not None and _is_at_hand(pair, dataset)]
+    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _is_at_hand(pair, dataset)]
     if len(usable) < len(pairs):
         talk.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
     if not usable:
         raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
+    usable = choosing(usable)
     images = [None if pair.image is None else dataset.images[pair.image] for pair in usable]
     found = _judged(
         classifier,
@@ -155,7 +160,10 @@ def choose_edge(
             f"no threshold of {classifier.name} reaches a precision of {wanted:g} on the {len(usable)} pairs of dev",
             hint="--precision with a lower share, or a better classifier",
         )
-    return Edge(best.value, "dev", wanted, best.precision.value, best.recall)
+    if best.called < FEW_CALLED:
+        talk.warn(f"on dev {best.weakness()}")
+    low, high = best.precision.low, best.precision.high
+    return Edge(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
 
 
 def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
@@ -188,5 +196,5 @@ def decide(pool: Pool, probability: Doubles, edge: float, per_image: int, per_ca
 
 
 def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """Those of the images that the classifier was trained on, or chosen by: by id or by content."""
-    return [name for name in images if name in trained_on or dataset.images[name].sha256 in trained_on]
+    """Those of the images that the classifier was trained on, or chosen by: by id, published id or content."""
+    return seen_pictures([(name, dataset.images[name].sha256) for name in images], trained_on)

@@ -20,10 +20,11 @@ class Round(Record, frozen=True):
         number: from 1; of its judgments too. active: whether they count: a round that was taken back keeps its files.
         by, by_fingerprint: retrieval model that proposed. classifier, classifier_fingerprint: who decided.
         threshold: probability from which on a pair counts as entailed. threshold_from: who chose it. wanted: precision on dev
-            that it was chosen for; precision, recall: on dev.
+            that it was chosen for; precision, recall: on dev; called: pairs of dev at or above it; precision_low, precision_high:
+            exact interval of 95 %.
         images: that were asked about. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
             left out by a cap. leaked: images that the classifier was trained on.
-        decides: hash over everything that decided it.
+        decides: hash over everything that decided it. judgments: SHA-256 of its table of them, "" where none was noted.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -45,6 +46,10 @@ class Round(Record, frozen=True):
     wanted: float | None = None
     precision: float | None = None
     recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
+    judgments: str = ""
 
 
 class Link(Record, frozen=True):

@@ -141,6 +141,9 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
         wanted=revised.edge.wanted,
         precision=revised.edge.precision,
         recall=revised.edge.recall,
+        called=revised.edge.called,
+        precision_low=revised.edge.precision_low,
+        precision_high=revised.edge.precision_high,
     )
     judgments = [
         Judgment(link.caption, link.image, revised.worker, float(link.decision == "added"), round=number)
@@ -213,7 +216,10 @@ def _nothing(made: Round) -> str:
 def _dev(made: Round) -> str:
     if made.precision is None or made.recall is None:
         return ""
-    return f" (on dev: precision {made.precision:.3f}, recall {made.recall:.3f})"
+    if made.called is None or made.precision_low is None or made.precision_high is None:
+        return f" (on dev: precision {made.precision:.3f}, recall {made.recall:.3f})"
+    between = f"95 %: {made.precision_low:.3f} to {made.precision_high:.3f}, of {made.called:,} called"
+    return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
 
 
 def _also_table(also: list[Also]) -> Table:

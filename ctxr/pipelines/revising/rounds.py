@@ -108,6 +108,14 @@ def read_rounds(out: Path) -> list[Round]:
     return read_table(out / ROUNDS, Round) if (out / ROUNDS).is_file() else []
 
 
+def refuse_changed(out: Path) -> None:
+    """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
+    if not (out / MANIFEST).is_file() or not (out / ROUNDS).is_file():
+        return
+    if edited := open_artifact(out).changed_files():
+        raise _changed(out, edited[0])
+
+
 def newest_sample(workdir: Path) -> Path | None:
     """The pairs that people are to look at of the latest round in force of a project; None without any."""
     active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
@@ -116,12 +124,15 @@ def newest_sample(workdir: Path) -> Path | None:
 
 def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
     """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
-    labels that it is the sample of, None where it is none."""
+    labels that it is the sample of, None where it is none. Raises DataError for labels that were changed since."""
     table = named or newest_sample(workdir)
     if table is None or table.name != SAMPLE:
         return table, None
     folder = table.resolve().parent.parent.parent
-    return table, folder if (folder / ROUNDS).is_file() else None
+    if not (folder / ROUNDS).is_file():
+        return table, None
+    refuse_changed(folder)
+    return table, folder
 
 
 def base_of(out: Path) -> Path | None:
@@ -174,6 +185,7 @@ def add_round(
     import msgspec
 
     refuse_strangers(out)
+    refuse_changed(out)
     _put_base(out, base, sets, talk)
     folder = out / folder_of(made.number)
     shutil.rmtree(folder, ignore_errors=True)
@@ -184,14 +196,19 @@ def add_round(
         write_bytes(folder / name, content)
     write_table(folder / JUDGMENTS, judgments)
     write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(figures), indent=1) + b"\n")
+    made = replace(made, judgments=sha256_file(folder / JUDGMENTS))
     return put_in_force(out, base, [*read_rounds(out), made])
 
 
 def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
     """Write the judgments that were given together with those of the active rounds, and the manifest.
 
-    Lines that were given stay as they are, byte for byte.
+    Lines that were given stay as they are, byte for byte. Raises DataError for a round whose judgments were changed.
     """
+    for one in rounds:
+        name = f"{folder_of(one.number)}/{JUDGMENTS}"
+        if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
+            raise _changed(out, name)
     take_manifest(out)
     write_table(out / ROUNDS, rounds)
     rows = read_table(out / GIVEN, Judgment)
@@ -219,8 +236,9 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
 def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted.
 
-    Raises UsageError where there is no such round, or it is so already.
+    Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
     """
+    refuse_changed(out)
     rounds = read_rounds(out)
     word = "in force" if active else "taken back"
     fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
@@ -231,6 +249,13 @@ def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     turned = replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned
+
+
+def _changed(out: Path, name: str) -> DataError:
+    return DataError(
+        f"{out / name} was changed since it was written",
+        hint=f"restore it, or remove {out} and run ctxr revise-labels --entail again",
+    )
 
 
 def _files(out: Path, made: Round) -> list[Path]:

@@ -29,6 +29,7 @@ from ctxr.pipelines.revising.rounds import (
     open_base,
     put_in_force,
     read_rounds,
+    refuse_changed,
     refuse_other_base,
     turn,
 )
@@ -71,8 +72,9 @@ class Asked:
 
 def open_project(config: ReviseLabels, talk: Talk) -> Base:
     """The dataset that `config` names, or that was revised before, or the project's. A round that was stopped while it was put
-    in force is in force afterwards, or was never there."""
+    in force is in force afterwards, or was never there. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
+    refuse_changed(out)
     path = config.dataset or base_of(out) or chosen(None, config.workdir, REVISABLE, talk)
     base = open_base(path)
     refuse_other_base(out, base)

@@ -13,7 +13,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
-from ctxr.models.entailment.masking import most_seen, with_masked
+from ctxr.models.entailment.masking import most_seen, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Sizes, find_image, find_text
 from ctxr.models.entailment.training import Branches, find_branches, new_classifier
@@ -130,7 +130,7 @@ def test_positives_with_a_picture_come_again_masked_and_not_entailed(
     branches: Branches, model: EntailmentClassifier
 ) -> None:
     batch = batch_of(branches)
-    grown = with_masked(batch, model.image, 0.4, 4)
+    grown = with_masked(batch, model.image, 0.4, to_mask(batch.label, batch.theta, batch.place, 4))
     # rows 2 and 3 are positives about one picture, which is masked once; row 0 has no picture, row 1 is no positive
     assert grown.label.tolist() == [1, 0, 1, 1, 0]
     assert grown.place.tolist() == [0, 1, 2, 2, 3]
@@ -152,10 +152,11 @@ def test_positives_with_a_picture_come_again_masked_and_not_entailed(
 
 def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: EntailmentClassifier) -> None:
     batch = replace(batch_of(branches), place=torch.tensor([0, 1, 2, 1]), label=torch.ones(4, dtype=torch.int64))
-    assert len(with_masked(batch, model.image, 0.4, 2).label) == 6
-    assert len(with_masked(batch, model.image, 0.4, 1).label) == 5
-    negative = replace(batch, label=torch.zeros(4, dtype=torch.int64))
-    assert with_masked(negative, model.image, 0.4, 4) is negative
+    for most in (2, 1):
+        rows = to_mask(batch.label, batch.theta, batch.place, most)
+        assert len(with_masked(batch, model.image, 0.4, rows).label) == 4 + most
+    none = to_mask(torch.zeros(4, dtype=torch.int64), batch.theta, batch.place, 4)
+    assert with_masked(batch, model.image, 0.4, none) is batch
     assert most_seen(torch.tensor([[0.2, 0.1, 0.3]]), 0.1).tolist() == [[False, False, True]]
 
 

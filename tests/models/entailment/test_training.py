@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from ctxr.models.entailment.classifier import PairBatch
+from ctxr.models.entailment.masking import with_masked
 from ctxr.models.entailment.training import (
     Branches,
     ClaimTable,
@@ -57,6 +61,37 @@ def test_steps_in_several_passes_are_the_same_steps(tmp_path: Path) -> None:
         found.append(model.state_dict())
     for name, weights in found[0].items():
         torch.testing.assert_close(weights, found[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(RATE, text="", masking=0.4, masked=2, batch=32)
+    branches = find_branches(recipe)
+    claims, rows = shades(branches), torch.randperm(64, generator=torch.Generator().manual_seed(1))[:32]
+    masked: list[int] = []
+
+    def counted(batch: PairBatch, branch: Any, ratio: float, chosen: torch.Tensor) -> PairBatch:
+        masked.append(len(chosen))
+        return with_masked(batch, branch, ratio, chosen)
+
+    monkeypatch.setattr("ctxr.models.entailment.training.with_masked", counted)
+    found = []
+    for at_once in (32, 5):
+        model = new_classifier(recipe, branches, 0)
+        how = replace(recipe, at_once=at_once)
+        trainer = ClassifierTrainer(model, how, claims, None, 0, tmp_path / str(at_once))
+        masked.clear()
+        loss = trainer.update(rows, 1e-3, step=False)
+        assert sum(masked) == 2
+        found.append((loss, [weights.grad for weights in trainer.weights]))
+    (whole, at_once_), (parted, in_parts) = found
+    assert parted == pytest.approx(whole, rel=1e-4)
+    assert any(one is not None for one in at_once_)
+    for one, other in zip(at_once_, in_parts, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 def test_halved_precision_trains_too(tmp_path: Path) -> None:

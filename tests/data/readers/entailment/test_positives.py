@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.data.entailment import EntailmentPair, coco_image, file_names, flickr_image, leaked, refuse_leaks
+from ctxr.data.entailment import (
+    EntailmentPair,
+    coco_image,
+    file_names,
+    flickr_image,
+    leaked,
+    published_image,
+    refuse_leaks,
+    seen_pictures,
+)
 from ctxr.data.readers.entailment import Captions, pairs_of, positives_of, read_pairs, read_positives
 from ctxr.errors import DataError
 from ctxr.metrics.relations import number, relate
@@ -63,6 +72,23 @@ def test_training_on_an_evaluated_picture_is_refused() -> None:
     refuse_leaks(training, {"coco/3"})
     with pytest.raises(DataError, match=r"1 training pairs are about evaluated pictures, the first is x/coco/2"):
         refuse_leaks(training, {"coco/2"})
+
+
+def test_a_published_picture_is_known_by_its_name_in_any_dataset() -> None:
+    names = (
+        "val2017/000000000009.jpg",
+        "x/COCO_test2014_000000000009.png",
+        "000000000009",
+        "coco/9",
+        "coco/000000000009",
+    )
+    assert {published_image(name) for name in names} == {"coco/9"}
+    assert {published_image(name) for name in ("f/36979.jpg", "flickr30k/36979")} == {"flickr30k/36979"}
+    for name in ("album/12.jpg", "album/00012.jpg", "test/00000-0", "a/img12345", "coco/x"):
+        assert published_image(name) is None
+    pictures = [("val2017/000000000790.jpg", "other bytes"), ("b/1.jpg", "cafe"), ("b/2.jpg", "")]
+    assert seen_pictures(pictures, {"coco/790", "cafe"}) == ["val2017/000000000790.jpg", "b/1.jpg"]
+    assert seen_pictures(pictures, {"train2017/000000000790.jpg"}) == ["val2017/000000000790.jpg"]
 
 
 def test_a_picture_has_one_name_whichever_file_names_it() -> None:
