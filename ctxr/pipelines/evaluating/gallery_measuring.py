@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.training.gallery import first_owners
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
-FIVE_FOLDS = 5000
-"""Pictures of a gallery from which on it is also searched in five parts, as COCO 1K is."""
+COCO_TEST = 5000
+"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +52,14 @@ class Entailment:
 def columns_of(
     side: GallerySide, found: Vectors, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
 ) -> Columns:
-    """`TR@k` and `IR@k`, in galleries of 5,000 also `1K TR@k`, and what the ground truths say, by scorer."""
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, and what the ground truths say, by scorer."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     parts: dict[str, list[Column]] = {}
     for gallery in range(len(side.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
         part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
         for folds, name in ((1, ""), (5, "1K ")):
-            if folds > 1 and len(images) < FIVE_FOLDS:
+            if folds > 1 and not is_coco_test(side.side, [side.images[image] for image in images]):
                 continue
             both = caption_retrieval(part, own, folds, recalls)
             asked = np.unique(own)
@@ -76,6 +77,19 @@ def columns_of(
             name, "IR", retrieved(found.turned(), images_of.relation, absent=images_of.absent), every_caption
         )
     return joined
+
+
+def is_coco_test(side: str, images: Sequence[str]) -> bool:
+    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+
+    Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
+
+    >>> is_coco_test("test", ["test/COCO_val2014_000000391895.jpg"])
+    False
+    """
+    names = [PurePosixPath(image).name for image in images]
+    of_coco = all(name.startswith("COCO_val2014_") for name in names)
+    return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
 
 
 def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> Counted | None:

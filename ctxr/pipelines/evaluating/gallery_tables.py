@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ctxr.metrics.entail_at import EntailAt
 from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.gallery_measuring import FIVE_FOLDS, Entailment
+from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, Entailment
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.tables import none_had, p_value, percent
@@ -15,7 +15,7 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 
 def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
-    """Recall both ways, in five folds where the gallery is large enough, and by each ground truth that was given."""
+    """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
     own = [one for one in figures if one.side == side.name]
     size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
     many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
@@ -23,8 +23,8 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
     titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
     titles["1K"] = (
         "1k",
-        "recall in five folds",
-        f"galleries of {FIVE_FOLDS:,} pictures in five parts, means over them; {drawn}",
+        "COCO 1K, recall in five folds",
+        f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {drawn}",
     )
     for key, name in PUBLISHED.items():
         titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {drawn}")
