@@ -41,12 +41,24 @@ Columns = dict[str, Column]
 
 @dataclass(frozen=True, eq=False)
 class Entailment:
-    """Entail@K of a run by one source of labels."""
+    """Entail@K of a run by one source of labels.
+
+    Attributes:
+        by: short for the source, `gold` for the drawn truth. pictures: that were counted.
+        most: the value if all that nobody looked at were entailed, as `found.value` is if none were, 0..1.
+        of_judged: entailed ones among those that were looked at, 0..1; None where nobody looked at any, or only what holds is told.
+        complete: pictures of which all first K were looked at; where these are all, the value is the paper's E@M.
+    """
 
     run: str
     side: str
     source: str
     found: EntailAt
+    by: str
+    pictures: int
+    most: float
+    of_judged: float | None
+    complete: int
 
 
 def columns_of(
@@ -99,7 +111,7 @@ def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> C
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    each = [count(_within(one, galleries, owners), labels.entailed, ks=ks) for one in scorers]
+    each = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
     )
@@ -111,16 +123,33 @@ def entailments(
 ) -> list[Entailment]:
     """Entail@K of a run with intervals over pictures."""
     rng = np.random.default_rng(seed)
-    found = entail_at(counted, labels.entailed.labels, rng, labels.leaked, labels.audit, labels.audit_of, resamples)
-    return [Entailment(run, side.name, labels.source, one) for one in found]
+    leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
+    found = entail_at(counted, labels.entailed.labels, rng, leaked, labels.audit, labels.audit_of, resamples)
+    rows = []
+    for place, one in enumerate(found):
+        held = counted.written[:, place] + counted.extra[:, place]
+        judged = counted.judged[:, place]
+        rows.append(
+            Entailment(
+                run, side.name, labels.source, one, labels.by or one.labels, len(judged),
+                most=float(np.mean(1 - (judged - held) / one.k)),
+                of_judged=float(held.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
+                complete=int(np.isclose(judged, one.k).sum()),
+            )
+        )  # fmt: skip
+    return rows
 
 
-def entail_columns(counted: Counted, by: str) -> Columns:
-    """Entail@K of every picture as measures like any other, `E@K` by gold labels and `auto E@K` by the classifier's."""
-    images = np.arange(len(counted.written))
+def entail_columns(counted: Counted, labels: Labels) -> Columns:
+    """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
+    and by what was published or people said (`people E@K`) where all was looked at, or a difference would be one of luck."""
+    images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
     shares = (counted.written + counted.extra) / np.array(counted.ks)
-    name = "" if by == "gold" else "auto "
-    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks)}
+    name = f"{labels.by} " if labels.by else "" if labels.entailed.labels == "gold" else "auto "
+    whole = [
+        not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
+    ]
+    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
 
 
 def for_accuracy(side: GallerySide, rows: Sequence[Figure]) -> list[Figure]:

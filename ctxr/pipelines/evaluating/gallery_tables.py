@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from ctxr.metrics.entail_at import EntailAt
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, Entailment
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
@@ -46,15 +45,18 @@ def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
     own = [one for one in rows if one.side == side]
     if not own:
         return None
-    heads = ("run", "K", "labels", "E@K", "corrected", "judged %", "leaked %", "without leaked")
-    shown = tuple((one.run, one.found.k, one.found.labels, *_cells(one.found)) for one in own)
-    told = "; ".join(
-        f"{labels}: {source}" for labels, source in dict.fromkeys((one.found.labels, one.source) for one in own)
-    )
+    heads = (
+        "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %",
+        "without leaked",
+    )  # fmt: skip
+    shown = tuple((one.run, one.found.k, one.by, *_cells(one)) for one in own)
+    told = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     note = (
         f"{told}. "
-        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed; corrected: for the "
-        "classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where nobody knows"
+        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed in E@K, which "
+        "is a lower bound, and as entailed in “at most”; of judged: share of what was looked at; where all of it was, by people, E@K is "
+        "E@M; corrected: for the classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where "
+        "nobody knows"
     )
     return Table(f"{side}: Entail@K", heads, shown, note)
 
@@ -88,10 +90,13 @@ def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | No
     return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
 
 
-def _cells(found: EntailAt) -> tuple[str, ...]:
+def _cells(row: Entailment) -> tuple[str | int, ...]:
+    found = row.found
     leaked = "–" if found.leaked is None else f"{100 * found.leaked:.1f}"
     clean = "–" if found.leaked is None else percent(found.without_leaked)
-    return percent(found.value), percent(found.corrected), f"{100 * found.judged:.1f}", leaked, clean
+    of_judged = "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}"
+    looked = f"{100 * found.judged:.1f}", f"{100 * row.most:.1f}", of_judged
+    return percent(found.value), percent(found.corrected), *looked, row.pictures, leaked, clean
 
 
 def _prefix(measure: str) -> str:
