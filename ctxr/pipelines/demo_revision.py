@@ -208,7 +208,7 @@ def _entail_at(results: Path) -> tuple[dict[str, Share], Share | None]:
     gold = {
         row["run"]: _share(row["found"]["value"])
         for row in told["entailed"]
-        if (row["found"]["k"], row["found"]["labels"]) == (K, "gold")
+        if (row["found"]["k"], row["by"]) == (K, "gold")
     }
     gains = [_share(row) for row in told["differences"] if (row["run"], row["part"]) == ("weak-positives", f"E@{K}")]
     return {run: gold[run] for run in MEANING if run in gold}, next(iter(gains), None)

@@ -242,8 +242,9 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     (tmp_path / "revision-audit" / "001" / "looked.jsonl").write_text("")
     with pytest.raises(DataError, match=r"looked\.jsonl was changed since it was written"):
         people_of([folder], tmp_path)
-    # without rounds nobody was asked about any
-    assert people_of([world], tmp_path).answers == ()
+    # without rounds answers to the tasks of a project are gold labels all the same
+    assert people_of([world], tmp_path).answers == tuple(sorted(rows, key=lambda row: row.key()))
+    assert people_of([world], tmp_path / "other").answers == ()
 
 
 def coco_side() -> tuple[Dataset, GallerySide]:
@@ -311,13 +312,24 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
         similarity.read_ratings(tmp_path, Silent())
 
 
-def test_five_thousand_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "FIVE_FOLDS", 10)
+def test_only_cocos_test_pictures_in_their_own_order_are_coco_1k(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "COCO_TEST", 3)
+    names = [f"test/COCO_val2014_{number:012d}.jpg" for number in (8, 2, 5)]
+    assert measuring.is_coco_test("test", names)
+    assert not measuring.is_coco_test("test", sorted(names))
+    assert not measuring.is_coco_test("valid", names)
+    assert not measuring.is_coco_test("test", names[:2])
+    assert not measuring.is_coco_test("test", [name.replace("COCO_val2014_", "") for name in names])
+
+
+def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "COCO_TEST", 10)
     rng = np.random.default_rng(0)
     owners = np.repeat(np.arange(10), rng.integers(1, 4, 10))
     names = tuple(map(str, range(len(owners))))
     written = tuple((caption, int(image)) for caption, image in enumerate(owners))
-    side = GallerySide("", ("g",), names[:10], (0,) * 10, names, names, (0,) * len(owners), written)
+    images = tuple(f"test/COCO_val2014_{number}.jpg" for number in (7, 1, 9, 2, 0, 3, 8, 4, 6, 5))
+    side = GallerySide("test", ("test",), images, (0,) * 10, names, names, (0,) * len(owners), written)
     pictures = rng.standard_normal((10, 4)).astype(np.float32)
     vectors = Vectors(pictures, (pictures[owners] + rng.standard_normal((len(owners), 4))).astype(np.float32))
     columns = measuring.columns_of(side, vectors, {}, (1,))

@@ -1,6 +1,7 @@
 """Which of the known kinds of datasets lies in a folder or file."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ctxr.data.artifacts import MANIFEST, MARKER
@@ -8,12 +9,14 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.readers.artifact import read_artifact
 from ctxr.data.readers.coco import is_captions, lacks_captions, read_captions
 from ctxr.data.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
+from ctxr.data.readers.karpathy import is_split, read_split
 from ctxr.data.readers.text_files import JsonFile, read_json
 from ctxr.errors import DataError, UsageError
 
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
-    "manual_annotation_valid.yaml) or COCO captions (captions_*.json)"
+    "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json) or COCO "
+    "captions (captions_*.json)"
 )
 
 MOST_BYTES = 1 << 31
@@ -53,11 +56,15 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if ours:
         return read_artifact(path)
     captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
+    if split := _split_in(path, files):
+        told = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"
+        dataset = read_split(split, passed)
+        return replace(dataset, notes=(*dataset.notes, told)) if captions else dataset
     if captions:
         for file in captions:
             _check_size(file)
         return read_captions(path, captions, passed)
-    found = ", ".join(file.name for file in files[:3]) or "no file"
+    found = _named(files[:3]) or "no file"
     raise UsageError(f"{path} holds no dataset that ctxr knows ({found})", hint=f"expected {EXPECTED}")
 
 
@@ -74,6 +81,8 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     file = read_json(path)
     if is_captions(file):
         return read_captions(path.parent, [path], passed)
+    if is_split(file):
+        return read_split(file, passed)
     if lacks_captions(file):
         raise DataError(
             f"{path} lists `images` as COCO does, and has no `annotations` with captions",
@@ -82,6 +91,26 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if _are_writers(file):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path.parent, [path], [], [], passed)
+
+
+def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:
+    """The one of Karpathy's splits that lies in a folder, parsed; other JSON may be named like it."""
+    found = []
+    for path in files:
+        if path.name.startswith("dataset_") and path.suffix == ".json":
+            _check_size(path)
+            file = read_json(path)
+            if is_split(file):
+                found.append(file)
+    if len(found) > 1:
+        raise UsageError(
+            f"{folder} holds several splits, {_named([file.path for file in found])}", hint=f"name one: {found[0].path}"
+        )
+    return found[0] if found else None
+
+
+def _named(files: list[Path]) -> str:
+    return ", ".join(file.name for file in files)
 
 
 def _are_writers(file: JsonFile) -> bool:

@@ -27,6 +27,7 @@ from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating import gallery_tables as tables
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_audit import People, people_of
+from ctxr.pipelines.evaluating.gallery_gold import gold_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
 from ctxr.pipelines.evaluating.measuring import Figure
@@ -128,6 +129,7 @@ def _measure(
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
     ratings = similarity.ratings_of(side, rated)
+    labels += gold_of(dataset, side, truths, rated, more, people)
     rhos: dict[str, dict[str, SampledRho]] = {}
     seed = (config.seed, SIDES.index(name))
     groups = [dataset.images[image].group if config.cluster == "group" else image for image in side.images]
@@ -146,8 +148,7 @@ def _measure(
                 if counted is not None:
                     told = measuring.entailments(run.name, side, counted, label, seed, config.resamples)
                     found.entailments += told
-                    by = label.entailed.labels
-                    columns[run.name] |= measuring.entail_columns(counted, by)
+                    columns[run.name] |= measuring.entail_columns(counted, label)
             for scorer, one in vectors.items():
                 found.rankings += rankings_of(side, one, scorer)
                 found.rows += _query_results(side, one, scorer, dataset)

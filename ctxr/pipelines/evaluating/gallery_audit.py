@@ -20,10 +20,13 @@ from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, refuse_changed
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.tasks_artifact import JUDGMENTS
 
+UNIT = "entail/"
+"""What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
+
 
 @dataclass(frozen=True)
 class People:
-    """What people said about a project's rounds.
+    """What people said about a project's rounds, and about pairs that no round judged.
 
     Attributes:
         answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
@@ -42,13 +45,11 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     """What lies in `judgments/` and `revision-audit/` beside revised labels, and in the project.
 
     Args:
-        revised: folders that may hold rounds; without any, nobody was asked about one.
+        revised: folders that may hold rounds; without any, only answers to tasks of entailment are read, of the project.
 
     Raises DataError for artifacts that were changed and damaged tables.
     """
     rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
-    if not rounds:
-        return People()
     homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
     strata: dict[Pair, tuple[str, int]] = {}
     for folder in rounds:
@@ -63,10 +64,12 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     parents = []
     for home in homes:
         if (home / JUDGMENTS / MANIFEST).is_file():
-            parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
-            blocked = set(blocked_workers(home))
-            answers += [row for row in read_judgments(home / JUDGMENTS) if row.worker not in blocked]
-        for folder in sorted((home / AUDITS).glob("*")):
+            given = read_judgments(home / JUDGMENTS)
+            if rounds or any(row.query.startswith(UNIT) for row in given):
+                parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
+                blocked = set(blocked_workers(home))
+                answers += [row for row in given if row.worker not in blocked]
+        for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
             if (folder / MANIFEST).is_file():
                 parents.append(_parent(folder, KIND))
                 looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, Looked)}
@@ -75,7 +78,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
 
 def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: People) -> dict[Pair, bool]:
     """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
-    units = {f"entail/{image}/{caption}": (caption, image) for caption, image in said}
+    units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in said}
     votes: dict[Pair, dict[str, bool]] = {}
     for row in (*judgments, *people.answers):
         if row.worker == "gold" or row.worker.startswith(WORKER):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.training.gallery import first_owners
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
-FIVE_FOLDS = 5000
-"""Pictures of a gallery from which on it is also searched in five parts, as COCO 1K is."""
+COCO_TEST = 5000
+"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,25 +41,37 @@ Columns = dict[str, Column]
 
 @dataclass(frozen=True, eq=False)
 class Entailment:
-    """Entail@K of a run by one source of labels."""
+    """Entail@K of a run by one source of labels.
+
+    Attributes:
+        by: short for the source, `gold` for the drawn truth. pictures: that were counted.
+        most: the value if all that nobody looked at were entailed, as `found.value` is if none were, 0..1.
+        of_judged: entailed ones among those that were looked at, 0..1; None where nobody looked at any, or only what holds is told.
+        complete: pictures of which all first K were looked at; where these are all, the value is the paper's E@M.
+    """
 
     run: str
     side: str
     source: str
     found: EntailAt
+    by: str
+    pictures: int
+    most: float
+    of_judged: float | None
+    complete: int
 
 
 def columns_of(
     side: GallerySide, found: Vectors, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
 ) -> Columns:
-    """`TR@k` and `IR@k`, in galleries of 5,000 also `1K TR@k`, and what the ground truths say, by scorer."""
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, and what the ground truths say, by scorer."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     parts: dict[str, list[Column]] = {}
     for gallery in range(len(side.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
         part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
         for folds, name in ((1, ""), (5, "1K ")):
-            if folds > 1 and len(images) < FIVE_FOLDS:
+            if folds > 1 and not is_coco_test(side.side, [side.images[image] for image in images]):
                 continue
             both = caption_retrieval(part, own, folds, recalls)
             asked = np.unique(own)
@@ -78,6 +91,19 @@ def columns_of(
     return joined
 
 
+def is_coco_test(side: str, images: Sequence[str]) -> bool:
+    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+
+    Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
+
+    >>> is_coco_test("test", ["test/COCO_val2014_000000391895.jpg"])
+    False
+    """
+    names = [PurePosixPath(image).name for image in images]
+    of_coco = all(name.startswith("COCO_val2014_") for name in names)
+    return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
+
+
 def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> Counted | None:
     """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
@@ -85,7 +111,7 @@ def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> C
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    each = [count(_within(one, galleries, owners), labels.entailed, ks=ks) for one in scorers]
+    each = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
     )
@@ -97,16 +123,33 @@ def entailments(
 ) -> list[Entailment]:
     """Entail@K of a run with intervals over pictures."""
     rng = np.random.default_rng(seed)
-    found = entail_at(counted, labels.entailed.labels, rng, labels.leaked, labels.audit, labels.audit_of, resamples)
-    return [Entailment(run, side.name, labels.source, one) for one in found]
+    leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
+    found = entail_at(counted, labels.entailed.labels, rng, leaked, labels.audit, labels.audit_of, resamples)
+    rows = []
+    for place, one in enumerate(found):
+        held = counted.written[:, place] + counted.extra[:, place]
+        judged = counted.judged[:, place]
+        rows.append(
+            Entailment(
+                run, side.name, labels.source, one, labels.by or one.labels, len(judged),
+                most=float(np.mean(1 - (judged - held) / one.k)),
+                of_judged=float(held.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
+                complete=int(np.isclose(judged, one.k).sum()),
+            )
+        )  # fmt: skip
+    return rows
 
 
-def entail_columns(counted: Counted, by: str) -> Columns:
-    """Entail@K of every picture as measures like any other, `E@K` by gold labels and `auto E@K` by the classifier's."""
-    images = np.arange(len(counted.written))
+def entail_columns(counted: Counted, labels: Labels) -> Columns:
+    """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
+    and by what was published or people said (`people E@K`) where all was looked at, or a difference would be one of luck."""
+    images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
     shares = (counted.written + counted.extra) / np.array(counted.ks)
-    name = "" if by == "gold" else "auto "
-    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks)}
+    name = f"{labels.by} " if labels.by else "" if labels.entailed.labels == "gold" else "auto "
+    whole = [
+        not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
+    ]
+    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
 
 
 def for_accuracy(side: GallerySide, rows: Sequence[Figure]) -> list[Figure]:

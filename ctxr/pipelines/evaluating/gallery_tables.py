@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ctxr.metrics.entail_at import EntailAt
 from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.gallery_measuring import FIVE_FOLDS, Entailment
+from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, Entailment
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.tables import none_had, p_value, percent
@@ -15,7 +14,7 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 
 def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
-    """Recall both ways, in five folds where the gallery is large enough, and by each ground truth that was given."""
+    """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
     own = [one for one in figures if one.side == side.name]
     size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
     many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
@@ -23,8 +22,8 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
     titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
     titles["1K"] = (
         "1k",
-        "recall in five folds",
-        f"galleries of {FIVE_FOLDS:,} pictures in five parts, means over them; {drawn}",
+        "COCO 1K, recall in five folds",
+        f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {drawn}",
     )
     for key, name in PUBLISHED.items():
         titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {drawn}")
@@ -46,15 +45,18 @@ def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
     own = [one for one in rows if one.side == side]
     if not own:
         return None
-    heads = ("run", "K", "labels", "E@K", "corrected", "judged %", "leaked %", "without leaked")
-    shown = tuple((one.run, one.found.k, one.found.labels, *_cells(one.found)) for one in own)
-    told = "; ".join(
-        f"{labels}: {source}" for labels, source in dict.fromkeys((one.found.labels, one.source) for one in own)
-    )
+    heads = (
+        "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %",
+        "without leaked",
+    )  # fmt: skip
+    shown = tuple((one.run, one.found.k, one.by, *_cells(one)) for one in own)
+    told = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     note = (
         f"{told}. "
-        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed; corrected: for the "
-        "classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where nobody knows"
+        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed in E@K, which "
+        "is a lower bound, and as entailed in “at most”; of judged: share of what was looked at; where all of it was, by people, E@K is "
+        "E@M; corrected: for the classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where "
+        "nobody knows"
     )
     return Table(f"{side}: Entail@K", heads, shown, note)
 
@@ -88,10 +90,13 @@ def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | No
     return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
 
 
-def _cells(found: EntailAt) -> tuple[str, ...]:
+def _cells(row: Entailment) -> tuple[str | int, ...]:
+    found = row.found
     leaked = "–" if found.leaked is None else f"{100 * found.leaked:.1f}"
     clean = "–" if found.leaked is None else percent(found.without_leaked)
-    return percent(found.value), percent(found.corrected), f"{100 * found.judged:.1f}", leaked, clean
+    of_judged = "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}"
+    looked = f"{100 * found.judged:.1f}", f"{100 * row.most:.1f}", of_judged
+    return percent(found.value), percent(found.corrected), *looked, row.pictures, leaked, clean
 
 
 def _prefix(measure: str) -> str:

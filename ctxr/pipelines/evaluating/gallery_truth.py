@@ -19,7 +19,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import AuditOf, Entailed
 from ctxr.metrics.relations import Numbered, Relation, number, relate
-from ctxr.metrics.votes import Flags
+from ctxr.metrics.votes import Codes, Flags
 from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
@@ -36,7 +36,8 @@ class Labels:
     Attributes:
         entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
             nobody knows. audit: what people said of pairs that the classifier judged. audit_of: of these pairs, or of others.
-        audited: of how many.
+        audited: of how many. asked: places of the pictures that are counted, ascending; None: all.
+        by: whose labels these are, where that is neither the drawn truth nor a classifier. only_right: they never say no.
     """
 
     entailed: Entailed
@@ -45,6 +46,9 @@ class Labels:
     audit: Audit | None = None
     audit_of: AuditOf = "these_pairs"
     audited: int = 0
+    asked: Codes | None = None
+    by: str = ""
+    only_right: bool = False
 
 
 class _Link(msgspec.Struct):
