@@ -2,8 +2,9 @@
 
 Two corrections, for two ways of knowing how the classifier errs:
 
-- `rogan_gladen`: sensitivity and specificity, from pairs chosen without looking at the classifier's answer. They may come from
-  another set, as long as the classifier errs there as here (Rogan and Gladen 1978).
+- `rogan_gladen`: sensitivity and specificity, from pairs chosen without looking at the classifier's answer, or from strata weighed
+  by their sizes (`stratified.rates`). They may come from another set, as long as the classifier errs there as here (Rogan and
+  Gladen 1978).
 - `by_predictive_values`: how many of those called entailed are, and of those called not, from an audit that drew from each side.
   It holds only for the pairs that the audit drew from, and then needs nothing else.
 
@@ -48,10 +49,20 @@ class Audit:
             raise DataError("an audit has a negative count")
 
 
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Sensitivity and specificity over a population, with draws of what they may be, [R] each."""
+
+    sensitivity: float
+    specificity: float
+    drawn_sensitivity: Doubles
+    drawn_specificity: Doubles
+
+
 def rogan_gladen(
     hits: Doubles,
     trials: Doubles | Codes,
-    audit: Audit,
+    audit: Audit | Rates,
     rng: np.random.Generator,
     draws: int = DRAWS,
     confidence: float = LEVEL,
@@ -60,7 +71,8 @@ def rogan_gladen(
 
     Args:
         hits, trials: [C] how many pairs of each cluster (a picture's) the classifier calls entailed, of how many.
-        audit: pairs chosen without looking at the classifier's answer.
+        audit: pairs chosen without looking at the classifier's answer, or what another audit says of all pairs; its own draws
+            are taken then.
 
     No value where nothing was observed or audited, or where the classifier hardly tells the two apart.
 
@@ -69,16 +81,25 @@ def rogan_gladen(
     >>> round(found.value, 3)
     0.3
     """
-    entailed, other = audit.true_positives + audit.false_negatives, audit.false_positives + audit.true_negatives
-    if not trials.sum() or not entailed or not other:
+    rates = audit if isinstance(audit, Rates) else _rates(audit, rng, draws)
+    if not trials.sum() or rates is None:
         return Interval(None, clusters=len(trials))
-    sensitivity = audit.true_positives / entailed
-    specificity = audit.true_negatives / other
-    drawn_sensitivity = _beta(rng, audit.true_positives, audit.false_negatives, draws)
-    drawn_specificity = _beta(rng, audit.true_negatives, audit.false_positives, draws)
-    value = _invert(np.array([hits.sum() / trials.sum()]), np.array([sensitivity]), np.array([specificity]))
-    drawn = _invert(_observed(hits, trials, rng, draws), drawn_sensitivity, drawn_specificity)
+    value = _invert(np.array([hits.sum() / trials.sum()]), np.array([rates.sensitivity]), np.array([rates.specificity]))
+    observed = _observed(hits, trials, rng, len(rates.drawn_sensitivity))
+    drawn = _invert(observed, rates.drawn_sensitivity, rates.drawn_specificity)
     return _interval(value, drawn, len(trials), confidence)
+
+
+def _rates(audit: Audit, rng: np.random.Generator, draws: int) -> Rates | None:
+    entailed, other = audit.true_positives + audit.false_negatives, audit.false_positives + audit.true_negatives
+    if not entailed or not other:
+        return None
+    return Rates(
+        audit.true_positives / entailed,
+        audit.true_negatives / other,
+        _beta(rng, audit.true_positives, audit.false_negatives, draws),
+        _beta(rng, audit.true_negatives, audit.false_positives, draws),
+    )
 
 
 def by_predictive_values(
@@ -137,5 +158,7 @@ def _interval(value: Doubles, drawn: Doubles, clusters: int, confidence: float) 
     if np.isnan(value[0]):
         return Interval(None, clusters=clusters)
     defined = drawn[~np.isnan(drawn)]
+    if not defined.size:
+        return Interval(None, clusters=clusters)
     low, high = percentiles(defined, confidence)
     return Interval(float(value[0]), low, high, clusters, len(defined))

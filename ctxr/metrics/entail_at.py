@@ -11,7 +11,8 @@ import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
-from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
+from ctxr.metrics.corrected import Audit, Rates, by_predictive_values, rogan_gladen
+from ctxr.metrics.poststratified import Known, entailed_share
 from ctxr.metrics.relations import Relation
 from ctxr.metrics.retrieval import BLOCK, Scored, hits_at
 from ctxr.metrics.votes import Codes, Doubles, Flags
@@ -64,12 +65,14 @@ class Counted:
 
     Attributes:
         written: captions written for it. extra: other ones that hold. judged: those that were looked at.
+        known: of each K what an audit by strata says; none without one.
     """
 
     written: Doubles
     extra: Doubles
     judged: Doubles
     ks: tuple[int, ...]
+    known: tuple[Known, ...] = ()
 
 
 def count(
@@ -106,29 +109,34 @@ def entail_at(
     labels: LabelSource,
     rng: np.random.Generator,
     leaked: Flags | None = None,
-    audit: Audit | None = None,
+    audit: Audit | Rates | None = None,
     audit_of: AuditOf = "these_pairs",
     resamples: int = RESAMPLES,
+    clusters: Clusters | None = None,
 ) -> list[EntailAt]:
-    """Entail@K for each K, with intervals over pictures.
+    """Entail@K for each K, with intervals over pictures. It is corrected stratum by stratum where `counted` knows of an audit by
+    strata that looked at each of them, else by `audit`; pairs that the classifier never judged stay not entailed.
 
     Args:
         counted: of I pictures. leaked: [I] whether the classifier was trained on a picture.
         audit: what people said of pairs the classifier judged; those written for the picture need no classifier.
         audit_of: whether the audit drew from these very pairs (`by_predictive_values`) or from any (`rogan_gladen`).
-        resamples: for the intervals; each holds a byte a picture.
+        resamples: for the intervals; each holds a byte a picture. clusters: of the I pictures; default: each by itself.
     """
     images = len(counted.written)
-    clusters = Clusters(np.arange(images), rng, resamples)
+    clusters = Clusters(np.arange(images), rng, resamples) if clusters is None else clusters
     clean = np.ones(images, bool) if leaked is None else ~leaked
     found = []
     for place, k in enumerate(counted.ks):
         written, extra = counted.written[:, place], counted.extra[:, place]
         values = np.stack([(written + extra) / k] * 2, axis=1)
         whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
-        corrected = Interval(None, clusters=images)
-        if labels == "classifier" and audit is not None and images:
-            corrected = _corrected(written, extra, k, audit, audit_of, rng)
+        corrected = Interval(None, clusters=clusters.size)
+        if labels == "classifier" and images:
+            if counted.known:
+                corrected = entailed_share(written, counted.known[place], k, clusters, rng)
+            if corrected.value is None and audit is not None:
+                corrected = _corrected(counted, place, audit, audit_of, clusters, rng)
         judged = float(counted.judged[:, place].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
         found.append(EntailAt(k, labels, whole, corrected, judged, share, rest))
@@ -136,24 +144,23 @@ def entail_at(
 
 
 def _corrected(
-    written: Doubles, extra: Doubles, k: int, audit: Audit, audit_of: AuditOf, rng: np.random.Generator
+    counted: Counted, place: int, audit: Audit | Rates, audit_of: AuditOf, clusters: Clusters, rng: np.random.Generator
 ) -> Interval:
-    """Of the captions that were written for others the corrected share, put together with those written for the picture."""
-    correct = by_predictive_values if audit_of == "these_pairs" else rogan_gladen
-    others = k - written
-    if not others.sum():
-        return Interval(1.0, 1.0, 1.0, len(written))
-    share = correct(extra, others, audit, rng)
+    """Of the judged captions that were written for others the corrected share, put together with those written for the picture."""
+    looked = counted.ks[place] * len(counted.written)
+    written, extra, judged = (one[:, place] for one in (counted.written, counted.extra, counted.judged))
+    hits, others = clusters.sums(np.stack([extra, judged - written], axis=1)).T
+    own, rest = float(written.sum() / looked), float(others.sum() / looked)
+    if not rest:
+        return Interval(own, own, own, clusters.size)
+    if audit_of == "these_pairs" and isinstance(audit, Audit):
+        share = by_predictive_values(hits, others, audit, rng)
+    else:
+        share = rogan_gladen(hits, others, audit, rng)
     if share.value is None or share.low is None or share.high is None:
         return share
-    own = float(written.mean() / k)
-
-    def put_together(other: float) -> float:
-        return own + (1 - own) * other
-
-    return Interval(
-        put_together(share.value), put_together(share.low), put_together(share.high), share.clusters, share.resamples
-    )
+    value, low, high = (own + rest * one for one in (share.value, share.low, share.high))
+    return Interval(value, low, high, share.clusters, share.resamples)
 
 
 def _hits(scores: np.typing.NDArray[np.floating], marked: Flags, ks: Sequence[int]) -> Doubles:

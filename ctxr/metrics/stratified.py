@@ -11,11 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError
+from ctxr.metrics.agreement import NO_VARIATION, Agreement
 from ctxr.metrics.compare import RESAMPLES, Interval
-from ctxr.metrics.corrected import Audit
+from ctxr.metrics.corrected import DRAWS, Rates
 from ctxr.metrics.entailment import Stratum, finite_share
 from ctxr.metrics.resampling import LEVEL, percentiles
 from ctxr.metrics.votes import Doubles
+
+UNSEEN = "a stratum was not looked at"
 
 
 @dataclass(frozen=True)
@@ -119,20 +122,59 @@ def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]
     return drawn
 
 
-def counts_by_decision(parts: Sequence[Part]) -> Audit | None:
-    """What the audit comes to in the whole pool, in units of pairs that were looked at: for corrections of shares.
+def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
+    """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited.
 
-    Strata are weighed by their sizes, and the weights scaled so that each side counts as many pairs as people decided there;
-    None where a side was not looked at. Rounded to whole pairs.
+    The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
+    pairs was not looked at, or all pairs are of one kind.
+
+    >>> parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
+    >>> found = rates(parts, np.random.default_rng(0))
+    >>> round(found.sensitivity, 4), round(found.specificity, 4)
+    (0.5405, 0.9684)
     """
-    sides = []
-    for side in (True, False):
-        held = [part.stratum for part in parts if part.called == side and part.stratum.population]
-        looked = sum(one.sampled for one in held)
-        if not looked or any(not one.sampled for one in held):
-            return None
-        share = sum(_estimate(one) for one in held) / sum(one.population for one in held)
-        right = round(share * looked)
-        sides.append((right, looked - right))
-    (true_positives, false_positives), (false_negatives, true_negatives) = sides
-    return Audit(true_positives, false_positives, false_negatives, true_negatives)
+    held = [part for part in parts if part.stratum.population]
+    called = np.array([part.called for part in held], bool)
+    population, sampled, positive = _columns(held)
+    if not len(held) or not sampled.all():
+        return None
+    share = positive / sampled
+    entailed, other = population * share, population * (1 - share)
+    if not entailed.sum() or not other.sum():
+        return None
+    chance = rng.beta(positive + 0.5, sampled - positive + 0.5, (draws, len(held)))
+    sizes = rng.gamma(population, size=(draws, len(held)))
+    with_chance, without = sizes * chance, sizes * (1 - chance)
+    return Rates(
+        float(entailed[called].sum() / entailed.sum()),
+        float(other[~called].sum() / other.sum()),
+        with_chance[:, called].sum(axis=1) / with_chance.sum(axis=1),
+        without[:, ~called].sum(axis=1) / without.sum(axis=1),
+    )
+
+
+def kappa(parts: Sequence[Part]) -> Agreement:
+    """Cohen's kappa of people and the classifier over the whole pool: strata weigh as much as they hold, not as was looked at.
+
+    >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
+    0.63
+    """
+    held = [part for part in parts if part.stratum.population]
+    population, sampled, positive = _columns(held)
+    looked = int(sampled.sum())
+    if not len(held) or not sampled.all():
+        return Agreement(None, looked, 2 * looked, UNSEEN)
+    weight = population / population.sum()
+    yes, called = positive / sampled, np.array([part.called for part in held], np.float64)
+    people, classifier = float(weight @ yes), float(weight @ called)
+    observed = float(weight @ (yes * called + (1 - yes) * (1 - called)))
+    chance = people * classifier + (1 - people) * (1 - classifier)
+    if chance >= 1 - 1e-15:
+        return Agreement(None, looked, 2 * looked, NO_VARIATION)
+    return Agreement((observed - chance) / (1 - chance), looked, 2 * looked)
+
+
+def _columns(parts: Sequence[Part]) -> tuple[Doubles, Doubles, Doubles]:
+    told = [(one.stratum.population, one.stratum.sampled, one.stratum.positive) for one in parts]
+    population, sampled, positive = np.array(told, np.float64).reshape(-1, 3).T
+    return population, sampled, positive

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
+from ctxr.metrics.corrected import rogan_gladen
 from ctxr.metrics.entailment import Stratum
-from ctxr.metrics.stratified import Part, allocate, counts_by_decision, reliability
+from ctxr.metrics.kappa import cohen
+from ctxr.metrics.stratified import Part, allocate, kappa, rates, reliability
+from ctxr.metrics.votes import gather
 
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))
 """Pairs of each stratum, the share of them that is entailed, and the decision."""
@@ -66,14 +69,49 @@ def test_draws_fill_the_audit_and_no_stratum_beyond_its_size() -> None:
         allocate([3], -1)
 
 
-def test_an_audit_comes_to_counts_on_each_side() -> None:
-    parts = [Part(Stratum(100, 10, 9), True), Part(Stratum(300, 10, 6), True), Part(Stratum(1000, 20, 1), False)]
-    audit = counts_by_decision(parts)
-    assert audit is not None
-    # (90 + 180) / 400 of the 20 looked at
-    assert (audit.true_positives, audit.false_positives) == (14, 6)
-    assert (audit.false_negatives, audit.true_negatives) == (1, 19)
-    assert counts_by_decision(parts[:2]) is None
+def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_looks() -> None:
+    # 500 called, 80 % of them true, 3,400 not called, 10 % of them true; people look at as many of either
+    parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
+    found = rates(parts, np.random.default_rng(0))
+    assert found is not None
+    assert found.sensitivity == pytest.approx(400 / 740)
+    assert found.specificity == pytest.approx(3060 / 3160)
+    observed = np.random.default_rng(1).binomial(10, 500 / 3900, 2000).astype(float)
+    share = rogan_gladen(observed, np.full(2000, 10.0), found, np.random.default_rng(0))
+    assert share.value == pytest.approx(740 / 3900, abs=0.02)
+    # ten times the looks, a far narrower interval
+    more = rates(
+        [Part(Stratum(5000, 1200, 960), True), Part(Stratum(34000, 1200, 120), False)], np.random.default_rng(0)
+    )
+    assert more is not None
+    assert found.drawn_sensitivity.std() > 2.5 * more.drawn_sensitivity.std()
+    # a census leaves the width of its looks: other pairs are meant
+    census = rates([Part(Stratum(50, 50, 40), True), Part(Stratum(50, 50, 5), False)], np.random.default_rng(0))
+    assert census is not None
+    assert census.drawn_sensitivity.std() > 0.02
+    assert rates([*parts, Part(Stratum(9, 0, 0), False)], np.random.default_rng(0)) is None
+    assert rates([Part(Stratum(9, 9, 0), True)], np.random.default_rng(0)) is None
+    assert rates([], np.random.default_rng(0)) is None
+
+
+def test_kappa_of_a_pool_is_that_of_all_its_pairs() -> None:
+    sizes, yes, called = (40, 60, 300), (36, 30, 15), (True, True, False)
+    parts = [Part(Stratum(*one), side) for *one, side in zip(sizes, sizes, yes, called, strict=True)]
+    people = np.concatenate([np.arange(size) < held for size, held in zip(sizes, yes, strict=True)]).astype(int)
+    classifier = np.repeat(np.array(called).astype(int), sizes)
+    names = list(range(400))
+    votes = gather(names * 2, ["a"] * 400 + ["b"] * 400, [*people.tolist(), *classifier.tolist()])
+    whole = cohen(votes).value
+    assert kappa(parts).value == pytest.approx(whole)
+    assert kappa(parts).units == 400
+    # a sample of twenty from each says the same, where its shares are the same
+    fewer = [
+        Part(Stratum(size, 20, round(20 * held / size)), side)
+        for size, held, side in zip(sizes, yes, called, strict=True)
+    ]
+    assert kappa(fewer).value == pytest.approx(whole)
+    assert kappa([*parts, Part(Stratum(3, 0, 0), True)]).value is None
+    assert kappa([Part(Stratum(3, 3, 3), True)]).value is None
 
 
 def test_an_interval_holds_its_own_estimate() -> None:

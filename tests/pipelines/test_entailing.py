@@ -326,9 +326,6 @@ def test_pairs_of_ones_own_may_be_named_by_their_file(world: Path) -> None:
     assert open_pairs(world / "pairs.jsonl", Path(), Silent()) == open_pairs(world, Path(), Silent())
 
 
-def test_what_cannot_be_opened_is_said(made: Train, tmp_path: Path) -> None:
-
-
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(tmp_path)

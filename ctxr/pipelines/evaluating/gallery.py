@@ -146,7 +146,7 @@ def _measure(
             for label in labels:
                 counted = measuring.entailed(side, list(vectors.values()), label)
                 if counted is not None:
-                    told = measuring.entailments(run.name, side, counted, label, seed, config.resamples)
+                    told = measuring.entailments(run.name, side, counted, label, seed, clusters)
                     found.entailments += told
                     columns[run.name] |= measuring.entail_columns(counted, label)
             for scorer, one in vectors.items():
@@ -168,7 +168,7 @@ def _measure(
 
 
 def _audited(side: str, labels: Labels) -> str:
-    where = "" if labels.audit_of == "these_pairs" else ", none of which is of this side"
+    where = ", none of which is of this side" if labels.elsewhere else ""
     return (
         f"{side}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
     )

@@ -12,8 +12,6 @@ from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import WORKER, Pair, read_judgments
 from ctxr.errors import DataError
 from ctxr.metrics.corrected import Audit
-from ctxr.metrics.entailment import Stratum
-from ctxr.metrics.stratified import Part, counts_by_decision
 from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
 from ctxr.pipelines.revising.records import Drawn, Looked
 from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, refuse_changed
@@ -25,19 +23,30 @@ UNIT = "entail/"
 
 
 @dataclass(frozen=True)
+class Of:
+    """The stratum of a pair: its round and name, how many pairs it holds, whether the classifier calls them entailed, and whether
+    they are among the judged ones: what a cap left out is not."""
+
+    name: str
+    population: int
+    called: bool
+    judged: bool
+
+
+@dataclass(frozen=True)
 class People:
     """What people said about a project's rounds, and about pairs that no round judged.
 
     Attributes:
         answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
         looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
-        strata: of each pair of a sample its stratum, with the round, and how many pairs that holds.
+        strata: of each pair of a sample its stratum.
         parents: artifacts that it was read from.
     """
 
     answers: tuple[Judgment, ...] = ()
     looked: Mapping[Pair, bool] = field(default_factory=dict)
-    strata: Mapping[Pair, tuple[str, int]] = field(default_factory=dict)
+    strata: Mapping[Pair, Of] = field(default_factory=dict)
     parents: tuple[Parent, ...] = ()
 
 
@@ -51,14 +60,12 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     """
     rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
     homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
-    strata: dict[Pair, tuple[str, int]] = {}
+    strata: dict[Pair, Of] = {}
     for folder in rounds:
         refuse_changed(folder)
         for file in sorted(folder.glob(f"rounds/*/{STRATA}")):
             number = file.parent.name
-            strata |= {
-                (one.caption, one.image): (f"{number} {one.stratum}", one.population) for one in read_table(file, Drawn)
-            }
+            strata |= {(one.caption, one.image): _stratum(number, one) for one in read_table(file, Drawn)}
     answers: list[Judgment] = []
     looked: dict[Pair, bool] = {}
     parents = []
@@ -93,34 +100,17 @@ def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: Pe
     return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
 
 
-def audit_of(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool], people: People) -> Audit | None:
-    """The classifier's errors on the pairs that people decided; None for no pair.
-
-    Where all of them were drawn from strata they are weighed by what these hold, or a sample that looked most where the
-    classifier is unsure would tell of other pairs than it judged.
-    """
+def audit_of(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool]) -> Audit | None:
+    """The classifier's errors on pairs that people decided, each counted once; None for no pair."""
     if not entailed:
         return None
-    if all(pair in people.strata for pair in entailed):
-        weighed = counts_by_decision(_parts(said, entailed, people))
-        if weighed is not None:
-            return weighed
     table = Counter((said[pair], yes) for pair, yes in entailed.items())
     return Audit(*(table[cell] for cell in ((True, True), (True, False), (False, True), (False, False))))
 
 
-def _parts(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool], people: People) -> list[Part]:
-    drawn = Counter(name for name, _ in people.strata.values())
-    held: dict[tuple[str, bool], list[Pair]] = {}
-    for pair in entailed:
-        held.setdefault((people.strata[pair][0], said[pair]), []).append(pair)
-    parts = []
-    for (name, called), pairs in sorted(held.items()):
-        # of a stratum that other sides share the part that was drawn here
-        population = round(people.strata[pairs[0]][1] * len(pairs) / drawn[name])
-        stratum = Stratum(max(population, len(pairs)), len(pairs), sum(entailed[pair] for pair in pairs))
-        parts.append(Part(stratum, called))
-    return parts
+def _stratum(number: str, drawn: Drawn) -> Of:
+    capped = drawn.stratum.startswith("capped")
+    return Of(f"{number} {drawn.stratum}", drawn.population, drawn.decision == "added", not capped)
 
 
 def _parent(folder: Path, kind: str) -> Parent:

@@ -8,9 +8,11 @@ import numpy as np
 
 from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
+from ctxr.metrics.poststratified import Known, Sampled, chances, known_at
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.relations import Numbered
 from ctxr.metrics.retrieval import Retrieved, Vectors, caption_retrieval, retrieved
+from ctxr.metrics.stratified import rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED, Labels
@@ -115,16 +117,31 @@ def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> C
     written, extra, judged = (
         np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
     )
-    return Counted(written, extra, judged, tuple(ks))
+    return Counted(written, extra, judged, tuple(ks), _known(side, scorers, labels.sampled, ks))
+
+
+def _known(
+    side: GallerySide, scorers: Sequence[Vectors], sampled: Sampled | None, ks: Sequence[int]
+) -> tuple[Known, ...]:
+    """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
+    if sampled is None:
+        return ()
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    inside = [_within(one, galleries, owners) for one in scorers]
+    each = [np.mean([chances(one, sampled, k) for one in inside], axis=0) for k in ks]
+    return tuple(known_at(sampled, chance, len(side.images)) for chance in each)
 
 
 def entailments(
-    run: str, side: GallerySide, counted: Counted, labels: Labels, seed: tuple[int, int], resamples: int
+    run: str, side: GallerySide, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
 ) -> list[Entailment]:
-    """Entail@K of a run with intervals over pictures."""
+    """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)
     leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
-    found = entail_at(counted, labels.entailed.labels, rng, leaked, labels.audit, labels.audit_of, resamples)
+    audit = rates(labels.audit, rng) if isinstance(labels.audit, tuple) else labels.audit
+    if labels.asked is not None:  # of some pictures, the clusters that they are in
+        clusters = Clusters(clusters.codes[labels.asked], rng, clusters.resamples)
+    found = entail_at(counted, labels.entailed.labels, rng, leaked, audit, labels.audit_of, clusters=clusters)
     rows = []
     for place, one in enumerate(found):
         held = counted.written[:, place] + counted.extra[:, place]

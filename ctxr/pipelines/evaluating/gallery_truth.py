@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -18,9 +17,13 @@ from ctxr.data.weak_positives import WORKER, Pair, verdicts
 from ctxr.errors import DataError
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import AuditOf, Entailed
+from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.relations import Numbered, Relation, number, relate
+from ctxr.metrics.stratified import Part
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided
+from ctxr.pipelines.evaluating.gallery_strata import parts_of, rounds_in_force, rows_of, sampled_of, strata_of
+from ctxr.pipelines.revising.rounds import LEDGER
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
 TRUTH = "truth.jsonl"
@@ -35,30 +38,29 @@ class Labels:
 
     Attributes:
         entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
-            nobody knows. audit: what people said of pairs that the classifier judged. audit_of: of these pairs, or of others.
-        audited: of how many. asked: places of the pictures that are counted, ascending; None: all.
+            nobody knows. audit: what people said of pairs that the classifier judged, one by one or by strata. audit_of: of these pairs,
+            or of others.
+        audited: of how many. elsewhere: whether none of them is of this side. sampled: the judged pairs by the strata of an audit.
+        asked: places of the pictures that are counted, ascending; None: all.
         by: whose labels these are, where that is neither the drawn truth nor a classifier. only_right: they never say no.
     """
 
     entailed: Entailed
     source: str
     leaked: Flags | None = None
-    audit: Audit | None = None
+    audit: Audit | tuple[Part, ...] | None = None
     audit_of: AuditOf = "these_pairs"
     audited: int = 0
     asked: Codes | None = None
     by: str = ""
     only_right: bool = False
+    elsewhere: bool = False
+    sampled: Sampled | None = None
 
 
 class _Link(msgspec.Struct):
     image: str
     leaked: bool = False
-
-
-class _Round(msgspec.Struct):
-    number: int
-    active: bool = True
 
 
 def labels_of(
@@ -89,9 +91,9 @@ def labels_of(
         held = _places(side, (pair for pair, yes in said.items() if yes))
         entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
-        audit, of, audited = _audit(side, said, judgments, people or People())
-        leaked = _leaked([one for one in (root, dataset.root) if one is not None], side)
-        found.append(Labels(entailed, ", ".join(workers), leaked, audit, of, audited))
+        roots = [one for one in (root, dataset.root) if one is not None]
+        checked = _checked(side, said, judgments, people or People(), roots)
+        found.append(Labels(entailed, ", ".join(workers), _leaked(roots, side), **vars(checked)))
     return found
 
 
@@ -124,9 +126,6 @@ def coco_places(side: GallerySide) -> tuple[dict[str, int], dict[str, int]]:
     return images, {f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions)}
 
 
-R = TypeVar("R", bound=msgspec.Struct)
-
-
 def _places(side: GallerySide, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
     """(caption, picture) by place, of those that are on the side."""
     images = {image: place for place, image in enumerate(side.images)}
@@ -143,36 +142,46 @@ def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
     return relate(lists)
 
 
-def _audit(
-    side: GallerySide, said: Mapping[Pair, bool], judgments: Sequence[Judgment], people: People
-) -> tuple[Audit | None, AuditOf, int]:
-    """What people said of pairs that the classifier judged, of this side where there are any, else of all; of how many."""
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    audit: Audit | tuple[Part, ...] | None
+    audit_of: AuditOf
+    audited: int
+    elsewhere: bool
+    sampled: Sampled | None
+
+
+def _checked(
+    side: GallerySide,
+    said: Mapping[Pair, bool],
+    judgments: Sequence[Judgment],
+    people: People,
+    roots: Sequence[Path],
+) -> _Checked:
+    """What people said of pairs that the classifier judged: of a sample by its strata, else of this side's where there are any."""
+    strata = strata_of(roots) if people.strata else {}
     known = decided(said, judgments, people)
     images, captions = set(side.images), set(side.captions)
-    here = {pair: entailed for pair, entailed in known.items() if pair[0] in captions and pair[1] in images}
-    of: AuditOf = "these_pairs" if here or not known else "any_pairs"
-    return audit_of(said, here or known, people), of, len(here or known)
+    here = {pair: yes for pair, yes in known.items() if pair[0] in captions and pair[1] in images}
+    count, elsewhere = len(here or known), bool(known) and not here
+    parts = parts_of(known, people)
+    if parts:
+        # also of pairs that a cap left out, which are not among the judged
+        everyone = decided({**said, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
+        return _Checked(parts, "any_pairs", count, elsewhere, sampled_of(side, strata, everyone, people))
+    of: AuditOf = "any_pairs" if elsewhere else "these_pairs"
+    return _Checked(audit_of(said, here or known), of, count, elsewhere, None)
 
 
 def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
     """Which pictures the ledgers of the rounds in force call trained on; None where no ledger is about any picture here."""
     known: dict[str, bool] = {}
-    for root in roots:
-        if (root / "rounds.jsonl").is_file():
-            active = {f"{one.number:03d}" for one in _rows(root / "rounds.jsonl", _Round) if one.active}
-            for file in sorted(root.glob("rounds/*/ledger.jsonl")):
-                if file.parent.name in active:
-                    for row in _rows(file, _Link):
-                        image = published_image(row.image) or row.image
-                        known[image] = known.get(image, False) or row.leaked
+    for folder in rounds_in_force(roots):
+        if (folder / LEDGER).is_file():
+            for row in rows_of(folder / LEDGER, _Link):
+                image = published_image(row.image) or row.image
+                known[image] = known.get(image, False) or row.leaked
     images = [published_image(image) or image for image in side.images]
     if not known.keys() & set(images):
         return None
     return np.array([known.get(image, False) for image in images])
-
-
-def _rows(file: Path, kind: type[R]) -> list[R]:
-    try:
-        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error

@@ -1,7 +1,7 @@
 """How right a round is: what people said of its sample, weighed up to all candidates, and Entail@K corrected for the rest."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,18 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.entail_at import Counted
 from ctxr.metrics.entailment import Stratum
 from ctxr.metrics.kappa import cohen, fleiss
-from ctxr.metrics.stratified import Part, Reliability, counts_by_decision, reliability
-from ctxr.metrics.votes import Votes, gather
+from ctxr.metrics.stratified import Part, Reliability, kappa, reliability
+from ctxr.metrics.votes import gather
 from ctxr.pipelines.collecting import collected
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability_table
-from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table
-from ctxr.pipelines.revising.records import Also, Drawn, Looked, Round
+from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, looked_at
+from ctxr.pipelines.revising.records import Also, Drawn, Link, Looked, Round
 from ctxr.pipelines.revising.results import export_hint, read_figures
-from ctxr.pipelines.revising.rounds import ALSO, FIGURES, STRATA, folder_of, read_rounds, refuse_changed
+from ctxr.pipelines.revising.rounds import ALSO, FIGURES, LEDGER, STRATA, folder_of, read_rounds, refuse_changed
 from ctxr.pipelines.serve import SERVED
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.talk import Talk
@@ -48,7 +47,8 @@ class Audited:
     Attributes:
         looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
             calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
-        with_people: Cohen's kappa of the classifier with what people decided. ties: pairs on which votes came to nothing.
+        with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
+        ties: pairs on which votes came to nothing.
         unseen: pairs of the sample that nobody was heard on. waiting: those that have fewer votes than were asked for.
     """
 
@@ -78,7 +78,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     found = judged(drawn, answered, blocked_workers(config.workdir, config.database), config.seed)
     if not found.looked:
         raise _nobody(config, made, drawn)
-    corrected = _corrected(config, read_figures(out / folder_of(made.number)), found)
+    corrected = _corrected(config, out / folder_of(made.number), found)
     folder = config.workdir / AUDITS / f"{made.number:03d}"
     _write(folder, config, out, source, made, found, corrected)
     return _report(config, folder, made, found, corrected)
@@ -130,14 +130,13 @@ def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], s
     parts = _parts(drawn, looked)
     rng = np.random.default_rng(seed)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
-    calls = {name: not one.stratum.startswith("rejected") for name, one in pairs.items() if name in verdicts}
     return Audited(
         looked,
         tuple(of_classifier),
         reliability(list(parts.values()), rng),
         reliability(of_classifier, rng),
         _between(rows),
-        cohen(_two(verdicts, calls)) if verdicts else Agreement(None, 0, 0),
+        kappa(of_classifier),
         ties,
         len(pairs) - len(verdicts) - ties,
         _waiting(answered, rows),
@@ -184,23 +183,16 @@ def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
     return found
 
 
-def _two(people: Mapping[str, bool], classifier: Mapping[str, bool]) -> Votes:
-    names = sorted(people)
-    values = [int(side[name]) for side in (people, classifier) for name in names]
-    return gather(names * 2, ["people"] * len(names) + ["the classifier"] * len(names), values)
-
-
-def _corrected(config: ReviseLabels, figures: Mapping[str, Any], found: Audited) -> list[dict[str, Any]]:
-    """Entail@K of the round once more, corrected by what people said; as it was where they said too little."""
+def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[str, Any]]:
+    """Entail@K of the round once more, corrected stratum by stratum; as it was where people said too little."""
+    figures = read_figures(folder)
     told_before: list[dict[str, Any]] = figures["entail_at"]
-    columns, error = figures.get("counted"), counts_by_decision(found.parts)
-    if not columns or error is None:
+    ks = [int(row["k"]) for row in told_before]
+    counts = looked_at(figures.get("counted") or {}, ks, read_table(folder / LEDGER, Link), found.looked)
+    if counts is None:
         return told_before
-    written, extra, leaked = (np.array(columns[name]) for name in ("written", "extra", "leaked"))
-    ks = tuple(int(row["k"]) for row in told_before)
-    looked = np.tile(np.array(ks, np.float64), (len(written), 1))
-    counts = Counted(written.astype(np.float64), extra.astype(np.float64), looked, ks)
-    return as_records(entail_figures(counts, leaked.astype(bool), np.random.default_rng(config.seed), error))
+    leaked = np.array(figures["counted"]["leaked"], bool)
+    return as_records(entail_figures(counts, leaked, np.random.default_rng(config.seed)))
 
 
 def _write(
@@ -263,7 +255,7 @@ def _report(
         "round": made.number,
         "looked at": f"{len(found.looked)} pairs were decided, {found.ties} ended in a tie, {found.unseen} nobody has seen",
         **agreement,
-        "Cohen's kappa, people and classifier": agreed(found.with_people),
+        "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighed up to all candidates",
     }
     notes = []
     if found.unseen:

@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
+from ctxr.metrics.poststratified import Sampled, known_at
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revising.mining import Pool
-from ctxr.pipelines.revising.records import Link
+from ctxr.pipelines.revising.records import Link, Looked
 from ctxr.pipelines.revising.sampling import stratum_of
 
 RESAMPLES = 1000
+
+FOR_CAPTION = 2
+"""Direction of a pair that was found for its caption alone: it stands behind all that were found for the picture."""
+
+MANY = np.iinfo(np.int64).max
 
 
 def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Counted | None:
@@ -31,13 +36,15 @@ def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Cou
 def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles]:
     """Given and other entailed captions among the first K of each picture, [I, len(ks)] each.
 
-    What was mined are the best captions that were not given, so both together hold the first K of all.
+    What was mined are the best captions that were not given, so both together hold the first K of all. Equal ones stand as they
+    were mined, behind given ones.
     """
     given = np.array(pool.gallery.given, np.int64).reshape(-1, 2)
     images = np.concatenate([given[:, 0], pool.images])
     scores = np.concatenate([pool.given_scores, pool.scores])
     kinds = np.concatenate([np.zeros(len(given), np.int64), np.where(entailed, 1, 2)])
-    order = np.lexsort((kinds, -scores, images))
+    ranks = np.concatenate([np.zeros(len(given), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
+    order = np.lexsort((ranks, -scores, images))
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
     count = len(pool.gallery.images)
@@ -46,11 +53,48 @@ def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Dou
     return written, extra
 
 
-def entail_figures(
-    found: Counted, leaked: Flags, rng: np.random.Generator, audit: Audit | None = None
-) -> list[EntailAt]:
-    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand."""
-    return entail_at(found, "classifier", rng, leaked, audit, "these_pairs", RESAMPLES)
+def looked_at(
+    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[Link], looked: Sequence[Looked]
+) -> Counted | None:
+    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count.
+
+    Args:
+        columns: `counted` of the figures. links: every candidate of the round.
+    """
+    if not ks or "images" not in columns:
+        return None
+    written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
+    places = {image: place for place, image in enumerate(columns["images"])}
+    held = [link for link in links if link.direction != "caption" and link.image in places]
+    said = {(one.image, one.caption): one for one in looked}
+    strata = sorted({stratum_of(link) for link in links})
+    code = {name: number for number, name in enumerate(strata)}
+    looks = np.zeros((len(strata), 2))
+    for one in looked:
+        looks[code[one.stratum]] += (1, one.entailed)
+    decided = [said.get((link.image, link.caption)) for link in held]
+    sampled = Sampled(
+        np.array([places[link.image] for link in held], np.int64),
+        np.zeros(len(held), np.int64),
+        np.array([code[stratum_of(link)] for link in held], np.int64),
+        np.array([-1 if one is None else int(one.entailed) for one in decided], np.int64),
+        np.ones(len(held), bool),
+        looks,
+    )
+    ranks = np.array([link.rank for link in held], np.int64)
+    # the first K are those that were given and the best of the others
+    room = np.array(ks) - written
+    first = (ranks[:, None] <= room[sampled.images]).astype(np.float64)
+    there = np.stack([np.bincount(sampled.images, first[:, place], len(written)) for place in range(len(ks))], axis=1)
+    if not np.array_equal(there, room):  # a picture of several galleries stands in the ledger once
+        return None
+    known = tuple(known_at(sampled, first[:, place], len(written)) for place in range(len(ks)))
+    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
+
+
+def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> list[EntailAt]:
+    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand (`looked_at`)."""
+    return entail_at(found, "classifier", rng, leaked, resamples=RESAMPLES)
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:

@@ -169,7 +169,8 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
     leaked = np.array([image in revised.leaked for image in images], bool)
     told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
     columns = {"written": found.written, "extra": found.extra, "leaked": leaked}
-    return told | {"counted": {name: column.astype(int).tolist() for name, column in columns.items()}}
+    plain = {name: column.astype(int).tolist() for name, column in columns.items()}
+    return told | {"counted": plain | {"images": images}}
 
 
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:

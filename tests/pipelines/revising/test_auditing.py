@@ -82,6 +82,18 @@ def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> N
     assert found["entailed"]["value"] == pytest.approx(true.sum())
     assert told["between"]["Fleiss' kappa"]["value"] == pytest.approx(1.0)
     assert report.did == "audited"
+    # of the first K of each picture, those that were given and those that hold
+    counts = json.loads((workdir / "revised" / "rounds" / "001" / "figures.json").read_bytes())["counted"]
+    assert [row["k"] for row in told["entail_at"]] == [10, 30]
+    for place, row in enumerate(told["entail_at"]):
+        k, entailed = row["k"], 0
+        for image, written in zip(counts["images"], np.array(counts["written"])[:, place], strict=True):
+            first = [link for link in ledger if link.image == image and link.rank <= k - written]
+            assert len(first) == k - written
+            entailed += written + sum(image in truth[link.caption].holds for link in first)
+        whole = entailed / (k * len(counts["images"]))
+        assert row["corrected"]["value"] == pytest.approx(whole)
+        assert row["value"]["value"] != pytest.approx(whole)
 
 
 def test_a_sample_says_what_a_census_would_within_its_interval(workdir: Path) -> None:

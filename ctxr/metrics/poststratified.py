@@ -1,0 +1,113 @@
+"""Entail@K from an audit by strata: in each stratum what people saw among the first K is known, the rest of it is estimated.
+
+One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
+of its looks among the first K; where fewer than `LEAST` fell there, that of all its looks. What was looked at counts as it is: a
+census gives the truth exactly, and its interval is that of the pictures alone.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ctxr.metrics.compare import Clusters, Interval, interval_of
+from ctxr.metrics.resampling import LEVEL
+from ctxr.metrics.retrieval import BLOCK, Scored
+from ctxr.metrics.votes import Codes, Doubles
+
+LEAST = 4
+"""Looks among the first K from which on a stratum's share is of them alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Pairs that a sample was drawn from by strata, parallel columns [P].
+
+    Attributes:
+        images, captions: places. strata: numbers below S. said: 1 entailed, 0 not, -1 where nobody decided.
+        drawn: whether the pair was drawn by chance from its stratum: others that people know of tell of themselves alone.
+        looks: [S, 2] pairs decided and entailed of those drawn from each whole stratum, also of pictures that are not here.
+    """
+
+    images: Codes
+    captions: Codes
+    strata: Codes
+    said: Codes
+    drawn: np.typing.NDArray[np.bool_]
+    looks: Doubles
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the pairs among the first K of I pictures, those written for them left out.
+
+    Attributes:
+        entailed: [I] pairs that people call so. rest: [I, S] those that nobody decided, by stratum. looks: [S, 2] decided and
+            entailed of the pairs that the rest of each stratum is estimated from.
+    """
+
+    entailed: Doubles
+    rest: Doubles
+    looks: Doubles
+
+
+def chances(scored: Scored, sampled: Sampled, k: int, block: int = BLOCK) -> Doubles:
+    """The chance of each pair to be among the first `k` of its picture, [P]: 0 or 1, but for ties."""
+    everyone, width = scored.shape
+    step = max(1, block // width)
+    found = np.zeros(len(sampled.images))
+    for start in range(0, everyone, step):
+        held = np.arange(start, min(start + step, everyone))
+        scores = scored.rows(held)
+        edge = np.partition(scores, width - k, axis=1)[:, width - k, None]
+        level = scores == edge
+        room = (k - (scores > edge).sum(axis=1)) / level.sum(axis=1)
+        chance = np.where(level, room[:, None], scores > edge)
+        ours = np.flatnonzero((sampled.images >= start) & (sampled.images <= held[-1]))
+        found[ours] = chance[sampled.images[ours] - start, sampled.captions[ours]]
+    return found
+
+
+def known_at(sampled: Sampled, chance: Doubles, images: int) -> Known:
+    """Sum up pairs by their chance [P] to be among the first K of one of `images` pictures."""
+    strata = len(sampled.looks)
+    unseen = sampled.said < 0
+    entailed = np.bincount(sampled.images, chance * (sampled.said > 0), images)
+    cell = sampled.images * strata + sampled.strata
+    rest = np.bincount(cell, chance * unseen, images * strata).reshape(images, strata)
+    seen = chance * (sampled.drawn & ~unseen)
+    here = np.stack(
+        [np.bincount(sampled.strata, seen * weight, strata) for weight in (np.ones(len(seen)), sampled.said > 0)],
+        axis=1,
+    )
+    return Known(
+        entailed.astype(np.float64), rest.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
+    )
+
+
+def entailed_share(
+    written: Doubles, known: Known, k: int, clusters: Clusters, rng: np.random.Generator, confidence: float = LEVEL
+) -> Interval:
+    """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
+
+    Intervals hold the pictures drawn again, and what the rest of each stratum may hold (beta-binomial with Jeffreys' prior). No
+    value where a stratum with pairs that nobody decided was not looked at.
+    """
+    rest = known.rest.sum(axis=0)
+    held = rest > 0
+    sampled, positive = known.looks[held].T
+    if not len(written) or not sampled.all():
+        return Interval(None, clusters=clusters.size)
+    sure = written + known.entailed
+    value = float((sure.sum() + rest[held] @ (positive / sampled)) / (k * len(written)))
+    columns = np.concatenate([np.stack([sure, np.ones(len(sure))], axis=1), known.rest[:, held]], axis=1)
+    totals = clusters.totals(columns)
+    size = (len(totals), int(held.sum()))
+    chance = rng.beta(positive + 0.5, sampled - positive + 0.5, size)
+    pairs = np.ceil(rest[held]).astype(np.int64)
+    shares = rng.binomial(pairs, chance) / pairs
+    drawn = (totals[:, 0] + (totals[:, 2:] * shares).sum(axis=1)) / (k * totals[:, 1])
+    found = interval_of(value, drawn, clusters.size, confidence)
+    if found.low is None or found.high is None:
+        return found
+    # where nothing entailed was seen in a large stratum, the prior alone would say that some must be there
+    return replace(found, low=min(found.low, value), high=max(found.high, value))

@@ -1,0 +1,119 @@
+"""Entail@K of a gallery, corrected by audits of rounds: of this side by strata, of another one by sensitivity and specificity."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxr.data.artifacts import finish
+from ctxr.data.readers import read_dataset
+from ctxr.data.tables import read_table, write_table
+from ctxr.data.weak_positives import read_judgments
+from ctxr.metrics.compare import Clusters
+from ctxr.metrics.retrieval import Vectors
+from ctxr.pipelines.evaluating.gallery_audit import people_of
+from ctxr.pipelines.evaluating.gallery_measuring import Entailment, entail_columns, entailed, entailments, figures
+from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of
+from ctxr.pipelines.revise_labels import ReviseLabels, run
+from ctxr.pipelines.revising.records import Drawn, Looked
+from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from tests.pipelines.revising.stand_in import StandIn
+
+
+def revise(workdir: Path, split: str, sample: int) -> tuple[StandIn, int]:
+    judge = StandIn(workdir / "dataset", sensitivity=0.5, specificity=0.97)
+    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split=split, sample=sample)
+    return judge, run(config, classifier=judge).round or 0
+
+
+def look(workdir: Path, judge: StandIn, number: int) -> list[Drawn]:
+    """People who know look at the sample of a round."""
+    drawn = read_table(workdir / "revised" / "rounds" / f"{number:03d}" / "strata.jsonl", Drawn)
+    texts = judge.dataset.texts
+    looked = [
+        Looked(one.image, one.caption, one.stratum, one.decision, (texts[one.caption].text, one.image) in judge.holds)
+        for one in drawn
+    ]
+    folder = workdir / "revision-audit" / f"{number:03d}"
+    folder.mkdir(parents=True)
+    write_table(folder / "looked.jsonl", looked)
+    finish(folder, kind="revision_audit", verb="revise-labels", config={}, parents=[], counts={}, models={},
+           files=["looked.jsonl"])  # fmt: skip
+    return drawn
+
+
+def side_of(workdir: Path) -> tuple[GallerySide, Labels, Vectors]:
+    dataset, revised = read_dataset(workdir / "dataset"), workdir / "revised"
+    side = gallery_sides(dataset)["test"]
+    people = people_of([revised], workdir)
+    labels = [one for one in labels_of(dataset, side, read_judgments(revised), revised, people)
+              if one.entailed.labels == "classifier"]  # fmt: skip
+    rng = np.random.default_rng(3)
+    vectors = [rng.standard_normal((size, 8)).astype(np.float32) for size in (len(side.images), len(side.captions))]
+    return side, labels[0], Vectors(*vectors)
+
+
+def told(side: GallerySide, labels: Labels, vectors: Vectors, clusters: Clusters) -> list[Entailment]:
+    counted = entailed(side, [vectors], labels)
+    assert counted is not None
+    return entailments("run", side, counted, labels, (0, 0), clusters)
+
+
+def test_a_census_of_the_judged_pairs_gives_the_truth_of_any_run(workdir: Path) -> None:
+    judge, number = revise(workdir, "test", 10**6)
+    drawn = look(workdir, judge, number)
+    side, labels, vectors = side_of(workdir)
+    holds = np.zeros((len(side.images), len(side.captions)), bool)
+    for one in drawn:
+        if (judge.dataset.texts[one.caption].text, one.image) in judge.holds:
+            holds[side.images.index(one.image), side.captions.index(one.caption)] = True
+    for caption, image in side.written:
+        holds[image, caption] = True
+    clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
+    order = np.argsort(-(vectors.queries @ vectors.candidates.T), axis=1)
+    for row in told(side, labels, vectors, clusters):
+        k, found = row.found.k, row.found.corrected
+        truth = np.take_along_axis(holds, order[:, :k], axis=1).mean(axis=1)
+        (plain,) = clusters.means(truth[:, None], np.ones((len(truth), 1), bool))
+        assert (found.value, found.low, found.high) == pytest.approx((plain.value, plain.low, plain.high))
+        low, high = row.found.value.low, row.found.value.high
+        assert (low, high) != pytest.approx((plain.low, plain.high))  # the classifier's own labels say something else
+
+
+def test_an_audit_of_another_side_tells_of_all_pairs_that_were_judged_there(workdir: Path) -> None:
+    judge, number = revise(workdir, "train", 200)
+    drawn = look(workdir, judge, number)
+    revise(workdir, "test", 0)
+    side, labels, vectors = side_of(workdir)
+    assert labels.elsewhere
+    assert labels.sampled is None
+    assert isinstance(labels.audit, tuple)
+    ledger = workdir / "revised" / "rounds" / f"{number:03d}" / "ledger.jsonl"
+    judged = [json.loads(line) for line in ledger.read_text().splitlines()]
+    judged = [one for one in judged if one.get("reason") not in ("cap_image", "cap_caption")]
+    assert sum(part.stratum.population for part in labels.audit) == len(judged)
+    assert sum(part.stratum.sampled for part in labels.audit) == sum(
+        not one.stratum.startswith("capped") for one in drawn
+    )
+    found = told(side, labels, vectors, Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100))
+    corrected, value = found[0].found.corrected.value, found[0].found.value.value
+    assert corrected is not None
+    assert value is not None
+    assert corrected > value
+
+
+def test_a_figure_has_one_interval_by_the_clusters_that_were_chosen(workdir: Path) -> None:
+    revise(workdir, "test", 0)
+    side, labels, vectors = side_of(workdir)
+    clusters = Clusters(np.arange(len(side.images)) // 4, np.random.default_rng(0), 200)
+    counted = entailed(side, [vectors], labels)
+    assert counted is not None
+    rows = {
+        one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, "classifier")}, clusters)
+    }
+    for one in told(side, labels, vectors, clusters):
+        figure = rows[f"auto E@{one.found.k}"]
+        assert one.found.value.clusters == figure.clusters == clusters.size
+        shown = one.found.value
+        assert (shown.value, shown.low, shown.high) == pytest.approx((figure.value, figure.low, figure.high))
