@@ -10,6 +10,7 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
 from ctxr.data.records import Judgment
+from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.eval import Eval, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
@@ -50,7 +51,8 @@ def vectors_of(ranked: dict[int, list[int]], pictures: int = 4, captions: int = 
 def measured(side: GallerySide, label: Labels, vectors: Vectors) -> tuple[measuring.Entailment, measuring.Columns]:
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
-    (told,) = measuring.entailments("run", side, counted, label, (0, 0), 100)
+    clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
+    (told,) = measuring.entailments("run", side, counted, label, (0, 0), clusters)
     return told, measuring.entail_columns(counted, label)
 
 

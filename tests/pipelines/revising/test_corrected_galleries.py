@@ -110,7 +110,7 @@ def test_a_figure_has_one_interval_by_the_clusters_that_were_chosen(workdir: Pat
     counted = entailed(side, [vectors], labels)
     assert counted is not None
     rows = {
-        one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, "classifier")}, clusters)
+        one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, labels)}, clusters)
     }
     for one in told(side, labels, vectors, clusters):
         figure = rows[f"auto E@{one.found.k}"]
