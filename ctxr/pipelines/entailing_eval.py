@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ctxr.data.artifacts import Parent, finish, finished, locked, open_artifact, refuse_strangers, take_manifest
 from ctxr.data.atomic import write_bytes
 from ctxr.data.entailment import EntailmentPair
-from ctxr.data.records import Record
+from ctxr.data.records import Record, SplitName
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
@@ -73,10 +73,11 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
     Raises DataError for pairs about pictures that a classifier was trained on, and where a side has no pair.
     """
     pairs = open_pairs(config.dataset, config.workdir, talk)
-    split = config.split or ("test" if pairs.side("test") else "valid")
+    there: list[SplitName] = [side for side in ("test", "valid", "train") if pairs.side(side)]
+    split = config.split or next(iter(there), "test")
     rows = pairs.side(split)
     if not rows:
-        raise DataError(f"{pairs.name} has no pair on the side {split!r}", hint="--split train, valid or test")
+        raise DataError(f"{pairs.name} has no pair on the side {split!r}", hint=f"--split {' or '.join(there)}")
     notes: list[str] = []
     runs = [run for folder in folders for run in _answers(config, folder, pairs, rows, split, notes, talk)]
     tables = dict(_tables(config, runs, rows, split))
@@ -107,7 +108,13 @@ def _answers(
     artifact = open_artifact(folder, KIND)
     seeds = sorted(folder.glob("seed*"), key=lambda seed: int(seed.name[4:]))
     origin = Parent(folder.resolve().name, KIND, artifact.sha256)
-    chosen_by = split == "valid" and any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
+    same = any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
+    if same and split == "train":
+        raise DataError(
+            f"{origin.name} was trained on these very pairs: what it says of them says nothing of others",
+            hint="--split valid or test, or other pairs",
+        )
+    chosen_by = split == "valid" and same
     if chosen_by:
         notes.append(f"{origin.name}: these pairs chose its epoch and its threshold, so they flatter it")
     runs = []

@@ -135,6 +135,8 @@ def _train_seed(job: _Job, seed: int) -> None:
     if dev is not None:
         entailed = probabilities(model.eval(), dev, AT_ONCE, job.device, bf16)
         value, reached = _threshold(job, dev, entailed, seed)
+    else:
+        talk.warn(f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}")
     text, image = job.fingerprints()
     take_manifest(job.out)
     shutil.rmtree(final, ignore_errors=True)
@@ -206,4 +208,5 @@ def _report(job: _Job, up_to_date: bool) -> TrainReport:
         valid=sum(known) / len(known) if known else None,
         test=None,
         up_to_date=up_to_date,
+        judged_on="valid" if job.dev else "",
     )

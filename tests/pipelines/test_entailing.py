@@ -326,6 +326,27 @@ def test_pairs_of_ones_own_may_be_named_by_their_file(world: Path) -> None:
     assert open_pairs(world / "pairs.jsonl", Path(), Silent()) == open_pairs(world, Path(), Silent())
 
 
+def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_path: Path) -> None:
+    rows = [
+        f"{number}\tA dog runs.\tA {'dog' if number % 2 else 'cat'} runs.\t{('not_', '')[number % 2]}entailment"
+        for number in range(8)
+    ]
+    table = tmp_path / "rte_train.tsv"
+    table.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
+    talk = Listening()
+    config = Train(
+        "entailment-tiny",
+        table,
+        changes=(*SMALL, "epochs=1", "text=random:bert-tiny"),
+        workdir=tmp_path / "w",
+        text_only=True,
+    )
+    assert train.run(config, talk).judged_on == ""
+    assert any("no pairs of valid, so the last epoch counts" in text for text in talk.said)
+    with pytest.raises(DataError, match="was trained on these very pairs"):
+        evaluate(Eval(("entailment-tiny",), table, tmp_path / "w", device="cpu"))
+
+
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(tmp_path)

@@ -109,9 +109,7 @@ def test_a_figure_has_one_interval_by_the_clusters_that_were_chosen(workdir: Pat
     clusters = Clusters(np.arange(len(side.images)) // 4, np.random.default_rng(0), 200)
     counted = entailed(side, [vectors], labels)
     assert counted is not None
-    rows = {
-        one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, labels)}, clusters)
-    }
+    rows = {one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, labels)}, clusters)}
     for one in told(side, labels, vectors, clusters):
         figure = rows[f"auto E@{one.found.k}"]
         assert one.found.value.clusters == figure.clusters == clusters.size
