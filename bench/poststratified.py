@@ -28,7 +28,7 @@ class World:
 
     def written(self, k: int) -> Doubles:
         """Given captions among the first k, [I]."""
-        return (self.given < k).sum(axis=1).astype(np.float64)
+        return np.asarray((self.given < k).sum(axis=1), np.float64)
 
     def first(self, k: int) -> Flags:
         """Which mined captions are among the first k, [I, 30]."""
@@ -36,7 +36,7 @@ class World:
 
     def entailed(self, k: int) -> Doubles:
         """Captions that hold among the first k, [I]."""
-        return self.written(k) + (self.first(k) & self.holds).sum(axis=1)
+        return np.asarray(self.written(k) + (self.first(k) & self.holds).sum(axis=1), np.float64)
 
     def known(self, k: int, looks: int, rng: np.random.Generator) -> Known:
         """What an audit of so many looks says of the first k."""

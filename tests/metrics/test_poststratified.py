@@ -27,6 +27,7 @@ def test_a_sample_is_right_on_average_among_the_first_ten_where_many_more_hold_t
     values = []
     for _ in range(80):
         found = entailed_share(drawn.written(10), drawn.known(10, 200, rng), 10, clusters, rng)
+        assert found.value is not None
         values.append(found.value)
     truth = drawn.entailed(10).mean() / 10
     assert truth > 1.4 * drawn.entailed(30).mean() / 30
