@@ -1,7 +1,6 @@
 """A simulated worker at the pages of a server: opens a link, looks at the pictures, answers, goes on."""
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.errors import CtxrError
 
 
-class Visitor(ABC):
+class Visitor:
     """One worker with a browser of their own; what they answer, `answer` says.
 
     Attributes:
@@ -36,9 +35,9 @@ class Visitor(ABC):
         self.answers += 1
         return True
 
-    @abstractmethod
     def answer(self, page: Page) -> Page | None:
         """The page that comes after answering this one; None where it asks nothing."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """Close the browser."""

@@ -164,8 +164,7 @@ def _start(config: Train, recipe: Recipe) -> Path | None:
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
             f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
-            hint=f"ctxr train --recipe {recipe.start} --set encoder={recipe.encoder}   first, on the same dataset; or --set start= for "
-            "the encoder as it was published",
+            hint=f"ctxr train --recipe {recipe.start}   first, or --set start= for the encoder as it was published",
         )
     return folder
 
