@@ -219,7 +219,7 @@ def slow_scores(scorer: Looker, pairs: Pairs) -> np.ndarray:
 
 def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxr.models.training.matching.PAIRS", 7)
-    monkeypatch.setattr("ctxr.models.training.matching.IMAGES", 4)
+    monkeypatch.setattr("ctxr.models.training.matching.PICTURES", 4)
     pairs, scorer = make(), make_looker()
     done: list[float] = []
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_a_shortlist_is_looked_at_and_the_rest_stands_behind_in_the_order_of_the
     assert set(zip(*(place.tolist() for place in np.nonzero(wanted)), strict=True)) == expected
     scorer.shown.clear()
     with torch.no_grad():
-        looked = look_at(scorer, pairs, images, captions, wanted)
+        looked = look_at(scorer, pairs.images, pairs.texts[pairs.first], images, captions, wanted)
         slow = slow_scores(scorer, pairs)[:6, :10]
     assert sum(len(texts) for texts, _ in scorer.shown[: -IMAGES * len(OWNERS)]) == wanted.sum()
     values = shortlist.ordered(looked, wanted, images, captions)

@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.base import Batch
-from ctxr.models.training.contrastive import Contrast, Pairs, cross_entropy_of
+from ctxr.models.training.contrastive import Contrast, cross_entropy_of
 from ctxr.models.training.passes import in_passes
+from ctxr.models.training.questions import Images
 
-IMAGES, PAIRS = 8, 128
+PICTURES, PAIRS = 8, 128
 """Pictures, and pairs with them, in one pass over a gallery: a picture is looked at once for sixteen captions or more."""
 
 BELOW = 2.0
@@ -102,7 +103,8 @@ def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, 
 @torch.no_grad()
 def look_at(
     scorer: Callable[[Batch], Tensor],
-    pairs: Pairs,
+    pictures: Images,
+    texts: Tensor,
     images: Rows,
     captions: Rows,
     wanted: Wanted,
@@ -113,22 +115,23 @@ def look_at(
     """Scores [n, m] of pictures with captions, pair by pair; 0 where a pair is not wanted.
 
     Args:
-        images: [n] rows. captions: [m] numbers. wanted: [n, m].
+        pictures: by row. texts: token ids [C, T].
+        images: [n] rows. captions: [m] rows of texts. wanted: [n, m].
         advance: told how many pictures are done.
     """
     found = np.zeros(wanted.shape, np.float32)
-    for start in range(0, len(images), IMAGES):
-        part = wanted[start : start + IMAGES]
-        seen = pairs.images(torch.from_numpy(images[start : start + IMAGES]))
+    for start in range(0, len(images), PICTURES):
+        part = wanted[start : start + PICTURES]
+        seen = pictures(torch.from_numpy(images[start : start + PICTURES]))
         asked = np.flatnonzero(part.any(0))
         passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
 
         def look(places: Tensor, seen: Tensor = seen, part: Wanted = part, start: int = start) -> None:
-            texts = pairs.texts[pairs.first[torch.from_numpy(captions)[places]]]
+            told = texts[torch.from_numpy(captions)[places]]
             mask = torch.from_numpy(part[:, places.numpy()])
             rows = mask.any(1).nonzero().flatten()
             with torch.autocast(device, torch.bfloat16, enabled=bf16):
-                scores = scores_of(scorer, seen[rows.to(seen.device)], texts, mask[rows].T.contiguous(), device)
+                scores = scores_of(scorer, seen[rows.to(seen.device)], told, mask[rows].T.contiguous(), device)
             found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
 
         for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):

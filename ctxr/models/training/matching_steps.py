@@ -49,14 +49,12 @@ class MatchingTrainer(GalleryTrainer):
             for place, gradient in enumerate(torch.autograd.grad(loss, self.weights, allow_unused=True)):
                 if gradient is not None:
                     there = summed[place]
-                    summed[place] = (
-                        laid_out_as(self.weights[place], gradient) if there is None else there.add_(gradient)
-                    )
+                    summed[place] = gradient.clone() if there is None else there.add_(gradient)
         return total, summed
 
     def scored(self, pairs: Pairs) -> Matrix:
         """Scores of the pairs that are looked at, the others below them."""
-        return match_scores(self.scorer, pairs, self.shortlist, self.device, self.bf16)
+        return match_scores(self.scorer, pairs, self.shortlist, self.device, self.bf16, self.hearing.looked)
 
     def _look(self, known: Contrast, wanted: Tensor) -> Tensor:
         """Scores [m, n] of what is wanted of a batch; nothing else is loaded."""
@@ -79,7 +77,9 @@ def match_scores(
     """
     galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
 
+    texts = pairs.texts[pairs.first]
+
     def look(images: Rows, captions: Rows, wanted: Wanted) -> Table:
-        return look_at(scorer, pairs, images, captions, wanted, device, bf16, advance)
+        return look_at(scorer, pairs.images, texts, images, captions, wanted, device, bf16, advance)
 
     return gallery_scores(galleries, owners, shortlist, look)
