@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.readers.entailment import read_pairs
 from ctxr.data.tables import read_table, write_table
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, mcnemar, mean_interval
 from ctxr.metrics.entailment import quality
 from ctxr.pipelines import train
@@ -29,6 +29,7 @@ from ctxr.pipelines.entailing_pairs import PAIRS
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.train import Train
+from scripts.ending import exit_code
 from scripts.weak_positive_proof import Spoken
 
 SOURCES = ("mrpc", "rte", "sts-b")
@@ -158,12 +159,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--each", action="store_true", help="a classifier for each data set instead of one for all")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--set", dest="changes", action="append", default=[])
-    try:
-        prove(parser.parse_args(arguments))
-    except CtxrError as error:
-        print(f"{error.message}; {error.hint}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    options = parser.parse_args(arguments)
+    return exit_code(lambda: prove(options))
 
 
 if __name__ == "__main__":

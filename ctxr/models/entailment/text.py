@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +24,10 @@ from ctxr.models.entailment.pooling import CONFIG as POOLING
 from ctxr.models.entailment.sources import Sizes, TextSource
 from ctxr.models.entailment.text_branches import BertBranch, LateBranch, SentenceBranch, leftwards
 from ctxr.models.hub import PATIENCE, answers
-from ctxr.models.published import without_bars
+from ctxr.models.published import careful
 
 TINY = "random:bert-tiny"
 """Untrained weights from a seed."""
-
-_Made = TypeVar("_Made")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
@@ -140,8 +138,9 @@ def bert_source(name: str) -> TextSource:
     stay_inside(folder)
     apart, pooling = kind in APART, read_pooling(folder)
     branch = APART.get(kind, BertBranch)
-    build = _careful(name, lambda: branch(_pretrained(folder), pooling))
-    tokenize, words = _careful(name, lambda: _tokenizer(folder, apart))()
+    told = f"text branch {name!r}"
+    build = careful(told, lambda: branch(_pretrained(folder), pooling))
+    tokenize, words = careful(told, lambda: _tokenizer(folder, apart))()
     model = build()
     digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
     for key, tensor in sorted(model.state_dict().items()):
@@ -176,7 +175,6 @@ def _fetched(repository: str) -> Path:
 def _pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
-    without_bars()
     model, found = AutoModel.from_pretrained(
         folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
         output_loading_info=True,
@@ -218,19 +216,3 @@ def _tokenizer(
         return leftwards(ids, ids), leftwards(types, ids)
 
     return tokenize_apart if apart else tokenize, words
-
-
-def _careful(name: str, make: Callable[[], _Made]) -> Callable[[], _Made]:
-    """The same maker, with one kind of error, and without a trace in torch's generator."""
-
-    def careful() -> _Made:
-        try:
-            with torch.random.fork_rng(devices=[]):
-                return make()
-        except CtxrError:
-            raise
-        except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"text branch {name!r} cannot be loaded: {first}") from error
-
-    return careful
