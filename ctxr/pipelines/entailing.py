@@ -46,6 +46,11 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
     return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
 
 
+def classifiers_in(workdir: Path) -> list[str]:
+    """Names of the finished classifiers of a project."""
+    return [folder.name for folder in sorted((workdir / CLASSIFIERS).glob("*")) if is_classifier(folder)]
+
+
 def is_classifier(folder: Path) -> bool:
     """Whether a folder holds a finished classifier."""
     from ctxr.data.artifacts import MANIFEST, open_artifact

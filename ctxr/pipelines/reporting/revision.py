@@ -14,7 +14,7 @@ from ctxr.data.images import thumbnail
 from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
-from ctxr.pipelines.entailing_eval import RESULT, TABLES
+from ctxr.pipelines.entailing_eval import KINDS, RESULT, TABLES
 from ctxr.pipelines.eval import RESULTS
 from ctxr.pipelines.reporting.chain import inside
 from ctxr.pipelines.reporting.edition import Edition, Section
@@ -25,9 +25,6 @@ from ctxr.pipelines.revising.records import Link, Round
 from ctxr.pipelines.revising.results import read_figures
 from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, VERB, folder_of, read_rounds
 from ctxr.pipelines.revising.work import written_for
-
-KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture alone", "text": "texts alone"}
-"""What a premise is made of, in words."""
 
 MOST_EXAMPLES = 12
 """Pictures that are shown: those to which most was added, and those with the least sure additions."""
