@@ -23,7 +23,7 @@ from ctxr.pipelines.training.recipes import known_recipes
 RUNS = "runs"
 """Folder of a project that holds a folder for each run."""
 
-_PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
 
 KIND = "run"
@@ -138,7 +138,7 @@ def check_name(source: str, workdir: Path) -> None:
     folder = workdir / RUNS
     if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
         return
-    if ":" in source or source in _PLAIN_ENCODERS:
+    if ":" in source or source in PLAIN_ENCODERS:
         return
     runs, classifiers = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}")), classifiers_in(workdir)
     near = get_close_matches(source, [*runs, *classifiers], n=1)

@@ -2,17 +2,19 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.data.artifacts import open_artifact
+from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes
 from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.pipelines.evaluating.runs import PLAIN_ENCODERS, RUNS
 from ctxr.pipelines.scoring import RUN, checkpoints, source_of
 from ctxr.pipelines.talk import Talk
 
@@ -101,7 +103,8 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder":
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
 
-    folder = next((one for one in (workdir / "runs" / by, Path(by)) if one.is_dir()), None)
+    check_by(by, workdir)
+    folder = next((one for one in (workdir / RUNS / by, Path(by)) if one.is_dir()), None)
     if folder is None:
         if makes_pairs(by):
             raise _looks_at_pairs(by)
@@ -118,6 +121,20 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder":
     if isinstance(source, CrossSource):
         raise _looks_at_pairs(by)
     return Encoder(source, choose_device(device), "auto", talk.warn)
+
+
+def check_by(by: str, workdir: Path) -> None:
+    """Raises UsageError for a name that is neither a run of the project nor one that an encoder can have."""
+    if by and ((workdir / RUNS / by).is_dir() or Path(by).is_dir() or ":" in by or by in PLAIN_ENCODERS):
+        return
+    known = sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+    near = get_close_matches(by, [*known, *PLAIN_ENCODERS], n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
+    raise UsageError(
+        f"--by {by}: there is neither a run nor an encoder of that name",
+        hint=f"{hint}encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai",
+    )
 
 
 def _looks_at_pairs(by: str) -> UsageError:
