@@ -44,10 +44,9 @@ def candidates(galleries: Sequence[Gallery], k: int, both: bool) -> str:
     told = f"{'up to ' if both else ''}{total:,} candidates: for each picture the {k} captions of its set that fit best and are not given"
     if both:
         told += ", and as many pictures for each caption; what is found both ways is judged once"
-    fewest, most = min([*captions, *pictures]), max([*captions, *pictures])
+    fewest = min([*captions, *pictures])
     if fewest < k:
-        of = f"{most}" if fewest == most else f"{fewest} to {most}"
-        told += f"; a set of fewer has {of}"
+        told += f"; where fewer are left all of them, here {fewest} at least"
     return told
 
 

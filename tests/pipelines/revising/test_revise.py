@@ -236,7 +236,7 @@ def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
         made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["looked at"]
         run(ReviseLabels(workdir=workdir, undo=True))
         assert told.split(":")[0] in made
-        assert ("; a set of fewer has " in told) == (k == 300)
+        assert ("; where fewer are left " in told) == (k == 300)
     both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
     assert both.startswith("up to ")
 
