@@ -54,6 +54,10 @@ class Eval:
     """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
     regions: str = ""
     """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
+    rerank: int = 0
+    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; default: as a run was validated, or all."""
+    rerank_by: str = ""
+    """Encoder of vectors that proposes them, such as ViT-B-32:openai; the others stand behind in its order."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     judgments: Path | None = None
@@ -65,7 +69,8 @@ class Eval:
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result."""
         names = (
-            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder"
+            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder",
+            *(("rerank", "rerank_by") if self.rerank else ()),
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -181,6 +186,11 @@ def _check(config: Eval) -> list[int]:
     """The ks of recall@k. Raises UsageError for what is out of range."""
     if config.split not in ("", "train", "valid", "test", "none"):
         raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
+    if config.rerank < 0 or bool(config.rerank) != bool(config.rerank_by):
+        raise UsageError(
+            f"--rerank {config.rerank} with --rerank-by {config.rerank_by!r} names no number of candidates and who proposes them",
+            hint="--rerank 128 --rerank-by ViT-B-32:openai",
+        )
     if config.cluster not in ("set", "group"):
         raise UsageError(f"--cluster {config.cluster!r} is unknown", hint="choose set or group")
     if config.resamples < 1 or config.permutations < 1:

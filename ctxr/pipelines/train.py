@@ -16,7 +16,7 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal), retrieval-clip(-weak), entailment, or a TOML file."""
+    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal), retrieval-(clip|uniter|blip)(-weak), entailment, or a TOML."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: str | None = None

@@ -19,7 +19,7 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit
-from ctxr.metrics.retrieval import Vectors
+from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
@@ -309,6 +309,11 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
     assert table is not None
     assert table.rows == (("run", "100.0 ± 0.0", "100.0 ± 0.0", "-100.0 ± 0.0"),)
     assert {one.measure for one in similarity.figures(side, {"run": rhos})} == {"rho SITS", "rho SIS", "rho STS"}
+    of_pairs = similarity.correlated(ratings, [Matrix(vectors.queries @ vectors.candidates.T)], (0, 0))
+    assert {kind: rho.value for kind, rho in of_pairs.items()} == {"SITS": rhos["SITS"].value}
+    table = similarity.table(side, {"run": rhos, "pairs": of_pairs})
+    assert table is not None
+    assert table.rows[1] == ("pairs", "100.0 ± 0.0", "–", "–")
     (tmp_path / "sis_val.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match=r"sis_val\.csv:1: the header is none of CxC's"):
         similarity.read_ratings(tmp_path, Silent())

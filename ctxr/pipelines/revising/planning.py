@@ -7,7 +7,8 @@ from typing import Any
 from ctxr.pipelines.entailing import own_threshold
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.classifiers import RECIPE, find_classifier
-from ctxr.pipelines.revising.mining import Gallery, check_by
+from ctxr.pipelines.revising.mining import Gallery
+from ctxr.pipelines.revising.proposing import check_by
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.revising.rounds import read_rounds
 from ctxr.pipelines.revising.work import asked_of, open_project

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
-from ctxr.data.records import Judgment
+from ctxr.data.records import ImageSet, Judgment
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
@@ -18,7 +18,7 @@ from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.classifiers import open_classifier
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
-from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder
+from ctxr.pipelines.revising.mining import Gallery, PairMiner, galleries_of, open_encoder, pools_of
 from ctxr.pipelines.revising.records import WORKER, Round
 from ctxr.pipelines.revising.results import Revised, reported, write
 from ctxr.pipelines.revising.rounds import (
@@ -35,7 +35,7 @@ from ctxr.pipelines.revising.rounds import (
 )
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
-from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.encoded import Pictures
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -157,7 +157,7 @@ def _decides(
     config: ReviseLabels,
     base: Base,
     before: Sequence[Round],
-    encoder: "Encoder",
+    encoder: "Encoder | PairMiner",
     classifier: "Classifier",
     edge: Edge,
 ) -> str:
@@ -171,7 +171,7 @@ def _decides(
 def _revised(
     config: ReviseLabels,
     asked: Asked,
-    encoder: "Encoder",
+    encoder: "Encoder | PairMiner",
     classifier: "Classifier",
     edge: Edge,
     leaked: list[str],
@@ -181,16 +181,7 @@ def _revised(
     files = _files(dataset, asked.images)
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
-    images, captions = embedded(pictures, list(hypotheses.values()), encoder, talk)
-    image_row = {name: row for row, name in enumerate(files)}
-    caption_row = {name: row for row, name in enumerate(hypotheses)}
-    pools: list[Pool] = []
-    with talk.progress("mining", len(asked.galleries)) as task:
-        for one in asked.galleries:
-            ours = images[[image_row[name] for name in one.images]]
-            theirs = captions[[caption_row[name] for name in one.captions]]
-            pools.append(mine(one, ours, theirs, config.top_k, config.both))
-            task.advance()
+    pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, talk)
     own = written_for(dataset)
     premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)
     found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, talk)
@@ -200,7 +191,7 @@ def _revised(
     ]
     return Revised(
         base=asked.base,
-        sets=with_distances(dataset, encoder, config.workdir, talk) if asked.base.tables is None else dataset.sets,
+        sets=_sets(config, asked.base, encoder, talk),
         pools=tuple(pools),
         probabilities=tuple(found),
         verdicts=tuple(verdicts),
@@ -215,6 +206,13 @@ def _revised(
         texts=hypotheses,
         positives=asked.positives,
     )
+
+
+def _sets(config: ReviseLabels, base: Base, encoder: "Encoder | PairMiner", talk: Talk) -> tuple[ImageSet, ...]:
+    """The sets of the dataset, bare ones with their distances where there are vectors to measure them by."""
+    if base.tables is not None or isinstance(encoder, PairMiner):
+        return base.dataset.sets
+    return with_distances(base.dataset, encoder, config.workdir, talk)
 
 
 def written_for(dataset: Dataset) -> dict[str, list[str]]:

@@ -59,11 +59,6 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
-    if recipe.variant == IN_BATCH and isinstance(source, CrossSource):
-        raise UsageError(
-            f"{source.name} looks at every pair by itself, and {IN_BATCH} compares all pairs of a batch",
-            hint="name an encoder of vectors: --set encoder=ViT-B-32:openai",
-        )
     check_head(recipe, width_of(source), device)
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config, recipe)
@@ -86,6 +81,8 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
             talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
+    if recipe.rerank:
+        parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, talk.warn))))
     if galleries and recipe.weak != "off":
         parents.append(Parent("weak positives", "judgments", sha256_of(galleries["train"].weak)))
     pictures = Pictures(files, contents, config.workdir, regions)

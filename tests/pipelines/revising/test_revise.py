@@ -1,5 +1,6 @@
 """`ctxr revise-labels`: true links are found as often as the classifier allows, old rows stay, and every round can be taken back."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
+from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.world_captions import write_captions
 from tests.pipelines.revising.conftest import DRAWN
 from tests.pipelines.revising.stand_in import Hashed, StandIn
@@ -309,12 +311,59 @@ def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(wo
         run(options(workdir), classifier=StandIn(workdir / "dataset"))
 
 
-def test_a_real_encoder_proposes_and_one_of_pairs_cannot(workdir: Path) -> None:
+def test_a_real_encoder_proposes(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
     ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
     assert {row.source for row in ledger} == {"ctxr-tiny"}
     assert {row.direction for row in ledger} >= {"image", "caption"}
     assert {row.rank for row in ledger} == {1, 2}
-    with pytest.raises(UsageError, match="--by random:uniter-tiny scores pairs one by one"):
-        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
+
+
+def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    by = "random:blip-tiny"
+    run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    dataset = read_dataset(workdir / "dataset")
+    gallery = next(one for one in dataset.sets if dataset.split_of(one) == "valid")
+    captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
+    scores = {(one.candidate, one.query): one.value for one in scores_of(by, dataset, captions, workdir)}
+    given = {(row.candidate, row.query) for row in dataset.judgments}
+    for image in gallery.images:
+        best = sorted((pair for pair in scores if pair[0] == image and pair not in given), key=lambda one: -scores[one])
+        rows = sorted(
+            (row for row in ledger if row.image == image and row.direction != "caption"), key=lambda one: one.rank
+        )
+        assert [row.caption for row in rows] == [caption for _, caption in best[:2]]
+        assert [row.score for row in rows] == pytest.approx([scores[pair] for pair in best[:2]], abs=2e-5)
+    again = run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    assert again.did == "up to date"
+
+
+def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
+    seed = workdir / "runs" / "batch" / "seed0"
+    head = {
+        "variant": "module",
+        "encoder": "ctxr-tiny",
+        "fingerprint": "",
+        "width": 4,
+        "layers": 1,
+        "heads": 1,
+        "inner": 4,
+    }
+    config = {**head, "fusion": "multiply", "scale": 1.0, "epoch": 1, "made_by": ""}
+    seed.mkdir(parents=True)
+    (seed / "config.json").write_text(json.dumps(config))
+    finish(
+        seed.parent,
+        kind="run",
+        verb="train",
+        config={"encoder": "ctxr-tiny"},
+        parents=[],
+        counts={},
+        models={},
+        files=["seed0/config.json"],
+    )
+    with pytest.raises(UsageError, match="--by batch scores a picture by the others of its set"):
+        run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))
