@@ -140,7 +140,12 @@ def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[
         one = Stratum(f"{low:.3g} to {high:.3g}, {rank}", row["pairs"], percent, row["probability"], told_of, wrong)
         groups.setdefault(done, []).append((low, one))
     return [
-        Group(done, title, kind, [one for _, one in sorted(groups[done], key=lambda pair: -pair[0])])
+        Group(
+            done,
+            title,
+            kind,
+            [one for _, one in sorted(groups[done], key=lambda pair: (-pair[0], "above" in pair[1].name))],
+        )
         for done, title, kind in DONE
         if done in groups
     ]
