@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -75,8 +76,8 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
         folder = home / "results" / "judge"
         folder.mkdir(parents=True)
         (folder / "tables.json").write_bytes(msgspec.json.encode(tables))
-        settings = {"parents": [], "counts": {}, "models": {}, "files": ["tables.json"]}
-        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, **settings)  # type: ignore[arg-type]
+        settings: dict[str, Any] = {"parents": [], "counts": {}, "models": {}, "files": ["tables.json"]}
+        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, **settings)
         content = report(Report(workdir=home)).page.read_text(encoding="utf-8")
         assert 'id="classifiers"' in content
         assert "50.0 (25.0–75.0)" in content

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,7 +259,8 @@ def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> N
 
 def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(workdir: Path) -> None:
     run(options(workdir), classifier=StandIn(workdir / "dataset"))
-    for changes in ({"redo": True}, {"undo": True}, {"audit": True}):
+    turns: tuple[dict[str, Any], ...] = ({"redo": True}, {"undo": True}, {"audit": True})
+    for changes in turns:
         with pytest.raises(UsageError, match="there is no round 7") as caught:
             run(replace(ReviseLabels(workdir=workdir, round=7), **changes))
         assert caught.value.hint == "--round N; the rounds are 1 (in force)"
