@@ -53,6 +53,7 @@ def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_
     stated = 0.9 * expected / called
     assert abs(precision - stated) < 3 * np.sqrt(stated * (1 - stated) / called)
     assert report.facts["trained on"] == "none of the pictures"
+    assert "from the threshold 0.5 on a candidate counts as entailed" in report.tables["bands"].note
 
 
 def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> None:
