@@ -50,6 +50,11 @@ class _Job:
                 f"{self.pairs.name} has no pair of the kinds that the recipe learns from",
                 hint="--set text_data=true, or name other pairs",
             )
+        _refuse_one_label(self.pairs.name, [one.label for one in self.learned])
+        if len({pair.label for pair in self.dev}) == 1:
+            talk.warn(
+                f"all {len(self.dev)} pairs of valid have one label, so they choose neither epoch nor threshold well"
+            )
 
     def key(self, seed: int) -> str:
         """What decides a training."""
@@ -175,6 +180,16 @@ def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]
         raise DataError(
             f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
             hint="leave them out of train",
+        )
+
+
+def _refuse_one_label(name: str, labels: list[int]) -> None:
+    """Raises DataError where everything that is learned from has the same label: nothing could be told apart."""
+    if len(set(labels)) == 1:
+        said = "entailed" if labels[0] else "not entailed"
+        raise DataError(
+            f"{name}: all {len(labels)} training pairs are labelled {said}, and there is nothing to tell apart",
+            hint="name pairs of both labels: a folder with the other files of train beside it",
         )
 
 

@@ -32,7 +32,8 @@ class Eval:
     out: Path | None = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
-    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored."""
+    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored, and
+    of a classifier test, or valid, or train, whichever has pairs first."""
     compare: bool = False
     """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
     partial: bool = False

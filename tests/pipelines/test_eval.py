@@ -400,10 +400,10 @@ def test_what_is_no_run_is_refused(dataset: Path) -> None:
 
 def test_a_mistyped_run_is_answered_with_the_runs_there_are_and_a_recipe_with_its_command(dataset: Path) -> None:
     trained(dataset, "clip-batch", {"clip-batch": at_random(0)})
-    with pytest.raises(UsageError, match=r"there is no run 'clip-bach' in .*runs") as caught:
+    with pytest.raises(UsageError, match=r"there is neither a run nor a classifier 'clip-bach' in ") as caught:
         evaluate(dataset, "clip-bach")
     assert caught.value.hint.startswith("did you mean clip-batch? the runs are clip-batch; an encoder")
-    with pytest.raises(UsageError, match="there is no run 'clip-module'") as caught:
+    with pytest.raises(UsageError, match="there is neither a run nor a classifier 'clip-module'") as caught:
         evaluate(dataset, "clip-module")
     assert caught.value.hint.startswith("ctxr train --recipe clip-module   makes it; the runs are clip-batch")
 

@@ -14,6 +14,7 @@ from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import Score
 from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.entailing import classifiers_in
 from ctxr.pipelines.lineage import other_datasets
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.recipes import known_recipes
@@ -21,7 +22,7 @@ from ctxr.pipelines.training.recipes import known_recipes
 RUNS = "runs"
 """Folder of a project that holds a folder for each run."""
 
-_PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
 
 KIND = "run"
@@ -130,21 +131,25 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
 
 
 def check_name(source: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is no run, no file of scores, and has not the form of an encoder's name."""
+    """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
     folder = workdir / RUNS
     if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
         return
-    if ":" in source or source in _PLAIN_ENCODERS:
+    if ":" in source or source in PLAIN_ENCODERS:
         return
-    known = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
-    near = get_close_matches(source, known, n=1)
+    runs, classifiers = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}")), classifiers_in(workdir)
+    near = get_close_matches(source, [*runs, *classifiers], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
     if source in known_recipes():
         hint += f"ctxr train --recipe {source}   makes it; "
-    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
-    raise UsageError(f"there is no run {source!r} in {folder}", hint=f"{hint}an encoder is named as in ViT-B-32:openai")
+    hint += f"the runs are {', '.join(runs)}; " if runs else "no run is finished yet; "
+    hint += f"the classifiers are {', '.join(classifiers)}; " if classifiers else ""
+    raise UsageError(
+        f"there is neither a run nor a classifier {source!r} in {workdir}",
+        hint=f"{hint}an encoder is named as in ViT-B-32:openai",
+    )
 
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:

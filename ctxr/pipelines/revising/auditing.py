@@ -28,7 +28,16 @@ from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability
 from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, looked_at
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Looked, Round
 from ctxr.pipelines.revising.results import export_hint, read_figures
-from ctxr.pipelines.revising.rounds import ALSO, FIGURES, LEDGER, STRATA, folder_of, read_rounds, refuse_changed
+from ctxr.pipelines.revising.rounds import (
+    ALSO,
+    FIGURES,
+    LEDGER,
+    STRATA,
+    folder_of,
+    read_rounds,
+    refuse_changed,
+    refuse_unknown,
+)
 from ctxr.pipelines.serve import SERVED
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.talk import Talk
@@ -110,10 +119,11 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not rounds:
         raise UnfinishedError(f"{out} holds no round", hint="ctxr revise-labels --entail")
+    refuse_unknown(rounds, config.round)
     if not fitting:
-        known = ", ".join(str(one.number) for one in rounds)
-        what = f"round {config.round} is not there" if config.round else "every round is taken back"
-        raise UsageError(what, hint=f"--round N, of: {known}")
+        raise UsageError(
+            "every round is taken back", hint="--round N audits one all the same; or ctxr revise-labels --redo"
+        )
     return fitting[-1]
 
 

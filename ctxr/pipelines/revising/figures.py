@@ -130,10 +130,11 @@ def bands(links: Sequence[Link]) -> list[dict[str, Any]]:
     ]
 
 
-def bands_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Strata as a table."""
+def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
+    """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
-    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown)
+    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed"
+    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
 def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes
 from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.pipelines.evaluating.runs import RUNS
+from ctxr.pipelines.revising.proposing import check_by
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.encoded import Pictures, embedded
@@ -143,7 +145,8 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
 
-    folder = next((one for one in (workdir / "runs" / by, Path(by)) if one.is_dir()), None)
+    check_by(by, workdir)
+    folder = next((one for one in (workdir / RUNS / by, Path(by)) if one.is_dir()), None)
     if folder is None:
         if not makes_pairs(by):
             return load_encoder(by, device, warn=talk.warn)

@@ -176,7 +176,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
     """What is said of a round that is there."""
     out, folder = config.folder(), config.folder() / folder_of(made.number)
-    tables = {"bands": bands_table(read_figures(folder)["bands"])}
+    tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
     rows = read_figures(folder)["entail_at"]
     if rows:
         tables["entail"] = entail_table(rows, made.by)

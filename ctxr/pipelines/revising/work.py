@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
 from ctxr.data.dataset import Dataset
@@ -15,7 +15,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.revising.classifiers import open_classifier
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
 from ctxr.pipelines.revising.mining import Gallery, PairMiner, galleries_of, open_encoder, pools_of
@@ -99,32 +99,6 @@ def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked
         side = "" if config.split == "all" else f" on {config.split}"
         raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
     return Asked(base, tuple(before), fixed, tuple(found))
-
-
-def plan(config: ReviseLabels, talk: Talk) -> ReviseReport:
-    """What `--entail` would do; nothing is written."""
-    base = open_project(config, talk)
-    rounds = read_rounds(config.folder())
-    asked = asked_of(config, base, [one for one in rounds if one.active])
-    most = sum(
-        min(config.top_k, len(one.captions)) * len(one.images) * (2 if config.both else 1) for one in asked.galleries
-    )
-    named = find_classifier(config)
-    facts: dict[str, Any] = {
-        "dataset": base.path,
-        "would look at": f"{len(asked.images):,} pictures and {len(asked.captions):,} captions in {len(asked.galleries):,} sets",
-        "given": f"{sum(len(one.given) for one in asked.galleries):,} pairs, which are left out",
-        "would judge": f"up to {most:,} candidates, the {config.top_k} best captions of each picture by {config.by}",
-        "classifier": named or "none yet: ctxr train --recipe entailment",
-        "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
-        "to do it": "ctxr revise-labels --entail",
-    }
-    return ReviseReport(config.folder(), "planned", 0, facts)
-
-
-def _told(one: Round) -> str:
-    state = "" if one.active else ", taken back"
-    return f"{one.number} ({one.added:,} added by {one.classifier}{state})"
 
 
 def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> ReviseReport:

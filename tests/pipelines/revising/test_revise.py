@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,7 @@ def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_
     stated = 0.9 * expected / called
     assert abs(precision - stated) < 3 * np.sqrt(stated * (1 - stated) / called)
     assert report.facts["trained on"] == "none of the pictures"
+    assert "from the threshold 0.5 on a candidate counts as entailed" in report.tables["bands"].note
 
 
 def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> None:
@@ -232,11 +234,51 @@ def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(work
     assert "also" in report.tables
 
 
+def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
+    for k in (20, 300):
+        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would judge"]
+        made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["looked at"]
+        run(ReviseLabels(workdir=workdir, undo=True))
+        assert told.split(":")[0] in made
+        assert ("; where fewer are left " in told) == (k == 300)
+    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
+    assert both.startswith("up to ")
+
+
+def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> None:
+    finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], counts={}, models={}, files=[])
+    for config in (ReviseLabels(workdir=workdir, by="nosuch"), options(workdir, by="nosuch")):
+        with pytest.raises(
+            UsageError, match="--by nosuch: there is neither a run nor an encoder of that name"
+        ) as caught:
+            run(config, classifier=StandIn(workdir / "dataset"))
+        assert (
+            caught.value.hint
+            == "the runs are tuned; encoders are ctxr-tiny, auto, hashed, or named as in ViT-B-32:openai"
+        )
+
+
+def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    turns: tuple[dict[str, Any], ...] = ({"redo": True}, {"undo": True}, {"audit": True})
+    for changes in turns:
+        with pytest.raises(UsageError, match="there is no round 7") as caught:
+            run(replace(ReviseLabels(workdir=workdir, round=7), **changes))
+        assert caught.value.hint == "--round N; the rounds are 1 (in force)"
+    with pytest.raises(UsageError, match="the only round is in force already"):
+        run(ReviseLabels(workdir=workdir, redo=True))
+    run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    with pytest.raises(UsageError, match="round 1 is taken back already") as caught:
+        run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    assert caught.value.hint == "nothing to do; the other way: ctxr revise-labels --redo --round 1"
+
+
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
     before = bytes_of(workdir)
     report = run(ReviseLabels(workdir=workdir, by="hashed"))
     assert report.did == "planned"
     assert report.facts["classifier"].startswith("none yet")
+    assert report.facts["proposed by"] == "hashed"
     assert bytes_of(workdir) == before
     with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
         run(options(workdir))

@@ -184,6 +184,13 @@ def test_every_number_can_be_changed_and_a_whole_one_will_do_for_a_share() -> No
     [
         ("clip-tempral", (), "there is no recipe 'clip-tempral'", "did you mean clip-temporal?"),
         ("clip-batch", ("epoch=3",), "--set: unknown key 'epoch'", "did you mean epochs?"),
+        ("clip-batch", ("zzz=3",), "--set: unknown key 'zzz'", "the nearest are frozen, "),
+        (
+            "entailment",
+            ("zzz=3",),
+            "--set: unknown key 'zzz'",
+            "the nearest are frozen, image_size, ",
+        ),
         ("clip-batch", ("lr",), "--set lr has no value", "--set lr=1e-4"),
         ("clip-batch", ("lr=fast",), "--set: lr = 'fast' is not a number", "lr = 4e-06"),
         ("clip-batch", ("epochs=2.5",), "--set: epochs = 2.5 is not a whole number", "epochs = 30"),
