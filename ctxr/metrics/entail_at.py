@@ -134,7 +134,7 @@ def entail_at(
         corrected = Interval(None, clusters=clusters.size)
         if labels == "classifier" and images:
             if counted.known:
-                corrected = entailed_share(written, counted.known[place], k, clusters, rng)
+                corrected = entailed_share(written, counted.known[place], k, clusters)
             if corrected.value is None and audit is not None:
                 corrected = _corrected(counted, place, audit, audit_of, clusters, rng)
         judged = float(counted.judged[:, place].mean() / k) if images else 0.0
