@@ -3,9 +3,10 @@
 A figure is never told without where its labels come from and how many of them the classifier's own training had seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ctxr.metrics.votes import Codes, Doubles, Flags
 KS = (10, 30)
 LabelSource = Literal["gold", "classifier"]
 AuditOf = Literal["any_pairs", "these_pairs"]
+Way = Literal["", "strata", "weighed_rates", "rates", "predictive_values"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class EntailAt:
         judged: share of the pairs looked at about which somebody said something, 0..1; the others count as not entailed.
         leaked: share of the pictures that the classifier was trained on, 0..1; None where nobody knows.
         without_leaked: the value on the other pictures alone.
+        way: how it was corrected: stratum by stratum; by sensitivity and specificity over all strata of an audit; by those of pairs
+            that were drawn by no strata; or by one precision and one share of misses for all ranks. "" where it was not.
     """
 
     k: int
@@ -42,6 +46,7 @@ class EntailAt:
     judged: float
     leaked: float | None
     without_leaked: Interval
+    way: Way = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,16 +136,23 @@ def entail_at(
         written, extra = counted.written[:, place], counted.extra[:, place]
         values = np.stack([(written + extra) / k] * 2, axis=1)
         whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
-        corrected = Interval(None, clusters=clusters.size)
+        corrected, way = Interval(None, clusters=clusters.size), cast(Way, "")
         if labels == "classifier" and images:
             if counted.known:
-                corrected = entailed_share(written, counted.known[place], k, clusters)
+                corrected, way = entailed_share(written, counted.known[place], k, clusters), "strata"
             if corrected.value is None and audit is not None:
                 corrected = _corrected(counted, place, audit, audit_of, clusters, rng)
+                way = _way(audit, audit_of)
         judged = float(counted.judged[:, place].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
-        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest))
+        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest, "" if corrected.value is None else way))
     return found
+
+
+def _way(audit: Audit | Rates, audit_of: AuditOf) -> Way:
+    if isinstance(audit, Rates):
+        return "weighed_rates"
+    return "predictive_values" if audit_of == "these_pairs" else "rates"
 
 
 def _corrected(
@@ -150,17 +162,21 @@ def _corrected(
     looked = counted.ks[place] * len(counted.written)
     written, extra, judged = (one[:, place] for one in (counted.written, counted.extra, counted.judged))
     hits, others = clusters.sums(np.stack([extra, judged - written], axis=1)).T
-    own, rest = float(written.sum() / looked), float(others.sum() / looked)
-    if not rest:
-        return Interval(own, own, own, clusters.size)
-    if audit_of == "these_pairs" and isinstance(audit, Audit):
+    rest = float(others.sum() / looked)
+    (own,) = clusters.means(written[:, None] / counted.ks[place], np.ones((len(written), 1), bool))
+    if own.value is None or not rest:
+        return own
+    if isinstance(audit, Audit) and audit_of == "these_pairs":
         share = by_predictive_values(hits, others, audit, rng)
     else:
         share = rogan_gladen(hits, others, audit, rng)
     if share.value is None or share.low is None or share.high is None:
         return share
-    value, low, high = (own + rest * one for one in (share.value, share.low, share.high))
-    return Interval(value, low, high, share.clusters, share.resamples)
+    value = own.value + rest * share.value
+    # the captions that were written vary from picture to picture as well: distances by their squares, as in `poststratified`
+    below = math.hypot(rest * (share.value - share.low), own.value - (own.value if own.low is None else own.low))
+    above = math.hypot(rest * (share.high - share.value), (own.value if own.high is None else own.high) - own.value)
+    return Interval(value, max(0.0, value - below), min(1.0, value + above), share.clusters, share.resamples)
 
 
 def _hits(scores: np.typing.NDArray[np.floating], marked: Flags, ks: Sequence[int]) -> Doubles:

@@ -21,8 +21,8 @@ from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.relations import Numbered, Relation, number, relate
 from ctxr.metrics.stratified import Part
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided
-from ctxr.pipelines.evaluating.gallery_strata import parts_of, rounds_in_force, rows_of, sampled_of, strata_of
+from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided, rounds_in_force, rows_of
+from ctxr.pipelines.evaluating.gallery_strata import parts_of, sampled_of, strata_of
 from ctxr.pipelines.revising.rounds import LEDGER
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
