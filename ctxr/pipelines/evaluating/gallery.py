@@ -129,6 +129,11 @@ def _measure(
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
     ratings = similarity.ratings_of(side, rated)
+    if config.positives is not None and not truths and not ratings:
+        found.notes.append(
+            f"{name}: nothing in {config.positives} is about its pictures, which are known by "
+            "COCO's names, such as COCO_val2014_000000000042.jpg"
+        )
     labels += gold_of(dataset, side, truths, rated, more, people)
     rhos: dict[str, dict[str, SampledRho]] = {}
     seed = (config.seed, SIDES.index(name))

@@ -264,6 +264,11 @@ def _report(
         notes.append(
             f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
         )
+    if corrected and all(row["corrected"]["value"] is None for row in corrected):
+        notes.append(
+            "Entail@K is not corrected: a stratum was not looked at, or rounds before this one added some of the first K captions, "
+            f"which its sample tells nothing of. ctxr eval RUN --judgments {config.folder()} corrects all rounds in force together"
+        )
     return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))
 
 

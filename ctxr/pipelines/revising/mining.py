@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.float32]
 
+PAIRS = 4096
+"""Pairs whose vectors are held at a time."""
+
 
 @dataclass(frozen=True)
 class Gallery:
@@ -28,7 +31,8 @@ class Gallery:
 
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
-        given: pairs (place of the image, place of the caption) that hold already.
+        given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
+            a round before this one added.
     """
 
     id: str
@@ -36,6 +40,7 @@ class Gallery:
     images: tuple[str, ...]
     captions: tuple[str, ...]
     given: tuple[tuple[int, int], ...]
+    earlier: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,7 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
     Args:
         positives: images that each caption holds for already, by query.
     """
+    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
     for query in dataset.queries.values():
         if query.labels is None:
@@ -86,7 +92,8 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
             for image in sorted(positives.get(name, ()))
             if image in place
         )
-        found.append(Gallery(one.id, side, images, asked, given))
+        earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
+        found.append(Gallery(one.id, side, images, asked, given, earlier))
     return found
 
 
@@ -147,9 +154,18 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
         ranks.append(place + 1)
         scores.append(found.scores[row, place])
         directions.append(np.full(len(row), direction))
-    held = np.einsum("nd,nd->n", images[given[:, 0]], captions[given[:, 1]])
+    held = _products(images, captions, given)
     columns = np.concatenate(pairs, axis=1), np.concatenate(ranks), np.concatenate(scores), np.concatenate(directions)
-    return _merged(gallery, *columns, np.asarray(held, np.float32))
+    return _merged(gallery, *columns, held)
+
+
+def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
+    """Of pairs [N, 2] of a picture and a caption, [N], some at a time: both vectors of all of them are gigabytes for COCO."""
+    found = np.empty(len(pairs), np.float32)
+    for start in range(0, len(pairs), PAIRS):
+        part = slice(start, start + PAIRS)
+        found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
+    return found
 
 
 def _merged(gallery: Gallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix) -> Pool:
