@@ -191,9 +191,10 @@ def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
     for folder in rounds_in_force(roots):
         if (folder / LEDGER).is_file():
             for row in rows_of(folder / LEDGER, _Link):
-                image = published_image(row.image) or row.image
-                known[image] = known.get(image, False) or row.leaked
-    images = [published_image(image) or image for image in side.images]
+                # another copy of a published picture is known by the published id, a picture of the ledger by its own
+                for name in {row.image, published_image(row.image) or row.image}:
+                    known[name] = known.get(name, False) or row.leaked
+    images = [image if image in known else published_image(image) or image for image in side.images]
     if not known.keys() & set(images):
         return None
     return np.array([known.get(image, False) for image in images])
