@@ -13,9 +13,10 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.corrected import Audit, Rates, by_predictive_values, rogan_gladen
+from ctxr.metrics.first import First, first
 from ctxr.metrics.poststratified import Known, entailed_share
 from ctxr.metrics.relations import Relation
-from ctxr.metrics.retrieval import BLOCK, Scored, hits_at
+from ctxr.metrics.retrieval import BLOCK, Scored
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
@@ -104,7 +105,8 @@ def count(
         written = known.written.among(held, width)
         extra = known.extra.among(held, width) & ~written
         judged = np.ones_like(extra) if known.judged is None else known.judged.among(held, width) | written | extra
-        parts.append(np.stack([_hits(scores, marked, ks) for marked in (written, extra, judged)]))
+        found = first(scores, ks)
+        parts.append(np.stack([_hits(found, marked) for marked in (written, extra, judged)]))
     written, extra, judged = np.concatenate(parts, axis=1)
     return Counted(written, extra, judged, tuple(ks))
 
@@ -179,5 +181,7 @@ def _corrected(
     return Interval(value, max(0.0, value - below), min(1.0, value + above), share.clusters, share.resamples)
 
 
-def _hits(scores: np.typing.NDArray[np.floating], marked: Flags, ks: Sequence[int]) -> Doubles:
-    return np.stack([hits_at(scores, marked, k) for k in ks], axis=1)
+def _hits(found: First, marked: Flags) -> Doubles:
+    """Expected number of marked candidates among the first of each k, [b, len(ks)]."""
+    held = found.chances * marked[found.rows, found.candidates, None]
+    return np.stack([np.bincount(found.rows, column, len(marked)) for column in held.T], axis=1)

@@ -5,11 +5,13 @@ of its looks among the first K; where fewer than `LEAST` fell there, that of all
 census gives the truth exactly, and its interval is that of the pictures alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
+from ctxr.metrics.first import first
 from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.resampling import LEVEL
 from ctxr.metrics.retrieval import BLOCK, Scored
@@ -51,20 +53,25 @@ class Known:
     looks: Doubles
 
 
-def chances(scored: Scored, sampled: Sampled, k: int, block: int = BLOCK) -> Doubles:
-    """The chance of each pair to be among the first `k` of its picture, [P]: 0 or 1, but for ties."""
+def chances(scored: Scored, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
+    """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
     step = max(1, block // width)
-    found = np.zeros(len(sampled.images))
+    found = np.zeros((len(sampled.images), len(ks)))
+    order = np.argsort(sampled.images, kind="stable")
     for start in range(0, everyone, step):
         held = np.arange(start, min(start + step, everyone))
-        scores = scored.rows(held)
-        edge = np.partition(scores, width - k, axis=1)[:, width - k, None]
-        level = scores == edge
-        room = (k - (scores > edge).sum(axis=1)) / level.sum(axis=1)
-        chance = np.where(level, room[:, None], scores > edge)
-        ours = np.flatnonzero((sampled.images >= start) & (sampled.images <= held[-1]))
-        found[ours] = chance[sampled.images[ours] - start, sampled.captions[ours]]
+        best = first(scored.rows(held), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [start, held[-1] + 1], sorter=order))]
+        known, wanted = (
+            rows * width + columns
+            for rows, columns in (
+                (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
+            )
+        )  # fmt: skip
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        there = known[place] == wanted
+        found[ours[there]] = best.chances[place[there]]
     return found
 
 

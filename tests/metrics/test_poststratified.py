@@ -46,10 +46,11 @@ def test_pairs_tied_at_the_edge_are_in_by_their_chance() -> None:
     images, captions = (one.ravel() for one in np.indices(scores.shape))
     columns = np.zeros(140, np.int64)
     sampled = Sampled(images, captions, columns, columns - 1, np.ones(140, bool), np.array([[4.0, 1.0]]))
-    chance = chances(Matrix(scores), sampled, 5, block=45).reshape(scores.shape)
-    assert chance.sum(axis=1) == pytest.approx(np.full(7, 5.0))
+    found = chances(Matrix(scores), sampled, (1, 5, 20), block=45)
     marked = np.random.default_rng(1).random(scores.shape) < 0.3
-    assert (chance * marked).sum(axis=1) == pytest.approx(hits_at(scores, marked, 5))
+    for k, chance in zip((1, 5, 20), found.T.reshape(3, *scores.shape), strict=True):
+        assert chance.sum(axis=1) == pytest.approx(np.full(7, k))
+        assert (chance * marked).sum(axis=1) == pytest.approx(hits_at(scores, marked, k))
 
 
 def test_a_stratum_with_few_looks_among_the_first_k_is_told_by_all_of_its_looks() -> None:
