@@ -6,7 +6,7 @@ A figure is never told without where its labels come from and how many of them t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -138,7 +138,8 @@ def entail_at(
         written, extra = counted.written[:, place], counted.extra[:, place]
         values = np.stack([(written + extra) / k] * 2, axis=1)
         whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
-        corrected, way = Interval(None, clusters=clusters.size), cast(Way, "")
+        corrected = Interval(None, clusters=clusters.size)
+        way: Way = ""
         if labels == "classifier" and images:
             if counted.known:
                 corrected, way = entailed_share(written, counted.known[place], k, clusters), "strata"
