@@ -1,4 +1,5 @@
-"""How often intervals of Entail@K, corrected stratum by stratum, hold the truth of a gallery whose best captions hold most often.
+"""How often intervals of an audit by strata hold the truth of a gallery whose best captions hold most often: Entail@K, precision,
+recall.
 
 python -m bench.poststratified
 """
@@ -8,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import Known, Sampled, entailed_share, known_at
-from ctxr.metrics.stratified import allocate
+from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 MINED, GIVEN = 30, 2
@@ -41,20 +43,35 @@ class World:
     def known(self, k: int, looks: int, rng: np.random.Generator) -> Known:
         """What an audit of so many looks says of the first k."""
         images, ranks = (one.ravel() for one in np.indices(self.holds.shape))
-        band = np.searchsorted(BANDS, self.probability.ravel(), side="right")
-        strata = np.unique(2 * band + (ranks >= CUT), return_inverse=True)[1].ravel()
-        sizes = np.bincount(strata)
-        drawn = np.concatenate(
-            [
-                rng.choice(np.flatnonzero(strata == one), count, replace=False)
-                for one, count in enumerate(allocate(sizes.tolist(), looks))
-            ]
-        )
+        strata, drawn = self.drawn(looks, rng)
         said = np.full(len(strata), -1)
         said[drawn] = self.holds.ravel()[drawn]
         seen, yes = np.bincount(strata[drawn]), np.bincount(strata[drawn], said[drawn])
         sampled = Sampled(images, ranks, strata, said, said >= 0, np.stack([seen, yes], axis=1).astype(np.float64))
         return known_at(sampled, self.first(k).ravel().astype(np.float64), len(self.holds))
+
+    def drawn(self, looks: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+        """The stratum of each pair, by band and rank, and the pairs that people look at."""
+        ranks = np.indices(self.holds.shape)[1].ravel()
+        band = np.searchsorted(BANDS, self.probability.ravel(), side="right")
+        strata = np.unique(2 * band + (ranks >= CUT), return_inverse=True)[1].ravel()
+        counts = allocate(np.bincount(strata).tolist(), looks)
+        held = (rng.choice(np.flatnonzero(strata == one), count, replace=False) for one, count in enumerate(counts))
+        return strata, np.concatenate(list(held))
+
+    def audit(self, looks: int, rng: np.random.Generator) -> tuple[Reliability, dict[str, float]]:
+        """What so many looks say of the classifier, whose calls begin at 0.5, and what is so."""
+        strata, drawn = self.drawn(looks, rng)
+        holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
+        parts = [
+            Part(
+                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
+                bool(called[held][0]),
+            )
+            for held in (strata == one for one in range(strata.max() + 1))
+        ]
+        true = float((called & holds).sum())
+        return reliability(parts), {"precision": true / called.sum(), "recall": true / holds.sum()}
 
 
 @dataclass(frozen=True)
@@ -116,8 +133,21 @@ def studies(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
     return {f"E@{k}": Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for k, held in rows.items()}
 
 
+def audits(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
+    """By figure: how intervals of precision and recall fare against those of the very pairs that were sampled."""
+    rng = np.random.default_rng(1)
+    rows: dict[str, list[tuple[float, bool, bool, float]]] = {"precision": [], "recall": []}
+    for _ in range(count):
+        found, truths = world(rng, kind=kind).audit(looks, rng)
+        for name, truth in truths.items():
+            told = found.precision if name == "precision" else found.recall
+            if told.value is not None and told.low is not None and told.high is not None:
+                rows[name].append((told.value - truth, truth < told.low, truth > told.high, told.high - told.low))
+    return {name: Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for name, held in rows.items()}
+
+
 if __name__ == "__main__":
     for name, kind in KINDS.items():
         for looks in (100, 200, 600):
-            for figure, covered in studies(kind, looks).items():
+            for figure, covered in (studies(kind, looks) | audits(kind, looks)).items():
                 print(f"{name}, {looks} looks, {figure}: {covered.told()}")

@@ -73,17 +73,19 @@ def test_one_stream_holds_texts_pictures_and_both() -> None:
 
 def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_path: Path) -> None:
     head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    (tmp_path / "qqp_train.tsv").write_text(f"{head}1\t1\t2\tWhy?\tWho?\t1\n2\t3\t4\tHow?\tWhen?\t0\n")
+    (tmp_path / "qqp_train.tsv").write_text(
+        f"{head}1\t1\t2\tWhy?\tWho?\t1\n2\t3\t4\tHow?\tWhen?\t0\n5\t3\t6\tHow?\tHow so?\t1\n"
+    )
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
     told = Told()
     config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
     job = _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
-    assert [pair.premise for pair in job.train] == ["How?"]
+    assert [pair.premise for pair in job.train] == ["How?", "How?"]
     assert any(
-        "1 of 2 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
+        "1 of 3 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
     )
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
-    with pytest.raises(DataError, match="2 of 2 training pairs have a premise of valid or test"):
+    with pytest.raises(DataError, match="3 of 3 training pairs have a premise of valid or test"):
         _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
 
 
