@@ -23,6 +23,7 @@ from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
 from ctxr.pipelines.evaluating.beside import tell_replaced
 from ctxr.pipelines.evaluating.outside import results_name
 from ctxr.pipelines.evaluating.runs import check_name
+from ctxr.pipelines.lineage import common_dataset
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 
@@ -81,7 +82,7 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
 
     Raises DataError for pairs about pictures that a classifier was trained on, and where a side has no pair.
     """
-    pairs = open_pairs(config.dataset, config.workdir, talk)
+    pairs = open_pairs(config.dataset or common_dataset(folders, talk), config.workdir, talk)
     there: list[SplitName] = [side for side in ("test", "valid", "train") if pairs.side(side)]
     split = config.split or next(iter(there), "test")
     rows = pairs.side(split)

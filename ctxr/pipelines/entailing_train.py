@@ -43,6 +43,7 @@ class _Job:
         self.pairs = open_pairs(config.dataset, config.workdir, talk)
         self.train, self.dev = self.pairs.side("train"), self.pairs.side("valid")
         _refuse(self.pairs, self.train, self.dev)
+        self.train = _apart(self.pairs, self.train, self.dev, talk)
         self.branches: Branches = find_branches(recipe, self.device)
         self.learned = learned(self.train, recipe)
         if not self.learned:
@@ -174,7 +175,8 @@ def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]
             hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
         )
     held = [*dev, *pairs.side("test")]
-    refuse_leaks(train, {pair.image for pair in held if pair.image} | {pair.group for pair in held})
+    shown = {name for pair in held if pair.image for name in (pair.image, pair.group)}
+    refuse_leaks([pair for pair in train if pair.image], shown)
     same = pairs.marks(train) & pairs.marks(held)
     if same:
         raise DataError(
@@ -191,6 +193,20 @@ def _refuse_one_label(name: str, labels: list[int]) -> None:
             f"{name}: all {len(labels)} training pairs are labelled {said}, and there is nothing to tell apart",
             hint="name pairs of both labels: a folder with the other files of train beside it",
         )
+
+
+def _apart(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk) -> list[EntailmentPair]:
+    """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
+    both. Raises DataError where none is left."""
+    held = {pair.group for pair in (*dev, *pairs.side("test")) if pair.image is None}
+    same = [pair for pair in train if pair.image is None and pair.group in held]
+    if not same:
+        return train
+    said = f"{len(same)} of {len(train)} training pairs have a premise of valid or test, the first is {same[0].id}"
+    if len(same) == len(train):
+        raise DataError(said, hint="name other pairs to learn from")
+    talk.warn(f"{said}: left out")
+    return [pair for pair in train if pair.image is not None or pair.group not in held]
 
 
 def _made_by(folder: Path) -> str | None:

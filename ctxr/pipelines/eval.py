@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import UsageError
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -26,7 +26,7 @@ class Eval:
     runs: tuple[str, ...] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Path | None = None
-    """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
+    """Artifact or published release (folder or file); default: what the runs were made on, else the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
@@ -96,7 +96,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     """Match scores with targets, measure, compare, and write the artifact.
 
     Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
-    complete, UnfinishedError without a dataset or a run.
+    complete, UnfinishedError without a dataset or a run, and where what the runs were made on is not found.
     """
     recalls = _check(config)
     talk = talk or Silent()
@@ -109,19 +109,15 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.outside import refuse_same_files, results_name
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
-    from ctxr.pipelines.evaluating.runs import Scoring, check_name, datasets_of_runs, find_runs
+    from ctxr.pipelines.evaluating.runs import Scoring, check_name, find_runs, run_folders
     from ctxr.pipelines.inputs import open_dataset, origin_of
+    from ctxr.pipelines.lineage import common_dataset
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
     for source in config.runs:
         check_name(source, config.workdir)
-    try:
-        dataset = open_dataset(config.dataset, config.workdir, talk)
-    except UnfinishedError as error:
-        if config.dataset is not None or not (names := datasets_of_runs(config.workdir)):
-            raise
-        hint = f"its runs were made on {', '.join(names)}: ctxr eval --dataset {names[0]}"
-        raise UnfinishedError(error.message, hint=hint) from error
+    where = config.dataset or common_dataset(run_folders(config.runs, config.workdir), talk)
+    dataset = open_dataset(where, config.workdir, talk)
     if asks_galleries(config.runs, dataset, config.workdir):
         from ctxr.pipelines.evaluating.gallery import evaluate
 

@@ -114,7 +114,7 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         if config.text_only or config.image_only:
             recipe = replace(recipe, image="") if config.text_only else replace(recipe, text="")
             recipe.check()
-        return train_classifier(config, recipe, talk or Silent())
+        return _remembered(config, train_classifier(config, recipe, talk or Silent()))
     if config.text_only or config.image_only:
         raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
     if config.judgments is not None and recipe.weak == "off":
@@ -123,4 +123,12 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         )
     from ctxr.pipelines.training.work import train
 
-    return train(config, recipe, talk or Silent())
+    return _remembered(config, train(config, recipe, talk or Silent()))
+
+
+def _remembered(config: Train, report: TrainReport) -> TrainReport:
+    """The report; where the dataset lies is noted for `ctxr eval`."""
+    from ctxr.pipelines.lineage import remember_dataset
+
+    remember_dataset(report.folder, config.dataset)
+    return report

@@ -16,7 +16,7 @@ from ctxr.data.artifacts import Parent
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.entailment import text
+from ctxr.models.entailment import text_branches
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.loop import Trainer
@@ -24,7 +24,7 @@ from ctxr.pipelines import train
 from ctxr.pipelines.entailing import open_classifier
 from ctxr.pipelines.entailing_claims import judged, learned
 from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
-from ctxr.pipelines.entailing_train import _threshold
+from ctxr.pipelines.entailing_train import _Job, _threshold
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.talk import Silent
@@ -69,6 +69,33 @@ def test_one_stream_holds_texts_pictures_and_both() -> None:
     assert [one.theta for one in learned(rows, replace(recipe, image=""))] == [text, text]
     # without a premise a picture and a picture with one are the same claim: it is learned from once
     assert [one.theta for one in learned(rows, replace(recipe, text=""))] == [image, image]
+
+
+def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_path: Path) -> None:
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    (tmp_path / "qqp_train.tsv").write_text(f"{head}1\t1\t2\tWhy?\tWho?\t1\n2\t3\t4\tHow?\tWhen?\t0\n")
+    (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
+    told = Told()
+    config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
+    job = _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+    assert [pair.premise for pair in job.train] == ["How?"]
+    assert any(
+        "1 of 2 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
+    )
+    (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
+    with pytest.raises(DataError, match="2 of 2 training pairs have a premise of valid or test"):
+        _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+
+
+class Told(Silent):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
@@ -223,13 +250,13 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    ask = text.BertBranch.forward
+    ask = text_branches.BertBranch.forward
 
-    def counted(branch: text.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+    def counted(branch: text_branches.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
         asked.append(len(ids))
         return ask(branch, ids, types)
 
-    monkeypatch.setattr(text.BertBranch, "forward", counted)
+    monkeypatch.setattr(text_branches.BertBranch, "forward", counted)
     changes = (*SMALL, "epochs=1", "frozen_text=true")
     config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
     train.run(config)

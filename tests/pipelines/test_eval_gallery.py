@@ -24,7 +24,7 @@ from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating.gallery_audit import people_of
-from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.gallery_truth import coco_places, labels_of, published
 from ctxr.pipelines.evaluating.outside import plain_name
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.report import Report
@@ -276,6 +276,16 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV IR R@1"].images.tolist() == [1]
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
         published(tmp_path / "none", dataset, side)
+
+
+def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:
+    images = ("test/36979.jpg", "test/1000092795.jpg", "test/000000000007.jpg")
+    captions = ("test/10", "test/11", "test/12")
+    side = GallerySide("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
+    assert coco_places(side) == ({"coco/7": 2}, {"coco/12": 2})
+    (tmp_path / "eccv_image_to_caption.json").write_text('{"36979": [10, 11]}')
+    (tmp_path / "eccv_caption_to_image.json").write_text('{"10": [36979]}')
+    assert published(tmp_path, Dataset("flickr30k", None, (), {}), side) == {}
 
 
 def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> None:

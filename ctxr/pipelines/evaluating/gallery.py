@@ -18,6 +18,7 @@ from ctxr.data.weak_positives import read_judgments
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
+from ctxr.metrics.relations import from_pairs
 from ctxr.metrics.retrieval import KS, Matrix, Vectors
 from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
@@ -131,6 +132,11 @@ def _measure(
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
     ratings = similarity.ratings_of(side, rated)
+    if config.positives is not None and not truths and not ratings:
+        found.notes.append(
+            f"{name}: nothing in {config.positives} is about its pictures, which are known by "
+            "COCO's names, such as COCO_val2014_000000000042.jpg"
+        )
     labels += gold_of(dataset, side, truths, rated, more, people)
     rhos: dict[str, dict[str, SampledRho]] = {}
     seed = (config.seed, SIDES.index(name))
@@ -186,14 +192,17 @@ def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, data
     written: dict[int, list[int]] = {}
     for caption, image in side.written:
         written.setdefault(caption, []).append(image)
+    pairs = np.array(side.written, np.int64)
     for gallery, name in enumerate(side.galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
         scored = found.part(images, captions).turned()
+        inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
+        of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
         step = max(1, BLOCK // max(1, len(images)))
         for start in range(0, len(captions), step):
             asked = np.arange(start, min(start + step, len(captions)))
             scores = scored.rows(asked)
-            right = np.stack([np.isin(images, written[int(one)]) for one in captions[asked]])
+            right = of.among(asked, len(images))
             placed = places(scores, right)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)

@@ -128,8 +128,8 @@ def _known(
         return ()
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     inside = [_within(one, galleries, owners) for one in scorers]
-    each = [np.mean([chances(one, sampled, k) for one in inside], axis=0) for k in ks]
-    return tuple(known_at(sampled, chance, len(side.images)) for chance in each)
+    each = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
+    return tuple(known_at(sampled, chance, len(side.images)) for chance in each.T)
 
 
 def entailments(

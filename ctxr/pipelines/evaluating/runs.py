@@ -1,6 +1,5 @@
 """Where scores come from: a trained run of the project, a file that any model wrote, or a model scored as it is."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -153,11 +152,12 @@ def check_name(source: str, workdir: Path) -> None:
     )
 
 
-def datasets_of_runs(workdir: Path) -> list[str]:
-    """Names of the datasets that the runs of a project were made on, most runs first."""
-    made = [open_artifact(file.parent).manifest.parents for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
-    names = Counter(one.name for parents in made for one in parents if one.kind in ("dataset", "release"))
-    return [name for name, _ in names.most_common()]
+def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
+    """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
+    if not sources:
+        return [file.parent for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
+    places = [[folder for folder in (workdir / RUNS / one, Path(one)) if folder.is_dir()] for one in sources]
+    return [found[0] for found in places if found]
 
 
 def _open(source: str, scoring: Scoring) -> list[Run]:

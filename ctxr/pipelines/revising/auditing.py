@@ -84,7 +84,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
     source = _answers(config, made, drawn, talk)
     answered = read_judgments(source)
-    found = judged(drawn, answered, blocked_workers(config.workdir, config.database), config.seed)
+    found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
     if not found.looked:
         raise _nobody(config, made, drawn)
     corrected = _corrected(config, out / folder_of(made.number), found)
@@ -127,7 +127,7 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     return fitting[-1]
 
 
-def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], seed: int) -> Audited:
+def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str]) -> Audited:
     """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
@@ -138,13 +138,12 @@ def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], s
         for one in (pairs[name],)
     )
     parts = _parts(drawn, looked)
-    rng = np.random.default_rng(seed)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
     return Audited(
         looked,
         tuple(of_classifier),
-        reliability(list(parts.values()), rng),
-        reliability(of_classifier, rng),
+        reliability(list(parts.values())),
+        reliability(of_classifier),
         _between(rows),
         kappa(of_classifier),
         ties,
@@ -274,6 +273,11 @@ def _report(
     if found.waiting:
         notes.append(
             f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
+        )
+    if corrected and all(row["corrected"]["value"] is None for row in corrected):
+        notes.append(
+            "Entail@K is not corrected: a stratum was not looked at, or rounds before this one added some of the first K captions, "
+            f"which its sample tells nothing of. ctxr eval RUN --judgments {config.folder()} corrects all rounds in force together"
         )
     return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))
 

@@ -31,6 +31,8 @@ Matrix = npt.NDArray[np.float32]
 
 NOBODY = -1
 """Where fewer candidates are left than were asked for, as `models.matches` says it."""
+PAIRS = 4096
+"""Pairs whose vectors are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Gallery:
 
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
-        given: pairs (place of the image, place of the caption) that hold already.
+        given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
+            a round before this one added.
     """
 
     id: str
@@ -47,6 +50,7 @@ class Gallery:
     images: tuple[str, ...]
     captions: tuple[str, ...]
     given: tuple[tuple[int, int], ...]
+    earlier: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +82,7 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
     Args:
         positives: images that each caption holds for already, by query.
     """
+    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
     for query in dataset.queries.values():
         if query.labels is None:
@@ -97,7 +102,8 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
             for image in sorted(positives.get(name, ()))
             if image in place
         )
-        found.append(Gallery(one.id, side, images, asked, given))
+        earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
+        found.append(Gallery(one.id, side, images, asked, given, earlier))
     return found
 
 
@@ -218,8 +224,7 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
         left_out = given[:, ::turn]
         return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
 
-    held = np.einsum("nd,nd->n", images[given[:, 0]], captions[given[:, 1]])
-    return _found(gallery, best, np.asarray(held, np.float32), both)
+    return _found(gallery, best, _products(images, captions, given), both)
 
 
 def mine_table(gallery: Gallery, scores: Matrix, k: int, both: bool) -> Pool:
@@ -251,6 +256,15 @@ def _found(gallery: Gallery, best: "Callable[[int], Matches]", held: Matrix, bot
         directions.append(np.full(len(row), direction))
     columns = np.concatenate(pairs, axis=1), np.concatenate(ranks), np.concatenate(scores), np.concatenate(directions)
     return _merged(gallery, *columns, held)
+
+
+def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
+    """Of pairs [N, 2] of a picture and a caption, [N], some at a time: both vectors of all of them are gigabytes for COCO."""
+    found = np.empty(len(pairs), np.float32)
+    for start in range(0, len(pairs), PAIRS):
+        part = slice(start, start + PAIRS)
+        found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
+    return found
 
 
 def _merged(gallery: Gallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix) -> Pool:

@@ -1,5 +1,6 @@
 """The work of `ctxr train`: from a recipe and a dataset to a run folder, seed by seed."""
 
+import shlex
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from ctxr.pipelines.training.gallery_rankings import write_rankings
 from ctxr.pipelines.training.gallery_sides import sides_for
 from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
+from ctxr.pipelines.training.recipes import known_recipes, load_recipe
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
 from ctxr.pipelines.training.standing import make_way, stands
 from ctxr.pipelines.training.summary import report_on
@@ -161,9 +163,26 @@ def _start(config: Train, recipe: Recipe) -> Path | None:
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
             f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
-            hint=f"ctxr train --recipe {recipe.start}   first, or --set start= for the encoder as it was published",
+            hint=f"{_making_start(config, recipe)}   first, or --set start= for the encoder as it was published",
         )
     return folder
+
+
+def _making_start(config: Train, recipe: Recipe) -> str:
+    """The command that makes a run which the recipe can start from: of its name, its encoder, and the same dataset."""
+    known = known_recipes()
+    starts = (
+        recipe.start,
+        load_recipe(config.recipe, config.parity).start,
+    )  # a run may be called otherwise than its recipe
+    made = next((one for one in starts if one in known), "")
+    words = ["ctxr", "train", "--recipe", made or "RECIPE"]
+    words += [] if made == recipe.start else ["--name", recipe.start]
+    words += [] if config.dataset is None else ["--dataset", str(config.dataset)]
+    if not made or load_recipe(made, config.parity).encoder != recipe.encoder:
+        words += ["--set", f"encoder={recipe.encoder}"]
+    words += [] if config.workdir == Train.workdir else ["--workdir", str(config.workdir)]
+    return shlex.join(words)
 
 
 def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
