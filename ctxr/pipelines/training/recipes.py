@@ -102,5 +102,5 @@ def _nearest(key: str, recipe: type[Recipe], known: Iterable[str]) -> str:
     if near := get_close_matches(key, known, n=1):
         return f"did you mean {near[0]}?"
     likest = get_close_matches(key, known, n=3, cutoff=0.0)
-    where = "docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "docs/models.md"
-    return f"the nearest are {', '.join(likest)}; {where} has the table of all recipe keys"
+    where = "docs/models.md" + (" and docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "")
+    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {where}"
