@@ -63,7 +63,7 @@ class Recipe:
         distractors: random images beside the target where a variant has no context; in galleries other pictures of the batch beside
             that of each caption, and other captions beside that of each picture, for an encoder of pairs.
         rerank: candidates of each query, both ways, that an encoder of pairs looks at in a gallery; 0 = all. rerank_by: the
-            encoder of vectors that proposes them, and by which the others stand behind.
+            encoder of vectors that proposes them, and by which the others stand behind; nothing with 0.
         shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
         weak: one of `WEAK`, for captions that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
         summed_gradients: of the queries of a step; else averaged.
@@ -157,7 +157,7 @@ class Recipe:
                 "start_at_cosine needs a head over products of image and text",
                 hint="--set start_at_cosine=false, or fusion=multiply in a recipe with a head",
             )
-        if self.rerank or self.rerank_by:
+        if self.rerank:
             self._check_rerank()
         if self.shared_distractors and self.fixed_distractors:
             raise UsageError(
@@ -187,12 +187,11 @@ class Recipe:
     def _check_rerank(self) -> None:
         if self.variant != IN_BATCH or not makes_pairs(self.encoder):
             raise UsageError(
-                f"{'rerank' if self.rerank else 'rerank_by'} is about galleries and encoders of pairs, "
-                f"and the recipe is {self.variant!r} of {self.encoder}",
-                hint="--set rerank=0 --set rerank_by=",
+                f"rerank is about galleries and encoders of pairs, and the recipe is {self.variant!r} of {self.encoder}",
+                hint="--set rerank=0",
             )
-        if not (self.rerank and self.rerank_by) or makes_pairs(self.rerank_by):
+        if not self.rerank_by or makes_pairs(self.rerank_by):
             raise UsageError(
-                f"rerank = {self.rerank} with rerank_by = {self.rerank_by!r} names no number of candidates with an encoder of vectors",
-                hint="--set rerank=128 --set rerank_by=ViT-B-32:openai",
+                f"rerank = {self.rerank} needs an encoder of vectors that proposes, and rerank_by is {self.rerank_by!r}",
+                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to look at every pair",
             )
