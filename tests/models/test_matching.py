@@ -271,9 +271,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rerank": 4}, "rerank = 4 with rerank_by = ''"),
-        ({"rerank_by": "ctxr-tiny"}, "rerank = 0 with rerank_by = 'ctxr-tiny'"),
-        ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "names no number of candidates with an encoder of vectors"),
+        ({"rerank": 4}, "rerank = 4 needs an encoder of vectors that proposes, and rerank_by is ''"),
+        ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "needs an encoder of vectors that proposes"),
         (
             {"rerank": 4, "rerank_by": "ctxr-tiny", "encoder": "ctxr-tiny", "loss": "softmax"},
             "rerank is about galleries",
@@ -284,5 +283,6 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 )
 def test_recipes_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
     replace(SMALL, rerank=4, rerank_by="ctxr-tiny").check()
+    replace(SMALL, rerank=0, rerank_by="ctxr-tiny").check()
     with pytest.raises(UsageError, match=words):
         replace(SMALL, **changes).check()
