@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -121,6 +122,7 @@ def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier 
 
 
 def _check(config: ReviseLabels) -> None:
+    refuse_seed(config.seed)
     chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ from ctxr.pipelines.train import Train
 from ctxr.pipelines.verify import Verify
 
 runner = CliRunner()
+
+
+def config_of(command: str) -> type:
+    module = import_module(f"ctxr.pipelines.{command.replace('-', '_')}")
+    found: type = getattr(module, command.title().replace("-", ""))
+    return found
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -218,6 +225,18 @@ def test_a_mistyped_word_is_an_error_like_any_other(typed: list[str], message: s
     assert result.stderr == f"error: {said['error']}\nhint:  {said['hint']}\n"
     silent = runner.invoke(app, typed)
     assert (silent.exit_code, silent.stdout, silent.stderr) == (2, "", result.stderr)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if "seed" in {field.name for field in fields(config_of(name))}]
+)
+def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = ["describe"] if name == "export-tasks" else ["."] if name == "build-sets" else []
+    result = runner.invoke(app, [name, *typed, "--seed", "-1"])
+    assert result.exit_code == 2
+    assert result.stderr == "error: --seed -1 is out of range\nhint:  a whole number, 0 or more\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_words_at_all_show_the_help() -> None:
