@@ -12,6 +12,11 @@ from ctxr.pipelines.talk import Silent, Talk
 if TYPE_CHECKING:
     from ctxr.models.entailment.base import Classifier
 
+VERB = "revise-labels"
+
+RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
+"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""
+
 SIDES = ("all", "train", "valid", "test")
 
 
