@@ -210,6 +210,21 @@ def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
         (["build-sets", "--threshold", "abc"], "invalid value for '--threshold': ", "ctxr build-sets --help"),
         (["build-sets", "--treshold", "1"], "no such option: --treshold", "did you mean --threshold"),
         (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
+        (
+            ["revise-labels", "--dataset", "a"],
+            "no such option: --dataset",
+            "the dataset is given without a name: ctxr revise-labels DATASET",
+        ),
+        (
+            ["doctor", "--dataset=a"],
+            "no such option: --dataset",
+            "the artifact is given without a name: ctxr doctor ARTIFACT",
+        ),
+        (
+            ["build-sets", "--sources", "a"],
+            "no such option: --sources",
+            "the sources are given without a name: ctxr build-sets SOURCES",
+        ),
         (["filter", "a"], "got unexpected extra argument", "ctxr filter --help"),
         (["--bogus"], "no such option: --bogus", "ctxr --help"),
     ],
