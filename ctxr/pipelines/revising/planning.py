@@ -1,17 +1,19 @@
 """What a round would do, told before anything is computed."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from ctxr.pipelines.entailing import own_threshold
-from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revise_labels import VERB, ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.classifiers import RECIPE, find_classifier
 from ctxr.pipelines.revising.mining import Gallery
 from ctxr.pipelines.revising.proposing import check_by
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.revising.rounds import read_rounds
-from ctxr.pipelines.revising.work import asked_of, open_project
+from ctxr.pipelines.revising.work import asked_of, lost_pictures, open_project
 from ctxr.pipelines.talk import Talk
 
 
@@ -32,9 +34,21 @@ def plan(config: ReviseLabels, talk: Talk) -> ReviseReport:
         "threshold": threshold(config, classifier),
         "would add": f"what reaches it, {_most(config)}",
         "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
-        "to do it": "ctxr revise-labels --entail",
+        "to do it": typed(config),
     }
-    return ReviseReport(config.folder(), "planned", 0, facts)
+    lost = lost_pictures(base.dataset, asked.images)
+    notes = (f"{lost}: --entail needs all of them",) if lost else ()
+    return ReviseReport(config.folder(), "planned", 0, facts, notes=notes)
+
+
+def typed(config: ReviseLabels) -> str:
+    """The command that does what was planned, with everything that is not as by default."""
+    words = ["ctxr", VERB, *([str(config.dataset)] if config.dataset else []), "--entail"]
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in ("dataset", "entail") and value != field.default:
+            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
 
 
 def candidates(galleries: Sequence[Gallery], k: int, both: bool) -> str:

@@ -11,7 +11,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import ImageSet, Judgment
 from ctxr.data.tables import read_table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
@@ -75,8 +75,13 @@ def open_project(config: ReviseLabels, talk: Talk) -> Base:
     in force is in force afterwards, or was never there. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
     refuse_changed(out)
-    path = config.dataset or base_of(out) or chosen(None, config.workdir, REVISABLE, talk)
-    base = open_base(path)
+    before = base_of(out)
+    if config.dataset is None and before is not None and not before.exists():
+        raise UsageError(
+            f"{before}, the dataset that {out} revises, is not there any more",
+            hint="ctxr revise-labels DATASET names the folder where it is now",
+        )
+    base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, talk))
     refuse_other_base(out, base)
     if read_rounds(out) and not (out / MANIFEST).is_file():
         with locked(out):
@@ -228,12 +233,20 @@ def _text(dataset: Dataset, query: str) -> str:
     return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)
 
 
-def _files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+def lost_pictures(dataset: Dataset, images: Sequence[str]) -> str:
+    """How many of these pictures are not where they should lie, and the first of them, by its place where it has one; "" for none."""
     places = {image: dataset.picture(dataset.images[image]) for image in images}
-    lost = [image for image, file in places.items() if file is None or not file.is_file()]
-    if lost:
-        raise DataError(
-            f"{len(lost)} of {len(places)} pictures of {dataset.name} are not there, the first is {lost[0]}",
-            hint="name an artifact that holds its pictures",
-        )
+    lost = [str(file or image) for image, file in places.items() if file is None or not file.is_file()]
+    are = "is" if len(lost) == 1 else "are"
+    return (
+        f"{len(lost)} of {len(places)} pictures of {dataset.name} {are} not there, the first is {lost[0]}"
+        if lost
+        else ""
+    )
+
+
+def _files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+    if lost := lost_pictures(dataset, images):
+        raise DataError(lost, hint="restore it, or name a dataset that holds its pictures")
+    places = {image: dataset.picture(dataset.images[image]) for image in images}
     return {image: file for image, file in places.items() if file is not None}
