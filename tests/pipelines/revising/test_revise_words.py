@@ -11,6 +11,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.planning import typed
+from ctxr.pipelines.talk import Silent
 from tests.pipelines.revising.stand_in import StandIn
 from tests.pipelines.revising.test_revise import bytes_of, options
 
@@ -57,3 +58,31 @@ def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: 
         assert refused.value.hint == "ctxr revise-labels DATASET names the folder where it is now"
     assert bytes_of(workdir / "revised") == before
     assert run(options(workdir, dataset=workdir / "renamed"), classifier=judge).did == "up to date"
+
+
+class Listening(Silent):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, split="test"), classifier=judge)
+    asked, talk = judge.claims, Listening()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    judge.probabilities = stop  # type: ignore[method-assign, assignment]
+    with pytest.raises(KeyboardInterrupt):
+        run(options(workdir, split="test", sample=0, threshold=0.75), talk, judge)
+    assert judge.claims == asked
+    assert talk.notes[0] == (
+        "round 1 stays in force; this is another one on top, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
+    )
+    assert run(options(workdir, split="test"), talk, judge).did == "up to date"
