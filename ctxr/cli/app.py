@@ -135,12 +135,14 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     """What typer found wrong with the words of a command, as our error."""
     near = getattr(error, "possibilities", None) or ()
     command = " ".join(["ctxr", *(word for word in typed[:1] if word in COMMANDS)])
+    # some messages of typer end with what else is possible
+    message = str(error.message if near else error.format_message()).strip().rstrip(".")
     hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists what there is"
     if nameless := _nameless(error):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
-    # some messages of typer end with what else is possible
-    message = str(error.message if near else error.format_message()).strip().rstrip(".")
+    elif "unexpected extra argument" in message and any("--dataset" in one.opts for one in error.ctx.command.params):
+        hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 

@@ -225,6 +225,11 @@ def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
             "no such option: --sources",
             "the sources are given without a name: ctxr build-sets SOURCES",
         ),
+        (
+            ["train", "a"],
+            "got unexpected extra argument",
+            "the dataset is given with its name: ctxr train --dataset DATASET",
+        ),
         (["filter", "a"], "got unexpected extra argument", "ctxr filter --help"),
         (["--bogus"], "no such option: --bogus", "ctxr --help"),
     ],

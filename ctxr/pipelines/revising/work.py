@@ -80,7 +80,7 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
         talk.note(on_top(config, asked.before, settings, encoder, classifier, edge))
     asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
     if asked.rejected:
-        talk.note(f"{asked.rejected:,} pairs that it rejected before are not looked at again")
+        talk.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
         made = write(config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), talk)
