@@ -61,12 +61,16 @@ def on_top(
     )
     differ += [f"{what} ({was}, now {now})" for what, was, now, other in made_by if other]
     many = len(before) > 1
-    numbers = ", ".join(str(one.number) for one in before)
+    numbers = _listed([str(one.number) for one in before])
     stays = f"rounds {numbers} stay" if many else f"round {numbers} stays"
     why = (
-        f"{' and '.join(differ)} {'differ' if len(differ) > 1 else 'differs'}"
+        f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
         if differ
-        else "it was made on top of others"
+        else f"round {last.number} was made on top of others"
     )
     of = f" from round {last.number}" if many and differ else ""
     return f"{stays} in force; this is another one on top, since {why}{of}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -86,3 +86,17 @@ def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> No
         "round 1 stays in force; this is another one on top, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
     )
     assert run(options(workdir, split="test"), talk, judge).did == "up to date"
+
+
+def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) -> None:
+    judge, talk = StandIn(workdir / "dataset"), Listening()
+    for changes in ({"top_k": 5}, {"top_k": 6}, {"top_k": 7, "seed": 1, "sample": 9}):
+        run(options(workdir, split="test", **changes), talk, judge)
+    assert [note for note in talk.notes if "on top" in note] == [
+        "round 1 stays in force; this is another one on top, since --top-k (5, now 6) differs",
+        "rounds 1 and 2 stay in force; this is another one on top, since --top-k (6, now 7), --sample (200, now 9) and "
+        "--seed (0, now 1) differ from round 2",
+    ]
+    run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    run(options(workdir, split="test", top_k=7, seed=1, sample=9), talk, judge)
+    assert talk.notes[-2].endswith("this is another one on top, since round 3 was made on top of others")
