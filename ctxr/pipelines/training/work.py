@@ -40,6 +40,7 @@ from ctxr.pipelines.training.gallery_sides import sides_for
 from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
+from ctxr.pipelines.training.set_positives import with_weak_positives
 from ctxr.pipelines.training.standing import make_way, stands
 from ctxr.pipelines.training.summary import report_on
 
@@ -70,6 +71,10 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     dataset = open_dataset(config.dataset, config.workdir, talk)
     galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
     sides = {} if galleries else _sides(dataset, recipe)
+    if sides and recipe.weak != "off":
+        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments)
+        some = [one for one in sides["train"] if one.weak]
+        talk.note(f"{sum(len(one.weak) for one in some)} weak positives of {len(some)} of {len(sides['train'])} queries")
     everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
         check_places(everything, PLACES, recipe.all_positions)
@@ -86,8 +91,9 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
             talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
-    if galleries and recipe.weak != "off":
-        parents.append(Parent("weak positives", "judgments", sha256_of(galleries["train"].weak)))
+    if recipe.weak != "off":
+        weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
+        parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
     pictures = Pictures(files, contents, config.workdir, regions)
     weights = fingerprint_of(source)
     job = Job(
