@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ctxr.models.training.known import Known
+from ctxr.models.training.known import Known as Known
 from ctxr.models.training.questions import Images, Questions
 
 

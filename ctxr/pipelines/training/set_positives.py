@@ -8,6 +8,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.weak_positives import Pair, read_judgments, verdicts
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 
 
@@ -25,7 +26,7 @@ def none_entailed(dataset: Dataset) -> DataError:
 
 
 def with_weak_positives(
-    asked: Sequence[Asked], dataset: Dataset, recipe: Recipe, judgments: Path | None
+    asked: Sequence[Asked], dataset: Dataset, recipe: Recipe, judgments: Path | None, talk: Talk
 ) -> list[Asked]:
     """Queries that a recipe learns from, with the images beside the target for which each was found to hold.
 
@@ -38,8 +39,10 @@ def with_weak_positives(
             found.setdefault(query, []).append(image)
     pool = {image for one in asked for image in one.images} if recipe.variant == "none" else None
     marked = [replace(one, weak=_weak(one, found, pool)) for one in asked]
-    if not any(one.weak for one in marked):
+    some = [len(one.weak) for one in marked if one.weak]
+    if not some:
         raise none_entailed(dataset)
+    talk.note(f"{sum(some)} weak positives of {len(some)} of {len(asked)} queries to train on")
     return marked
 
 

@@ -72,9 +72,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
     sides = {} if galleries else _sides(dataset, recipe)
     if sides and recipe.weak != "off":
-        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments)
-        some = [one for one in sides["train"] if one.weak]
-        talk.note(f"{sum(len(one.weak) for one in some)} weak positives of {len(some)} of {len(sides['train'])} queries")
+        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, talk)
     everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
         check_places(everything, PLACES, recipe.all_positions)
