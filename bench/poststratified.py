@@ -1,4 +1,5 @@
-"""How often intervals of Entail@K, corrected stratum by stratum, hold the truth of a gallery whose best captions hold most often.
+"""How often intervals of an audit by strata hold the truth of a gallery whose best captions hold most often: Entail@K, precision,
+recall.
 
 python -m bench.poststratified
 """
@@ -8,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import Known, Sampled, entailed_share, known_at
-from ctxr.metrics.stratified import allocate
+from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 MINED, GIVEN = 30, 2
@@ -41,51 +43,111 @@ class World:
     def known(self, k: int, looks: int, rng: np.random.Generator) -> Known:
         """What an audit of so many looks says of the first k."""
         images, ranks = (one.ravel() for one in np.indices(self.holds.shape))
-        band = np.searchsorted(BANDS, self.probability.ravel(), side="right")
-        strata = np.unique(2 * band + (ranks >= CUT), return_inverse=True)[1].ravel()
-        sizes = np.bincount(strata)
-        drawn = np.concatenate(
-            [
-                rng.choice(np.flatnonzero(strata == one), count, replace=False)
-                for one, count in enumerate(allocate(sizes.tolist(), looks))
-            ]
-        )
+        strata, drawn = self.drawn(looks, rng)
         said = np.full(len(strata), -1)
         said[drawn] = self.holds.ravel()[drawn]
         seen, yes = np.bincount(strata[drawn]), np.bincount(strata[drawn], said[drawn])
         sampled = Sampled(images, ranks, strata, said, said >= 0, np.stack([seen, yes], axis=1).astype(np.float64))
         return known_at(sampled, self.first(k).ravel().astype(np.float64), len(self.holds))
 
+    def drawn(self, looks: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+        """The stratum of each pair, by band and rank, and the pairs that people look at."""
+        ranks = np.indices(self.holds.shape)[1].ravel()
+        band = np.searchsorted(BANDS, self.probability.ravel(), side="right")
+        strata = np.unique(2 * band + (ranks >= CUT), return_inverse=True)[1].ravel()
+        counts = allocate(np.bincount(strata).tolist(), looks)
+        held = (rng.choice(np.flatnonzero(strata == one), count, replace=False) for one, count in enumerate(counts))
+        return strata, np.concatenate(list(held))
 
-def world(rng: np.random.Generator, pictures: int = 200) -> World:
-    """Captions hold the more often the better they rank; the classifier finds 60 % of them, and calls 5 % of the others."""
-    share = np.clip(0.85 * np.exp(-np.arange(MINED) / 8) * rng.uniform(0.4, 1.6, (pictures, 1)), 0, 1)
+    def audit(self, looks: int, rng: np.random.Generator) -> tuple[Reliability, dict[str, float]]:
+        """What so many looks say of the classifier, whose calls begin at 0.5, and what is so."""
+        strata, drawn = self.drawn(looks, rng)
+        holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
+        parts = [
+            Part(
+                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
+                bool(called[held][0]),
+            )
+            for held in (strata == one for one in range(strata.max() + 1))
+        ]
+        true = float((called & holds).sum())
+        return reliability(parts), {"precision": true / called.sum(), "recall": true / holds.sum()}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How often the best caption holds, and how many of those that hold and of the others the classifier calls so, 0..1."""
+
+    share: float = 0.85
+    found: float = 0.6
+    wrong: float = 0.05
+
+
+KINDS = {
+    "many hold": Kind(),
+    "many hold, a better classifier": Kind(found=0.9, wrong=0.01),
+    "few hold": Kind(0.2),
+    "few hold, a better classifier": Kind(0.2, 0.9, 0.01),
+}
+
+
+def world(rng: np.random.Generator, pictures: int = 200, kind: Kind = KINDS["many hold"]) -> World:
+    """Captions hold the more often the better they rank, and more of some pictures than of others."""
+    share = np.clip(kind.share * np.exp(-np.arange(MINED) / 8) * rng.uniform(0.4, 1.6, (pictures, 1)), 0, 1)
     holds = rng.random((pictures, MINED)) < share
-    called = rng.random(holds.shape) < np.where(holds, 0.6, 0.05)
+    called = rng.random(holds.shape) < np.where(holds, kind.found, kind.wrong)
     probability = np.where(called, 0.5, 0.0) + 0.5 * rng.random(holds.shape)
     return World(holds, probability, np.sort(rng.integers(0, 8, (pictures, GIVEN)), axis=1))
 
 
-def studies(count: int = 400, looks: int = 200) -> dict[str, tuple[float, float, float]]:
-    """By figure: the mean error, the share of intervals that hold the Entail@K of endlessly many such pictures, their width."""
+@dataclass(frozen=True)
+class Covered:
+    """Mean error of the figure; shares of studies in which the truth lies below and above the interval; its mean width; all 0..1."""
+
+    error: float
+    below: float
+    above: float
+    width: float
+
+    def told(self) -> str:
+        """In words, percent and points."""
+        return (
+            f"mean error {100 * self.error:+.2f} points, {1 - self.below - self.above:.1%} of intervals of 95 % hold the truth "
+            f"(below it lies {self.below:.1%}, above {self.above:.1%}), width {100 * self.width:.1f} points"
+        )
+
+
+def studies(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
+    """By figure: how intervals fare against the Entail@K of endlessly many such pictures."""
     rng = np.random.default_rng(0)
-    many = world(rng, 200_000)
-    found = {}
-    for k in (10, 30):
-        truth = float(many.entailed(k).mean() / k)
-        rows = []
-        for _ in range(count):
-            one = world(rng)
-            clusters = Clusters(np.arange(len(one.holds)), rng, 400)
-            told = entailed_share(one.written(k), one.known(k, looks, rng), k, clusters, rng)
+    many = world(rng, 50_000, kind)
+    truths = {k: float(many.entailed(k).mean() / k) for k in (10, 30)}
+    rows: dict[int, list[tuple[float, bool, bool, float]]] = {k: [] for k in truths}
+    for _ in range(count):
+        one = world(rng, kind=kind)
+        clusters = Clusters(np.arange(len(one.holds)), rng, 400)
+        for k, truth in truths.items():
+            told = entailed_share(one.written(k), one.known(k, looks, rng), k, clusters)
             if told.value is not None and told.low is not None and told.high is not None:
-                rows.append((told.value - truth, told.low <= truth <= told.high, told.high - told.low))
-        error, covered, width = np.array(rows, np.float64).mean(axis=0).tolist()
-        found[f"E@{k}"] = (error, covered, width)
-    return found
+                rows[k].append((told.value - truth, truth < told.low, truth > told.high, told.high - told.low))
+    return {f"E@{k}": Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for k, held in rows.items()}
+
+
+def audits(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
+    """By figure: how intervals of precision and recall fare against those of the very pairs that were sampled."""
+    rng = np.random.default_rng(1)
+    rows: dict[str, list[tuple[float, bool, bool, float]]] = {"precision": [], "recall": []}
+    for _ in range(count):
+        found, truths = world(rng, kind=kind).audit(looks, rng)
+        for name, truth in truths.items():
+            told = found.precision if name == "precision" else found.recall
+            if told.value is not None and told.low is not None and told.high is not None:
+                rows[name].append((told.value - truth, truth < told.low, truth > told.high, told.high - told.low))
+    return {name: Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for name, held in rows.items()}
 
 
 if __name__ == "__main__":
-    for name, (error, covered, width) in studies().items():
-        told = f"{covered:.1%} of intervals of 95 % hold the truth, width {100 * width:.1f} points"
-        print(f"{name}: mean error {100 * error:+.2f} points, {told}")
+    for name, kind in KINDS.items():
+        for looks in (100, 200, 600):
+            for figure, covered in (studies(kind, looks) | audits(kind, looks)).items():
+                print(f"{name}, {looks} looks, {figure}: {covered.told()}")

@@ -16,12 +16,12 @@ from ctxr.cli.render import Terminal, show_table
 from ctxr.data.caption_truth import CaptionTruth, of_gallery
 from ctxr.data.records import Image
 from ctxr.data.tables import read_table
-from ctxr.errors import CtxrError
 from ctxr.pipelines.entailing import CLASSIFIERS
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.records import Link
 from ctxr.pipelines.revising.rounds import LEDGER, folder_of
+from scripts.ending import exit_code
 
 GALLERY, OWN, DRAWS = "test", "own", 2000
 
@@ -96,12 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--top-k", type=int, default=30)
     parser.add_argument("--thresholds", default=f"{OWN},0.9", type=lambda text: text.split(","))
-    try:
-        prove(parser.parse_args(arguments))
-    except CtxrError as error:
-        print(f"{error.message}; {error.hint}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    options = parser.parse_args(arguments)
+    return exit_code(lambda: prove(options))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Whether a text branch from a small real encoder beats always saying the commoner answer, on published pairs of texts:
-`python -m scripts.text_branch_proof FOLDER --model DIR --rows DIR [--seeds 1] [--branch sbert] [--each] [--tune] [--set KEY=VALUE]`.
+`python -m scripts.text_branch_proof FOLDER --model DIR --rows DIR [--seeds 1] [--branch late] [--each] [--tune] [--set KEY=VALUE]`.
 
 Rows are cut into folds by a hash of their group, so that pairs with one premise stay together. Each fold is judged once, by
 classifiers that `ctxr train --recipe entailment` made of the other folds: one part of those chooses epoch and threshold, the rest is
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.readers.entailment import read_pairs
 from ctxr.data.tables import read_table, write_table
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, mcnemar, mean_interval
 from ctxr.metrics.entailment import quality
 from ctxr.pipelines import train
@@ -29,6 +29,7 @@ from ctxr.pipelines.entailing_pairs import PAIRS
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.train import Train
+from scripts.ending import exit_code
 from scripts.weak_positive_proof import Spoken
 
 SOURCES = ("mrpc", "rte", "sts-b")
@@ -154,16 +155,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--model", type=Path, required=True, help="folder of an encoder as transformers writes it")
     parser.add_argument("--rows", type=Path, required=True, help="folder with published files of MRPC, RTE, STS-B")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--branch", choices=("sbert", "bert"), default="sbert")
+    parser.add_argument("--branch", choices=("late", "sbert", "bert"), default="late")
     parser.add_argument("--each", action="store_true", help="a classifier for each data set instead of one for all")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--set", dest="changes", action="append", default=[])
-    try:
-        prove(parser.parse_args(arguments))
-    except CtxrError as error:
-        print(f"{error.message}; {error.hint}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    options = parser.parse_args(arguments)
+    return exit_code(lambda: prove(options))
 
 
 if __name__ == "__main__":

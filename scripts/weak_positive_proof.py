@@ -1,6 +1,6 @@
 """Whether weak positives raise Entail@K: the same training with and without them on drawn captions, several seeds of each:
 `python -m scripts.weak_positive_proof FOLDER [--seeds 3] [--weak extra-batch,mask-only] [--set KEY=VALUE ...]
-[--classifier RUN [--threshold P]] [--say Shows,Before]`.
+[--recipe retrieval-clip] [--classifier RUN [--threshold P]] [--say Shows,Before]`.
 
 Weak positives are the true ones of the train gallery, or what a classifier added to it in a round of its own; Entail@K is told by the
 truth of the test gallery. A stopped proof goes on.
@@ -21,18 +21,19 @@ from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
 from ctxr.metrics.entail_at import Entailed, count
 from ctxr.metrics.relations import relate
-from ctxr.metrics.retrieval import Vectors
+from ctxr.metrics.retrieval import Scored
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revise_labels import run as revise
 from ctxr.pipelines.revising.rounds import JUDGMENTS, folder_of
-from ctxr.pipelines.scoring import checkpoints, source_of
+from ctxr.pipelines.scoring import Machine, checkpoints, with_regions
 from ctxr.pipelines.talk import Silent, Talk
 from ctxr.pipelines.train import Train, run
 from ctxr.pipelines.training.asked import contents_of, pictures_of
 from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.gallery import gallery_vectors
+from ctxr.pipelines.training.gallery import found_by
 from ctxr.pipelines.training.gallery_rankings import recalls_of
 from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
 
 KS = (10, 30)
@@ -86,7 +87,7 @@ def known_of(world: Path, side: GallerySide) -> Entailed:
     return Entailed(relate(written), relate(extra), "gold")
 
 
-def entailed_shares(found: Vectors, known: Entailed) -> np.ndarray:
+def entailed_shares(found: Scored, known: Entailed) -> np.ndarray:
     """Entail@K of each picture, [I, len(KS)]."""
     counted = count(found, known, ks=KS)
     shares: np.ndarray = (counted.written + counted.extra) / np.array(KS)
@@ -121,11 +122,12 @@ def prove(options: Namespace, talk: Talk) -> int:
     shares: dict[str, list[np.ndarray]] = {}
     for arm in arms:
         changes = (*TRAINING, *options.changes, f"weak={arm}")
-        asks = Train("retrieval-clip", world, arm, options.seeds, judgments=None if arm == "off" else weak,
+        asks = Train(options.recipe, world, arm, options.seeds, judgments=None if arm == "off" else weak,
                      changes=changes, workdir=work, device="cpu")  # fmt: skip
         report = run(asks, talk)
+        seen = with_regions(pictures, report.encoder, report.regions, talk)
         for seed in checkpoints(report.folder):
-            found = gallery_vectors(side, pictures, _encoder(seed, report.encoder, talk), talk)
+            found = found_by(seed, report.encoder, side, seen, Machine("cpu", "fp32"), Rerank(), talk)
             shares.setdefault(arm, []).append(entailed_shares(found, known))
             recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
             means = ", ".join(
@@ -147,12 +149,6 @@ def _compare(shares: dict[str, list[np.ndarray]], arms: Sequence[str], families:
     return 0 if raised else 1
 
 
-def _encoder(seed: Path, name: str, talk: Talk):  # type: ignore[no-untyped-def]
-    from ctxr.models.encode import Encoder
-
-    return Encoder(source_of(seed, name, talk), "cpu", "fp32", talk.warn)  # type: ignore[arg-type]
-
-
 def main(arguments: list[str]) -> int:
     """Prove and print."""
     parser = ArgumentParser(description=__doc__)
@@ -160,6 +156,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train", type=int, default=150)
     parser.add_argument("--valid", type=int, default=60, help="pictures that choose the epoch; 0 takes the last one")
+    parser.add_argument("--recipe", default="retrieval-clip", help="retrieval-blip and so on for encoders of pairs")
     parser.add_argument("--weak", default="extra-batch")
     parser.add_argument(
         "--classifier", type=Path, help="folder of a trained one, which then says what is a weak positive"

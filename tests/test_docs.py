@@ -1,16 +1,20 @@
 """What the documents say is there, is there."""
 
 import re
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import Field, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ctxr.cli.app import COMMANDS
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
+COMMON = {field.name for field in fields(Recipe)}
 DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -28,21 +32,34 @@ def test_every_path_named_is_there(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
+    linked = re.findall(r"\]\(([\w./-]+\.md)\)", document.read_text(encoding="utf-8"))
+    assert not [path for path in linked if not (document.parent / path).is_file()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_named_is_there(document: Path) -> None:
     named = set(re.findall(r"(?:`|^    )ctxr ([a-z][a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= set(COMMANDS)
 
 
-def test_the_table_of_recipe_keys_is_that_of_the_recipe() -> None:
+@pytest.mark.parametrize(
+    ("document", "head", "wanted"),
+    [
+        ("models.md", "recipe key", fields(Recipe)),
+        ("entailment.md", "classifier key", [one for one in fields(ClassifierRecipe) if one.name not in COMMON]),
+    ],
+)
+def test_the_table_of_recipe_keys_is_that_of_the_recipe(document: str, head: str, wanted: Sequence[Field[Any]]) -> None:
     def shown(value: object) -> str:
         if isinstance(value, bool):
             return str(value).lower()
         return f"{value:g}" if isinstance(value, int | float) else str(value) or "–"
 
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    table = text.partition("| recipe key | default | what it is |\n")[2].partition("\n\n")[0]
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    table = text.partition(f"| {head} | default | what it is |\n")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .+ \|$", table, re.MULTILINE)
-    assert rows == [(field.name, shown(field.default)) for field in fields(Recipe)]
+    assert rows == [(field.name, shown(field.default)) for field in wanted]
 
 
 def test_the_readme_names_every_command() -> None:

@@ -19,8 +19,8 @@ Kind = Literal["text", "image", "both", "none"]
 
 _COCO = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?0*(\d{1,12})(?:\.jpg)?", re.ASCII)
 
-_COCO_FILE = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?\d{12}", re.ASCII)
-_FLICKR_FILE = re.compile(r"[1-9]\d{4,11}", re.ASCII)
+_COCO_FILE = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?0{6}\d{6}", re.ASCII)
+_FLICKR_FILE = re.compile(r"[1-9]\d{4,9}", re.ASCII)
 _ID = re.compile(r"(?:coco|flickr30k)/(?:0|[1-9]\d*)", re.ASCII)
 
 

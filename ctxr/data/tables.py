@@ -69,10 +69,7 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
                     yield decoder.decode(text)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     where = f"{path}:{number}{_identify(text, record)}"
-                    raise DataError(
-                        f"{where}: {str(error).rstrip('.')}",
-                        hint=f"restore the line, or delete the artifact {path.parent} and run its command again",
-                    ) from error
+                    raise DataError(f"{where}: {str(error).rstrip('.')}", hint=_restored(path)) from error
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
     except IsADirectoryError as error:
@@ -90,6 +87,13 @@ def read_table(path: Path, record: type[R]) -> list[R]:
             raise DataError(f"{path}: rows {first} and {position} have the same key {key}", hint="delete one of them")
         rows.append(row)
     return rows
+
+
+def _restored(path: Path) -> str:
+    """What can be done about a damaged table without losing anything: a folder in an artifact is no artifact of its own."""
+    if (path.parent / "manifest.json").is_file():
+        return f"restore the line, or put {path.parent} aside and run its command again"
+    return "restore the line, or the file from a copy"
 
 
 def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:

@@ -3,6 +3,7 @@
 A figure is never told without where its labels come from and how many of them the classifier's own training had seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,14 +13,16 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.corrected import Audit, Rates, by_predictive_values, rogan_gladen
+from ctxr.metrics.first import First, first
 from ctxr.metrics.poststratified import Known, entailed_share
 from ctxr.metrics.relations import Relation
-from ctxr.metrics.retrieval import BLOCK, Scored, hits_at
+from ctxr.metrics.retrieval import BLOCK, Scored
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
 LabelSource = Literal["gold", "classifier"]
 AuditOf = Literal["any_pairs", "these_pairs"]
+Way = Literal["", "strata", "weighed_rates", "rates", "predictive_values"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class EntailAt:
         judged: share of the pairs looked at about which somebody said something, 0..1; the others count as not entailed.
         leaked: share of the pictures that the classifier was trained on, 0..1; None where nobody knows.
         without_leaked: the value on the other pictures alone.
+        way: how it was corrected: stratum by stratum; by sensitivity and specificity over all strata of an audit; by those of pairs
+            that were drawn by no strata; or by one precision and one share of misses for all ranks. "" where it was not.
     """
 
     k: int
@@ -42,6 +47,7 @@ class EntailAt:
     judged: float
     leaked: float | None
     without_leaked: Interval
+    way: Way = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +105,8 @@ def count(
         written = known.written.among(held, width)
         extra = known.extra.among(held, width) & ~written
         judged = np.ones_like(extra) if known.judged is None else known.judged.among(held, width) | written | extra
-        parts.append(np.stack([_hits(scores, marked, ks) for marked in (written, extra, judged)]))
+        found = first(scores, ks)
+        parts.append(np.stack([_hits(found, marked) for marked in (written, extra, judged)]))
     written, extra, judged = np.concatenate(parts, axis=1)
     return Counted(written, extra, judged, tuple(ks))
 
@@ -132,15 +139,23 @@ def entail_at(
         values = np.stack([(written + extra) / k] * 2, axis=1)
         whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
         corrected = Interval(None, clusters=clusters.size)
+        way: Way = ""
         if labels == "classifier" and images:
             if counted.known:
-                corrected = entailed_share(written, counted.known[place], k, clusters, rng)
+                corrected, way = entailed_share(written, counted.known[place], k, clusters), "strata"
             if corrected.value is None and audit is not None:
                 corrected = _corrected(counted, place, audit, audit_of, clusters, rng)
+                way = _way(audit, audit_of)
         judged = float(counted.judged[:, place].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
-        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest))
+        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest, "" if corrected.value is None else way))
     return found
+
+
+def _way(audit: Audit | Rates, audit_of: AuditOf) -> Way:
+    if isinstance(audit, Rates):
+        return "weighed_rates"
+    return "predictive_values" if audit_of == "these_pairs" else "rates"
 
 
 def _corrected(
@@ -150,18 +165,24 @@ def _corrected(
     looked = counted.ks[place] * len(counted.written)
     written, extra, judged = (one[:, place] for one in (counted.written, counted.extra, counted.judged))
     hits, others = clusters.sums(np.stack([extra, judged - written], axis=1)).T
-    own, rest = float(written.sum() / looked), float(others.sum() / looked)
-    if not rest:
-        return Interval(own, own, own, clusters.size)
-    if audit_of == "these_pairs" and isinstance(audit, Audit):
+    rest = float(others.sum() / looked)
+    (own,) = clusters.means(written[:, None] / counted.ks[place], np.ones((len(written), 1), bool))
+    if own.value is None or not rest:
+        return own
+    if isinstance(audit, Audit) and audit_of == "these_pairs":
         share = by_predictive_values(hits, others, audit, rng)
     else:
         share = rogan_gladen(hits, others, audit, rng)
     if share.value is None or share.low is None or share.high is None:
         return share
-    value, low, high = (own + rest * one for one in (share.value, share.low, share.high))
-    return Interval(value, low, high, share.clusters, share.resamples)
+    value = own.value + rest * share.value
+    # the captions that were written vary from picture to picture as well: distances by their squares, as in `poststratified`
+    below = math.hypot(rest * (share.value - share.low), own.value - (own.value if own.low is None else own.low))
+    above = math.hypot(rest * (share.high - share.value), (own.value if own.high is None else own.high) - own.value)
+    return Interval(value, max(0.0, value - below), min(1.0, value + above), share.clusters, share.resamples)
 
 
-def _hits(scores: np.typing.NDArray[np.floating], marked: Flags, ks: Sequence[int]) -> Doubles:
-    return np.stack([hits_at(scores, marked, k) for k in ks], axis=1)
+def _hits(found: First, marked: Flags) -> Doubles:
+    """Expected number of marked candidates among the first of each k, [b, len(ks)]."""
+    held = found.chances * marked[found.rows, found.candidates, None]
+    return np.stack([np.bincount(found.rows, column, len(marked)) for column in held.T], axis=1)

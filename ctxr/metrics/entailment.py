@@ -5,7 +5,6 @@ F0.5 = 1.25 P R / (0.25 P + R) of the entailed class: a caption that is wrongly 
 (entailment paper, section 6).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -207,44 +206,6 @@ def threshold_for(
             recall = right / int(entailed.sum()) if right else 0.0
             return Threshold(float(ranked[last][place]), wanted, precision, recall, trials, low >= wanted)
     return None
-
-
-@dataclass(frozen=True)
-class Stratum:
-    """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
-
-    population: int
-    sampled: int
-    positive: int
-
-
-def finite_share(strata: Sequence[Stratum], rng: np.random.Generator, confidence: float = LEVEL) -> Interval:
-    """The share of entailed pairs in all strata together, with a finite-population interval: what was drawn is known, only the
-    rest varies (beta-binomial with Jeffreys' prior in each stratum).
-
-    No value where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
-
-    >>> found = finite_share([Stratum(10, 10, 7)], np.random.default_rng(0))
-    >>> found.value, found.low, found.high
-    (0.7, 0.7, 0.7)
-    """
-    for one in strata:
-        if not 0 <= one.positive <= one.sampled <= one.population:
-            raise DataError(
-                f"a stratum of {one.population} cannot have {one.sampled} drawn and {one.positive} entailed"
-            )
-    total = sum(one.population for one in strata)
-    if not total or any(one.population and not one.sampled for one in strata):
-        return Interval(None)
-    value, drawn = 0.0, np.zeros(RESAMPLES)
-    for one in strata:
-        if not one.population:
-            continue
-        value += one.population * one.positive / one.sampled
-        chance = rng.beta(one.positive + 0.5, one.sampled - one.positive + 0.5, RESAMPLES)
-        drawn += one.positive + rng.binomial(one.population - one.sampled, chance)
-    low, high = percentiles(drawn / total, confidence)
-    return Interval(value / total, low, high, len(strata), RESAMPLES)
 
 
 def _figures(totals: Doubles, beta: float) -> Doubles:

@@ -5,11 +5,14 @@ of its looks among the first K; where fewer than `LEAST` fell there, that of all
 census gives the truth exactly, and its interval is that of the pictures alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ctxr.metrics.compare import Clusters, Interval, interval_of
+from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
+from ctxr.metrics.first import first
+from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.resampling import LEVEL
 from ctxr.metrics.retrieval import BLOCK, Scored
 from ctxr.metrics.votes import Codes, Doubles
@@ -50,20 +53,25 @@ class Known:
     looks: Doubles
 
 
-def chances(scored: Scored, sampled: Sampled, k: int, block: int = BLOCK) -> Doubles:
-    """The chance of each pair to be among the first `k` of its picture, [P]: 0 or 1, but for ties."""
+def chances(scored: Scored, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
+    """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
     step = max(1, block // width)
-    found = np.zeros(len(sampled.images))
+    found = np.zeros((len(sampled.images), len(ks)))
+    order = np.argsort(sampled.images, kind="stable")
     for start in range(0, everyone, step):
         held = np.arange(start, min(start + step, everyone))
-        scores = scored.rows(held)
-        edge = np.partition(scores, width - k, axis=1)[:, width - k, None]
-        level = scores == edge
-        room = (k - (scores > edge).sum(axis=1)) / level.sum(axis=1)
-        chance = np.where(level, room[:, None], scores > edge)
-        ours = np.flatnonzero((sampled.images >= start) & (sampled.images <= held[-1]))
-        found[ours] = chance[sampled.images[ours] - start, sampled.captions[ours]]
+        best = first(scored.rows(held), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [start, held[-1] + 1], sorter=order))]
+        known, wanted = (
+            rows * width + columns
+            for rows, columns in (
+                (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
+            )
+        )  # fmt: skip
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        there = known[place] == wanted
+        found[ours[there]] = best.chances[place[there]]
     return found
 
 
@@ -84,30 +92,29 @@ def known_at(sampled: Sampled, chance: Doubles, images: int) -> Known:
     )
 
 
-def entailed_share(
-    written: Doubles, known: Known, k: int, clusters: Clusters, rng: np.random.Generator, confidence: float = LEVEL
-) -> Interval:
+def entailed_share(written: Doubles, known: Known, k: int, clusters: Clusters, confidence: float = LEVEL) -> Interval:
     """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
 
-    Intervals hold the pictures drawn again, and what the rest of each stratum may hold (beta-binomial with Jeffreys' prior). No
-    value where a stratum with pairs that nobody decided was not looked at.
+    Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
+    squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
+    holds. No value where a stratum with pairs that nobody decided was not looked at.
     """
     rest = known.rest.sum(axis=0)
     held = rest > 0
-    sampled, positive = known.looks[held].T
-    if not len(written) or not sampled.all():
+    looks, positive = known.looks[held].T
+    if not len(written) or not looks.all():
         return Interval(None, clusters=clusters.size)
-    sure = written + known.entailed
-    value = float((sure.sum() + rest[held] @ (positive / sampled)) / (k * len(written)))
-    columns = np.concatenate([np.stack([sure, np.ones(len(sure))], axis=1), known.rest[:, held]], axis=1)
-    totals = clusters.totals(columns)
-    size = (len(totals), int(held.sum()))
-    chance = rng.beta(positive + 0.5, sampled - positive + 0.5, size)
-    pairs = np.ceil(rest[held]).astype(np.int64)
-    shares = rng.binomial(pairs, chance) / pairs
-    drawn = (totals[:, 0] + (totals[:, 2:] * shares).sum(axis=1)) / (k * totals[:, 1])
-    found = interval_of(value, drawn, clusters.size, confidence)
-    if found.low is None or found.high is None:
+    share = positive / looks
+    counted = written + known.entailed + known.rest[:, held] @ share
+    everything = k * len(written)
+    value = float(counted.sum() / everything)
+    totals = clusters.totals(np.stack([counted, np.ones(len(counted))], axis=1))
+    found = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
+    if clusters.size < LEAST_CLUSTERS or not held.any():
         return found
-    # where nothing entailed was seen in a large stratum, the prior alone would say that some must be there
-    return replace(found, low=min(found.low, value), high=max(found.high, value))
+    # pairs that were looked at stand in the figure too, and vary with the share: hence the 2
+    limits = share_limits(share, 1 / (1 / looks + 2 / rest[held]), looks - 1, confidence)
+    pictures = [0.0 if edge is None else edge - value for edge in (found.low, found.high)]
+    strata = [(limit - share) * rest[held] / everything for limit in limits]
+    below, above = (np.hypot(drawn, np.linalg.norm(each)) for drawn, each in zip(pictures, strata, strict=True))
+    return replace(found, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

@@ -65,6 +65,26 @@ def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float,
     return middle - half if hits else 0.0, middle + half if hits < trials else 1.0
 
 
+def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0.95) -> tuple[Doubles, Doubles]:
+    """Wilson's limits of shares [S] with Student's quantile in place of the normal one, which holds the truth of few looks too often
+    rather than too seldom.
+
+    Args:
+        looks: [S] of each, above 0; fewer than there were where the truth is that of few pairs itself, and no whole number then.
+        free: [S] degrees of freedom; below 1 they count as 1.
+
+    >>> low, high = share_limits(np.array([0.0]), np.array([10.0]), np.array([9.0]))
+    >>> float(low[0]), round(float(high[0]), 4)
+    (0.0, 0.3385)
+    """
+    from scipy.special import stdtrit
+
+    square = stdtrit(np.maximum(free, 1), (1 + level) / 2) ** 2 / looks
+    middle = (share + square / 2) / (1 + square)
+    half = np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
+    return np.clip(middle - half, 0, share), np.clip(middle + half, share, 1)
+
+
 def bounded_tail(total: float, trials: int, chance: float) -> float:
     """A bound on how often luck does at least as well, for outcomes in 0..1 that are not only 0 and 1.
 

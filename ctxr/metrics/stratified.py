@@ -1,21 +1,21 @@
 """Precision and recall of a classifier over a finite pool of pairs, from an audit that drew from each stratum of it.
 
-What people looked at is known; only the rest of each stratum varies (beta-binomial with Jeffreys' prior). So intervals shrink to a
-point as the audit becomes a census. Strata are cut by what is known of every pair before anybody looks: the classifier's
-probability, the rank of retrieval, the decision.
+What people looked at is known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
+Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import NO_VARIATION, Agreement
-from ctxr.metrics.compare import RESAMPLES, Interval
+from ctxr.metrics.compare import Interval
 from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.entailment import Stratum, finite_share
-from ctxr.metrics.resampling import LEVEL, percentiles
+from ctxr.metrics.finite_population import Stratum, Total, finite_share, finite_total
+from ctxr.metrics.resampling import LEVEL
 from ctxr.metrics.votes import Doubles
 
 UNSEEN = "a stratum was not looked at"
@@ -47,57 +47,56 @@ class Reliability:
     looked: int
 
 
-def reliability(parts: Sequence[Part], rng: np.random.Generator, confidence: float = LEVEL) -> Reliability:
+def reliability(parts: Sequence[Part], confidence: float = LEVEL) -> Reliability:
     """Precision and recall from what people said in each stratum.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
     that was called, or where nothing was. Raises DataError for counts that do not fit each other.
 
     >>> called, other = Part(Stratum(10, 10, 9), True), Part(Stratum(90, 90, 3), False)
-    >>> found = reliability([called, other], np.random.default_rng(0))
+    >>> found = reliability([called, other])
     >>> found.precision.value, found.recall.value, found.recall.low, found.entailed.value
     (0.9, 0.75, 0.75, 12.0)
     """
     called = [part.stratum for part in parts if part.called]
-    precision = finite_share(called, rng, confidence)
-    share = finite_share([part.stratum for part in parts], rng, confidence)
+    other = [part.stratum for part in parts if not part.called]
+    precision = finite_share(called, confidence)
     pairs = sum(part.stratum.population for part in parts)
     sizes = {"called": sum(one.population for one in called), "pairs": pairs}
     looked = sum(part.stratum.sampled for part in parts)
-    if share.value is None or share.low is None or share.high is None:
+    found, missed = finite_total(called, confidence), finite_total(other, confidence)
+    every = finite_total([*called, *other], confidence)
+    if found is None or missed is None or every is None or not pairs:
         return Reliability(precision, Interval(None), Interval(None), looked=looked, **sizes)
-    entailed = _holding(share.value * pairs, share.low * pairs, share.high * pairs, share.clusters)
-    return Reliability(precision, _recall(parts, rng, confidence), entailed, looked=looked, **sizes)
+    entailed = Interval(every.value, every.low, every.high, len(parts))
+    recall = replace(_recall(found, missed), clusters=len(parts))
+    return Reliability(precision, recall, entailed, looked=looked, **sizes)
 
 
-def _recall(parts: Sequence[Part], rng: np.random.Generator, confidence: float) -> Interval:
-    estimates = [_estimate(part.stratum) for part in parts]
-    total = sum(estimates)
-    if not total:
+def _recall(found: Total, missed: Total) -> Interval:
+    """found / (found + missed), and the shares r for which (1 - r) found - r missed may be 0 (Zou and Donner 2008)."""
+    if not found.value + missed.value:
         return Interval(None)
-    value = sum(one for one, part in zip(estimates, parts, strict=True) if part.called) / total
-    drawn = np.stack([_drawn(part.stratum, rng) for part in parts])
-    found = drawn[[part.called for part in parts]].sum(axis=0)
-    every = drawn.sum(axis=0)
-    low, high = percentiles(found[every > 0] / every[every > 0], confidence)
-    return _holding(value, low, high, len(parts))
+    value = found.value / (found.value + missed.value)
+
+    def least(share: float) -> float:
+        """The low end of (1 - r) found - r missed."""
+        away = math.hypot((1 - share) * (found.value - found.low), share * (missed.high - missed.value))
+        return (1 - share) * found.value - share * missed.value - away
+
+    def most(share: float) -> float:
+        away = math.hypot((1 - share) * (found.high - found.value), share * (missed.value - missed.low))
+        return (1 - share) * found.value - share * missed.value + away
+
+    return Interval(value, _falls(least, 0.0, value), _falls(most, value, 1.0))
 
 
-def _holding(value: float, low: float, high: float, strata: int) -> Interval:
-    """An interval that holds its own estimate: where nothing entailed was seen in a large stratum, the prior alone would say
-    that some must be there."""
-    return Interval(value, min(low, value), max(high, value), strata, RESAMPLES)
-
-
-def _estimate(stratum: Stratum) -> float:
-    return stratum.population * stratum.positive / stratum.sampled if stratum.sampled else 0.0
-
-
-def _drawn(stratum: Stratum, rng: np.random.Generator) -> Doubles:
-    """Numbers of entailed pairs that the stratum may hold, given what was seen, [R]."""
-    chance = rng.beta(stratum.positive + 0.5, stratum.sampled - stratum.positive + 0.5, RESAMPLES)
-    rest = rng.binomial(stratum.population - stratum.sampled, chance)
-    return np.asarray(stratum.positive + rest, np.float64)
+def _falls(of: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls from 0 or more to 0 or less between two places is 0, by halving."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if of(middle) > 0 else (low, middle)
+    return high
 
 
 def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]:
@@ -157,7 +156,7 @@ def kappa(parts: Sequence[Part]) -> Agreement:
     """Cohen's kappa of people and the classifier over the whole pool: strata weigh as much as they hold, not as was looked at.
 
     >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
-    0.63
+    0.719
     """
     held = [part for part in parts if part.stratum.population]
     population, sampled, positive = _columns(held)

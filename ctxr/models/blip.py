@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.blip_files import hub_folder, read_preprocess, read_tokens, stay_inside
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.loading import fingerprint
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import without_bars
+from ctxr.models.published import careful
 
 TINY = "random:blip-tiny"
 """Untrained weights from a fixed seed, for tests and nothing else."""
@@ -111,7 +110,7 @@ def load_blip(name: str, seed: int = 0) -> CrossSource:
         folder = hub_folder(given)
     stay_inside(folder)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
-    return _source(name, _careful(name, lambda: _pretrained(folder)), preprocess, tokenize, words)
+    return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
 
 
 def _source(
@@ -163,7 +162,6 @@ def _pretrained(folder: Path) -> Any:
     """The model in a folder, every weight of it from there."""
     from transformers import BlipForImageTextRetrieval
 
-    without_bars()
     model, found = BlipForImageTextRetrieval.from_pretrained(
         folder, local_files_only=True, weights_only=True, dtype=torch.float32, output_loading_info=True
     )
@@ -174,38 +172,6 @@ def _pretrained(folder: Path) -> Any:
             hint="name a model for image-text retrieval (itm): those for captions have no such head",
         )
     return model.eval()
-
-
-def _careful(name: str, build: Callable[[], Any]) -> Callable[[], Any]:
-    """The same builder, silent, with one kind of error, and without a trace in torch's generator."""
-
-    def careful() -> Any:
-        try:
-            with _quiet(), torch.random.fork_rng(devices=[]):
-                return build()
-        except CtxrError:
-            raise
-        except Exception as error:  # transformers, safetensors and torch each have errors of their own
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"encoder {name!r} cannot be loaded: {first}") from error
-
-    return careful
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the talk and the progress bars of transformers to itself."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

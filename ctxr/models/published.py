@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError
+
+Made = TypeVar("Made")
 
 HINT = "save the model's state_dict alone, as model.safetensors"
 
@@ -46,11 +49,39 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     return found
 
 
-def without_bars() -> None:
-    """Keep transformers from drawing bars of its own beside ours; they would stand in the output for programs too."""
+def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
+    """The same maker of something that transformers reads: silent, with one kind of error, and without a trace in torch's generator.
+
+    Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
+    """
+
+    def made() -> Made:
+        try:
+            with _quiet(), torch.random.fork_rng(devices=[]):
+                return make()
+        except CtxrError:
+            raise
+        except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"{what} cannot be loaded: {first}") from error
+
+    return made
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the talk of transformers to itself, and its bars from standing beside ours and in the output for programs."""
     from transformers.utils import logging
 
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def renamed(

@@ -21,7 +21,7 @@ from ctxr.pipelines.intake import REJECTED_SINCE, score
 from ctxr.pipelines.launching import read_study
 from ctxr.pipelines.standing import is_there, opened
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.tasks_artifact import Tasks
+from ctxr.pipelines.tasks_artifact import Tasks, asked_first
 from ctxr.pipelines.touched import HITS
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
         found = [one for one in found if one.name == config.tasks]
     if not found:
         named = f" in tasks/{config.tasks}" if config.tasks else ""
+        asked = sorted({unit.task for one in every if config.tasks in ("", one.name) for unit in one.units})
+        task = asked[0] if len(asked) == 1 else asked_first(config.workdir)
         raise UnfinishedError(
-            f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks describe --backend {platform}"
+            f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
     options = {(one.protocol, one.config.get("image_base", "")) for one in found}
     if len(options) > 1 and platform not in ("local", "prolific"):

@@ -71,7 +71,7 @@ def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[
                 task.advance()
         units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
         fine = f"{len(manifest.files)} files as they were written"
-        yield _summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        yield summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
         if manifest.kind == "image_sets" and not broken:
             yield from _check_sets(path, talk, manifest.verb, told)
     except CtxrError as error:
@@ -112,7 +112,7 @@ def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
     named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
     fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
-    yield _summary(f"{told}sets", named, fine, cure)
+    yield summary(f"{told}sets", named, fine, cure)
     pictures = {row.path: (row.source, row.sha256) for row in facts}
     pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
     broken: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]
                 broken[name] = trouble
             task.advance()
     cure = _cure(path, {pictures[name][0] for name in broken}, verb)
-    yield _summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    yield summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not told:
         for source in sources:
             yield _check_source(path, source)
@@ -161,7 +161,7 @@ def _check_source(path: Path, source: "Source") -> Check:
         if source.kind == "photos" and unit_folder(path, source.name).is_dir():
             wrong = album_files(read_unit(path, source.name), place)[2]
             if wrong:
-                return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+                return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except CtxrError as error:
         return Check(name, "problem", error.message, error.hint)
     except OSError as error:
@@ -185,7 +185,8 @@ def _cure(path: Path, units: set[str], verb: str) -> str:
     return f"rm -r {typed}   then run ctxr {verb} again as before"
 
 
-def _summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
+def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
+    """`fine` where nothing is broken, else the first few of what is."""
     if not broken:
         return Check(name, "ok", fine)
     more = f", and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""

@@ -3,26 +3,45 @@
 from collections.abc import Iterator
 
 from ctxr.data.dataset import Dataset
-from ctxr.pipelines.check_artifact import Check
+from ctxr.data.images import read_image
+from ctxr.pipelines.check_artifact import Check, summary
+from ctxr.pipelines.decoding import troubles
+from ctxr.pipelines.talk import Talk
 
 CURE = "put the picture back as it was published; the commands treat such a set as one without pictures, or refuse it"
 
 
-def check_release(dataset: Dataset) -> Iterator[Check]:
-    """Sets that lack pictures where others have theirs, and what the reader left out or took on trust."""
+DECODE = "put them back as they were published; the commands stop at a picture that cannot be decoded"
+
+
+def check_release(dataset: Dataset, talk: Talk) -> Iterator[Check]:
+    """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
+    trust."""
     there = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
     lacking = [name for name, found in there.items() if not all(found)]
-    whole = len(there) - len(lacking)
     if not any(any(found) for found in there.values()):
         yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
-    elif lacking:
-        said = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
-        detail = f"{len(lacking)} of {len(there)} sets lack pictures that can be read: {said}"
-        yield Check("pictures", "problem", detail, CURE)
     else:
-        yield Check("pictures", "ok", f"all of {whole} sets are here and can be opened")
+        if lacking:
+            said = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
+            detail = f"{len(lacking)} of {len(there)} sets lack pictures that can be read: {said}"
+            yield Check("pictures", "problem", detail, CURE)
+        broken = undecodable(dataset, talk)
+        if broken or not lacking:
+            yield summary("pictures", broken, f"all of {len(there)} sets are here, every picture decoded", DECODE)
     for note in dataset.notes:
         yield Check("release", "note", note)
+
+
+def undecodable(dataset: Dataset, talk: Talk) -> list[str]:
+    """What is wrong with pictures that are there, a sentence each: all are decoded to their last row of pixels."""
+    files = [file for image in dataset.images.values() if (file := dataset.picture(image)) is not None]
+    broken = []
+    with talk.progress("decoding pictures", len(files)) as task:
+        for trouble in troubles(read_image, files):
+            broken += [trouble.message] if trouble is not None else []
+            task.advance()
+    return broken
 
 
 def why_lost(dataset: Dataset, image_set: str) -> str:

@@ -87,7 +87,7 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
     try:
         dataset = open_dataset(path, config.workdir, talk)
         if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
-            yield from check_release(dataset)
+            yield from check_release(dataset, talk)
         yield from check_order(dataset, config.encoder, config.device, config.workdir, config.seed, talk)
     except UsageError:
         raise

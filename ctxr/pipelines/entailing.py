@@ -25,11 +25,27 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
     Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
     are not here.
     """
-    from ctxr.data.artifacts import open_artifact
     from ctxr.models.entailment.checkpoint import TrainedClassifier
     from ctxr.models.precision import choose_device
 
-    folder = Path(run)
+    seed, name = _seed_of(Path(run))
+    return TrainedClassifier(seed, name, choose_device(device))
+
+
+def own_threshold(run: Path | str) -> tuple[float, float | None]:
+    """(probability from which on a classifier calls a claim entailed, its precision on the dev pairs that chose it, None where
+    none did). Raises what `open_classifier` raises of the folder; no weights are read."""
+    from ctxr.models.entailment.checkpoint import read_notes
+
+    seed, _ = _seed_of(Path(run))
+    notes = read_notes(seed)
+    return notes.threshold, notes.reached
+
+
+def _seed_of(folder: Path) -> tuple[Path, str]:
+    """The folder of a seed as it was trained, and what it is called."""
+    from ctxr.data.artifacts import open_artifact
+
     whole = folder.parent if folder.name.startswith("seed") else folder
     if not (whole / "manifest.json").is_file():
         raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
@@ -43,7 +59,12 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
             hint="ctxr train as before, which trains a changed seed again",
         )
     name = whole.resolve().name
-    return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
+    return seed, name if whole == folder else f"{name}/{seed.name}"
+
+
+def classifiers_in(workdir: Path) -> list[str]:
+    """Names of the finished classifiers of a project."""
+    return [folder.name for folder in sorted((workdir / CLASSIFIERS).glob("*")) if is_classifier(folder)]
 
 
 def is_classifier(folder: Path) -> bool:

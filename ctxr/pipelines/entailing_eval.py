@@ -22,6 +22,8 @@ from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
 from ctxr.pipelines.evaluating.beside import tell_replaced
 from ctxr.pipelines.evaluating.outside import results_name
+from ctxr.pipelines.evaluating.runs import check_name
+from ctxr.pipelines.lineage import common_dataset
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 
@@ -30,6 +32,9 @@ RESULT = "classifier_results"
 
 PROBABILITIES, TABLES = "probabilities.jsonl", "tables.json"
 AT_ONCE = 64
+
+KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture alone", "text": "texts alone"}
+"""What a premise is made of, in words."""
 
 
 class Judged(Record, frozen=True):
@@ -57,12 +62,17 @@ class _Run:
 
 
 def classifiers_of(config: Eval) -> list[Path]:
-    """Folders of the runs where they are classifiers; empty where none is. Raises UsageError where only some are."""
-    folders = []
+    """Folders of the runs where they are classifiers; empty where none is. Raises UsageError where only some are, or where one is
+    nothing at all."""
+    folders, others = [], []
     for named in config.runs:
         inside = config.workdir / CLASSIFIERS / named
-        folders += [folder for folder in (inside, Path(named)) if named and is_classifier(folder)][:1]
-    if folders and len(folders) < len(config.runs):
+        found = [folder for folder in (inside, Path(named)) if named and is_classifier(folder)][:1]
+        folders += found
+        others += [] if found else [named]
+    if folders and others:
+        for named in others:
+            check_name(named, config.workdir)
         raise UsageError("classifiers and models that retrieve answer different questions", hint="evaluate them apart")
     return folders
 
@@ -72,7 +82,7 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
 
     Raises DataError for pairs about pictures that a classifier was trained on, and where a side has no pair.
     """
-    pairs = open_pairs(config.dataset, config.workdir, talk)
+    pairs = open_pairs(config.dataset or common_dataset(folders, talk), config.workdir, talk)
     there: list[SplitName] = [side for side in ("test", "valid", "train") if pairs.side(side)]
     split = config.split or next(iter(there), "test")
     rows = pairs.side(split)
@@ -133,13 +143,14 @@ def _answers(
 def _tables(config: Eval, runs: Sequence[_Run], rows: list[EntailmentPair], split: str) -> list[tuple[str, Table]]:
     kinds = np.array([pair.kind for pair in rows])
     label = np.array([pair.label == 1 for pair in rows])
+    there = sorted(set(kinds.tolist()))
     groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
     figures: list[tuple[Any, ...]] = []
     sure: list[tuple[Any, ...]] = []
     bins: list[tuple[Any, ...]] = []
     for run in runs:
         called = run.said >= np.float32(run.threshold)
-        for kind in ("all", *sorted(set(kinds.tolist()))):
+        for kind in ("all", *there) if len(there) > 1 else ("all",):
             own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
             rng = np.random.default_rng(config.seed)
             found = quality(label[own], called[own], groups[own], rng, resamples=config.resamples)
@@ -156,6 +167,8 @@ def _tables(config: Eval, runs: Sequence[_Run], rows: list[EntailmentPair], spli
                     for bin_ in told.bins
                 ]  # fmt: skip
     drawn = "intervals of 95 % over whole pictures and premises; majority always says the commoner label"
+    if len(there) == 1:
+        drawn += f"; all pairs are about {KINDS[there[0]]}"
     meant = "ECE: mean distance of share and probability over 15 bins"
     in_figures = ("run", "pairs", "figure", "value", "low", "high", "of")
     in_sure = ("run", "pairs", "ECE", "largest", "Brier", "threshold")

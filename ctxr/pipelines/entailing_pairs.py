@@ -78,9 +78,11 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
     whole = [pair for pair in made.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]
     if lost:
-        talk.warn(f"{len(lost)} pairs are about pictures that are not at hand, the first is {lost[0].image}: left out")
+        are = "pair is" if len(lost) == 1 else "pairs are"
+        talk.warn(f"{len(lost)} {are} about pictures that are not at hand, the first is {lost[0].image}: left out")
     if len(whole) < len(made.rows):
-        talk.warn(f"{len(made.rows) - len(whole)} pairs have no hypothesis or no premise at hand: left out")
+        have = "pair has" if len(made.rows) - len(whole) == 1 else "pairs have"
+        talk.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise at hand: left out")
     kept = tuple(pair for pair in whole if pair.image is None or pair.image in made.files)
     if not kept:
         raise DataError(
@@ -97,7 +99,7 @@ def refuse_seen(pairs: Pairs, rows: Sequence[EntailmentPair], trained_on: Iterab
     if seen:
         first = next(pair for pair in rows if pair.image in seen)
         raise DataError(
-            f"{name} was trained on {len(seen)} pictures that it would judge, the first is {first.image} of {first.id}",
+            f"{name} was trained on {_many(len(seen), 'picture')} that it would judge, the first is {first.image} of {first.id}",
             hint="judge other pictures, or train again without them",
         )
 
@@ -158,15 +160,22 @@ def _readings(path: Path, talk: Talk) -> "list[Reading]":
     if not readings:
         raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
     for name, reading in readings.items():
-        left = f", {len(reading.left_out)} rows left out" if reading.left_out else ""
-        talk.note(f"{name}: {len(reading.pairs)} pairs of {reading.source}{left}")
-        for line in reading.tally()[:MOST_TOLD]:
+        among = f" in {reading.rows} rows" if reading.left_out else ""
+        talk.note(f"{name}: {_many(len(reading.pairs), 'pair')} of {reading.source}{among}")
+        lines = reading.tally()
+        for line in lines[:MOST_TOLD]:
             talk.note(f"  {line}")
+        if len(lines) > MOST_TOLD:
+            talk.note(f"  and {_many(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
     if not any(reading.pairs for reading in readings.values()):
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
         raise DataError(f"{path} holds no pair: {why}", hint="restore the file, or fetch it again")
     return list(readings.values())
+
+
+def _many(count: int, one: str, more: str = "") -> str:
+    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def _picture(folder: Path, image: str) -> Path | None:

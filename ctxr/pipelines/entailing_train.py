@@ -43,12 +43,18 @@ class _Job:
         self.pairs = open_pairs(config.dataset, config.workdir, talk)
         self.train, self.dev = self.pairs.side("train"), self.pairs.side("valid")
         _refuse(self.pairs, self.train, self.dev)
+        self.train = _apart(self.pairs, self.train, self.dev, talk)
         self.branches: Branches = find_branches(recipe, self.device)
         self.learned = learned(self.train, recipe)
         if not self.learned:
             raise DataError(
                 f"{self.pairs.name} has no pair of the kinds that the recipe learns from",
                 hint="--set text_data=true, or name other pairs",
+            )
+        _refuse_one_label(self.pairs.name, [one.label for one in self.learned])
+        if len({pair.label for pair in self.dev}) == 1:
+            talk.warn(
+                f"all {len(self.dev)} pairs of valid have one label, so they choose neither epoch nor threshold well"
             )
 
     def key(self, seed: int) -> str:
@@ -169,13 +175,38 @@ def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]
             hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
         )
     held = [*dev, *pairs.side("test")]
-    refuse_leaks(train, {pair.image for pair in held if pair.image} | {pair.group for pair in held})
+    shown = {name for pair in held if pair.image for name in (pair.image, pair.group)}
+    refuse_leaks([pair for pair in train if pair.image], shown)
     same = pairs.marks(train) & pairs.marks(held)
     if same:
         raise DataError(
             f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
             hint="leave them out of train",
         )
+
+
+def _refuse_one_label(name: str, labels: list[int]) -> None:
+    """Raises DataError where everything that is learned from has the same label: nothing could be told apart."""
+    if len(set(labels)) == 1:
+        said = "entailed" if labels[0] else "not entailed"
+        raise DataError(
+            f"{name}: all {len(labels)} training pairs are labelled {said}, and there is nothing to tell apart",
+            hint="name pairs of both labels: a folder with the other files of train beside it",
+        )
+
+
+def _apart(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk) -> list[EntailmentPair]:
+    """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
+    both. Raises DataError where none is left."""
+    held = {pair.group for pair in (*dev, *pairs.side("test")) if pair.image is None}
+    same = [pair for pair in train if pair.image is None and pair.group in held]
+    if not same:
+        return train
+    said = f"{len(same)} of {len(train)} training pairs have a premise of valid or test, the first is {same[0].id}"
+    if len(same) == len(train):
+        raise DataError(said, hint="name other pairs to learn from")
+    talk.warn(f"{said}: left out")
+    return [pair for pair in train if pair.image is not None or pair.group not in held]
 
 
 def _made_by(folder: Path) -> str | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import UsageError
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -26,13 +26,14 @@ class Eval:
     runs: tuple[str, ...] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Path | None = None
-    """Artifact or published release (folder or file); default: the latest finished one in the workdir."""
+    """Artifact or published release (folder or file); default: what the runs were made on, else the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
-    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored."""
+    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored, and
+    of a classifier test, or valid, or train, whichever has pairs first."""
     compare: bool = False
     """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
     partial: bool = False
@@ -53,6 +54,10 @@ class Eval:
     """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
     regions: str = ""
     """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
+    rerank: int = 0
+    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; default: as a run was validated, or all."""
+    rerank_by: str = ""
+    """Encoder of vectors that proposes them, such as ViT-B-32:openai; the others stand behind in its order."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     judgments: Path | None = None
@@ -64,7 +69,8 @@ class Eval:
     def result_config(self) -> dict[str, Any]:
         """The part that decides the result."""
         names = (
-            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder"
+            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder",
+            *(("rerank", "rerank_by") if self.rerank else ()),
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -90,7 +96,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     """Match scores with targets, measure, compare, and write the artifact.
 
     Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
-    complete, UnfinishedError without a dataset or a run.
+    complete, UnfinishedError without a dataset or a run, and where what the runs were made on is not found.
     """
     recalls = _check(config)
     talk = talk or Silent()
@@ -103,19 +109,15 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.outside import refuse_same_files, results_name
     from ctxr.pipelines.evaluating.questions import SIDES, questions_of
-    from ctxr.pipelines.evaluating.runs import Scoring, check_name, datasets_of_runs, find_runs
+    from ctxr.pipelines.evaluating.runs import Scoring, check_name, find_runs, run_folders
     from ctxr.pipelines.inputs import open_dataset, origin_of
+    from ctxr.pipelines.lineage import common_dataset
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
     for source in config.runs:
         check_name(source, config.workdir)
-    try:
-        dataset = open_dataset(config.dataset, config.workdir, talk)
-    except UnfinishedError as error:
-        if config.dataset is not None or not (names := datasets_of_runs(config.workdir)):
-            raise
-        hint = f"its runs were made on {', '.join(names)}: ctxr eval --dataset {names[0]}"
-        raise UnfinishedError(error.message, hint=hint) from error
+    where = config.dataset or common_dataset(run_folders(config.runs, config.workdir), talk)
+    dataset = open_dataset(where, config.workdir, talk)
     if asks_galleries(config.runs, dataset, config.workdir):
         from ctxr.pipelines.evaluating.gallery import evaluate
 
@@ -180,6 +182,11 @@ def _check(config: Eval) -> list[int]:
     """The ks of recall@k. Raises UsageError for what is out of range."""
     if config.split not in ("", "train", "valid", "test", "none"):
         raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
+    if config.rerank < 0 or bool(config.rerank) != bool(config.rerank_by):
+        raise UsageError(
+            f"--rerank {config.rerank} with --rerank-by {config.rerank_by!r} names no number of candidates and who proposes them",
+            hint="--rerank 128 --rerank-by ViT-B-32:openai",
+        )
     if config.cluster not in ("set", "group"):
         raise UsageError(f"--cluster {config.cluster!r} is unknown", hint="choose set or group")
     if config.resamples < 1 or config.permutations < 1:

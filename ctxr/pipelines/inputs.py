@@ -98,7 +98,20 @@ def _nothing(workdir: Path, made: Sequence[str], first: str) -> UnfinishedError:
             hint=f"run the command that makes it again: {_MAKERS.get(made[-1], _MAKERS[first])}",
         )
     what = "image sets" if first == "sets" else first
-    return UnfinishedError(f"{workdir} holds no finished {what}", hint=f"{_MAKERS[first]}   (or name an artifact)")
+    return UnfinishedError(
+        f"{workdir} holds no finished {what}", hint=f"{_next(workdir, first)}   (or name an artifact)"
+    )
+
+
+def _next(workdir: Path, wanted: str) -> str:
+    """The next command on the way to what is wanted: a dataset is made of answers, answers are given to tasks, those are about sets."""
+    if wanted != "dataset" or any((workdir / name).is_dir() for name in ("judgments", "crowd")):
+        return _MAKERS[wanted]
+    if any((workdir / "tasks").glob("*")):
+        return "ctxr aggregate, once people have answered"
+    if any((workdir / name).is_dir() for name in SETS):
+        return "ctxr export-tasks describe, ctxr serve --invite 5, then ctxr aggregate"
+    return _MAKERS["sets"]
 
 
 _MAKERS = {"dataset": "ctxr aggregate", "filtered": "ctxr filter", "sets": "ctxr build-sets videos/"}

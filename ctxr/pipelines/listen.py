@@ -97,9 +97,13 @@ def run(config: Listen, talk: Talk | None = None) -> ListenReport:
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
     _check(config)
+    from ctxr.pipelines.lineage import remember_dataset
     from ctxr.pipelines.listening.work import listen
 
-    return listen(config, talk or Silent())
+    report = listen(config, talk or Silent())
+    if report.complete and not config.dry_run:
+        remember_dataset(report.run, config.dataset)
+    return report
 
 
 def _check(config: Listen) -> None:

@@ -111,9 +111,13 @@ def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier 
         from ctxr.pipelines.revising.auditing import audit
 
         return audit(config, talk)
-    from ctxr.pipelines.revising.work import plan, revise
+    if config.entail:
+        from ctxr.pipelines.revising.work import revise
 
-    return revise(config, talk, classifier) if config.entail else plan(config, talk)
+        return revise(config, talk, classifier)
+    from ctxr.pipelines.revising.planning import plan
+
+    return plan(config, talk)
 
 
 def _check(config: ReviseLabels) -> None:

@@ -175,7 +175,7 @@ def _ours(everything: "Sequence[Tasks]", talk: Talk) -> "Sequence[Tasks]":
     if not ours:
         raise UsageError(
             f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
-            hint="ctxr export-tasks describe",
+            hint=f"ctxr export-tasks {everything[0].units[0].task if everything[0].units else 'describe'}",
         )
     return ours
 

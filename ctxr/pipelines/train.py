@@ -16,7 +16,7 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal), retrieval-clip(-weak), entailment, or a TOML file."""
+    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal), retrieval-(clip|uniter|blip)(-weak), entailment, or a TOML."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: str | None = None
@@ -114,7 +114,7 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         if config.text_only or config.image_only:
             recipe = replace(recipe, image="") if config.text_only else replace(recipe, text="")
             recipe.check()
-        return train_classifier(config, recipe, talk or Silent())
+        return _remembered(config, train_classifier(config, recipe, talk or Silent()))
     if config.text_only or config.image_only:
         raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
     if config.judgments is not None and recipe.weak == "off":
@@ -123,4 +123,12 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         )
     from ctxr.pipelines.training.work import train
 
-    return train(config, recipe, talk or Silent())
+    return _remembered(config, train(config, recipe, talk or Silent()))
+
+
+def _remembered(config: Train, report: TrainReport) -> TrainReport:
+    """The report; where the dataset lies is noted for `ctxr eval`."""
+    from ctxr.pipelines.lineage import remember_dataset
+
+    remember_dataset(report.folder, config.dataset)
+    return report

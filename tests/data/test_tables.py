@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.data.records import Failure, LedgerRow, Shot, Split
+from ctxr.data.records import Failure, Image, LedgerRow, Shot, Split
 from ctxr.data.tables import encode_row, read_table, write_table
 from ctxr.errors import DataError
 
@@ -64,6 +64,19 @@ def test_a_hand_edited_row_is_named_by_line_and_id(tmp_path: Path, line: str, me
     (tmp_path / "t.jsonl").write_text('{"group":"z","split":"train"}\n' + line + "\n")
     with pytest.raises(DataError, match=message):
         read_table(tmp_path / "t.jsonl", Split)
+
+
+def test_a_damaged_table_is_never_to_be_deleted(tmp_path: Path) -> None:
+    file = tmp_path / "rounds" / "001" / "images.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("{\n")
+    with pytest.raises(DataError) as caught:
+        read_table(file, Image)
+    assert caught.value.hint == "restore the line, or the file from a copy"
+    (file.parent / "manifest.json").write_text("{}")
+    with pytest.raises(DataError) as caught:
+        read_table(file, Image)
+    assert caught.value.hint == f"restore the line, or put {file.parent} aside and run its command again"
 
 
 def test_latin_1_in_a_table_is_named_by_line(tmp_path: Path) -> None:

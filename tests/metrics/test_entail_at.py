@@ -5,8 +5,9 @@ import pytest
 
 from bench.retrieval import study
 from ctxr.errors import DataError
+from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
-from ctxr.metrics.entail_at import Entailed, count, entail_at
+from ctxr.metrics.entail_at import Counted, Entailed, count, entail_at
 from ctxr.metrics.relations import from_pairs, relate
 from ctxr.metrics.retrieval import Matrix
 
@@ -36,10 +37,27 @@ def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
 def test_captions_that_were_written_for_a_picture_need_no_classifier() -> None:
     counted = count(Matrix(np.eye(2)), Entailed(relate({0: [0], 1: [1]}), relate({0: [1]}), "classifier"), ks=(1, 2))
     first, second = entail_at(counted, "classifier", np.random.default_rng(0), audit=Audit(5, 5, 0, 10))
-    assert (first.corrected.value, first.corrected.low) == (1.0, 1.0)
+    assert (first.corrected.value, first.corrected.low) == (1.0, None)
     assert second.value.value == 0.75
     assert second.corrected.value == pytest.approx(0.5 + 0.5 * 0.25)
     assert first.leaked is None
+
+
+def test_a_corrected_share_holds_the_chance_of_the_captions_that_were_written_as_well() -> None:
+    rng = np.random.default_rng(0)
+    written = rng.integers(0, 6, 60).astype(float)
+    others = 10 - written
+    counted = Counted(written[:, None], (others / 2)[:, None], np.full((60, 1), 10.0), (10,))
+    sure = Audit(10**6, 10**6, 0, 2 * 10**6)  # half of what is called so holds, whatever chance does
+    (found,) = entail_at(counted, "classifier", rng, audit=sure)
+    (own,) = Clusters(np.arange(60), rng).means(written[:, None] / 10, np.ones((60, 1), bool))
+    assert found.way == "predictive_values"
+    assert found.corrected.value == pytest.approx((written + others / 4).mean() / 10)
+    wide, least = (one.high - one.low for one in (found.corrected, own))  # type: ignore[operator]
+    assert wide > 0.9 * least
+    (turned,) = entail_at(counted, "classifier", rng, audit=sure, audit_of="any_pairs")
+    assert turned.way == "rates"
+    assert entail_at(counted, "gold", rng, audit=sure)[0].way == ""
 
 
 def test_pictures_can_be_chosen() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.corrected import rogan_gladen
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.kappa import cohen
 from ctxr.metrics.stratified import Part, allocate, kappa, rates, reliability
 from ctxr.metrics.votes import gather
@@ -13,10 +13,13 @@ from ctxr.metrics.votes import gather
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))
 """Pairs of each stratum, the share of them that is entailed, and the decision."""
 
+BARE = ((180, 0.95, True), (120, 0.9, True), (1500, 0.01, False), (4000, 0.001, False))
+"""A pool in which next to nothing holds of what was not called."""
+
 
 def test_strata_are_weighed_by_their_sizes() -> None:
     parts = [Part(Stratum(100, 10, 9), True), Part(Stratum(300, 10, 6), True), Part(Stratum(1000, 20, 1), False)]
-    found = reliability(parts, np.random.default_rng(0))
+    found = reliability(parts)
     assert found.precision.value == pytest.approx((90 + 180) / 400)
     assert found.recall.value == pytest.approx(270 / (270 + 50))
     assert found.entailed.value == pytest.approx(320)
@@ -25,29 +28,31 @@ def test_strata_are_weighed_by_their_sizes() -> None:
 
 def test_what_was_not_looked_at_gives_no_figure() -> None:
     unseen = Part(Stratum(50, 0, 0), False)
-    found = reliability([Part(Stratum(10, 5, 5), True), unseen], np.random.default_rng(0))
+    found = reliability([Part(Stratum(10, 5, 5), True), unseen])
     assert found.precision.value == 1.0
     assert found.recall.value is None
     assert found.entailed.value is None
-    assert reliability([unseen], np.random.default_rng(0)).precision.value is None
+    assert reliability([unseen]).precision.value is None
     with pytest.raises(DataError, match="cannot have 3 drawn and 4 entailed"):
-        reliability([Part(Stratum(10, 3, 4), True)], np.random.default_rng(0))
+        reliability([Part(Stratum(10, 3, 4), True)])
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+@pytest.mark.parametrize(("pool", "looks"), [(POOL, 240), (BARE, 100)])
+def test_intervals_hold_the_truth_as_often_as_they_say(pool: tuple[tuple[int, float, bool], ...], looks: int) -> None:
     rng = np.random.default_rng(7)
-    truth = [rng.random(size) < share for size, share, _ in POOL]
-    right = sum(int(one.sum()) for one, (_, _, called) in zip(truth, POOL, strict=True) if called)
-    precision, recall = right / 500, right / sum(int(one.sum()) for one in truth)
-    drawn = allocate([size for size, _, _ in POOL], 240)
+    truth = [rng.random(size) < share for size, share, _ in pool]
+    right = sum(int(one.sum()) for one, (_, _, called) in zip(truth, pool, strict=True) if called)
+    precision = right / sum(size for size, _, called in pool if called)
+    recall = right / sum(int(one.sum()) for one in truth)
+    drawn = allocate([size for size, _, _ in pool], looks)
     held = np.zeros(2)
     studies = 80
     for _ in range(studies):
         parts = []
-        for labels, count, (size, _, called) in zip(truth, drawn, POOL, strict=True):
+        for labels, count, (size, _, called) in zip(truth, drawn, pool, strict=True):
             seen = rng.choice(labels, count, replace=False)
             parts.append(Part(Stratum(size, count, int(seen.sum())), called))
-        found = reliability(parts, rng)
+        found = reliability(parts)
         for place, (interval, value) in enumerate(((found.precision, precision), (found.recall, recall))):
             assert interval.low is not None
             assert interval.high is not None
@@ -116,7 +121,7 @@ def test_kappa_of_a_pool_is_that_of_all_its_pairs() -> None:
 
 def test_an_interval_holds_its_own_estimate() -> None:
     parts = [Part(Stratum(20, 10, 8), True), Part(Stratum(3000, 20, 0), False)]
-    found = reliability(parts, np.random.default_rng(0))
+    found = reliability(parts)
     assert found.recall.value == found.recall.high == 1.0
     assert found.recall.low is not None
     assert found.recall.low < 0.6

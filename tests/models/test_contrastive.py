@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.training.contrastive import Contrast, Known, Pairs, contrast, info_nce, make_pairs
-from ctxr.models.training.contrastive_steps import LARGEST_SCALE, GalleryTrainer, mean_recall, vectors_of
+from ctxr.models.training.contrastive_steps import LARGEST_SCALE, ContrastTrainer, vectors_of
+from ctxr.models.training.gallery_loop import mean_recall
 from ctxr.models.training.gradcache import cached_gradients
 from ctxr.models.training.loop import STATE, Hearing
 from ctxr.models.training.recipe import Recipe
@@ -64,10 +65,10 @@ def make(weak: bool = True, seed: int = 0) -> Pairs:
     return make_pairs(images, texts, np.array([0] * 6 + [1] * 3), written, found)
 
 
-def trainer(folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any) -> GalleryTrainer:
+def trainer(folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any) -> ContrastTrainer:
     pairs = more.pop("pairs", None) or make()
     scorer = scorer or make_scorer()
-    return GalleryTrainer(scorer, recipe, pairs, pairs, more.pop("seed", 0), folder, **more)
+    return ContrastTrainer(scorer, recipe, pairs, pairs, more.pop("seed", 0), folder, **more)
 
 
 def gradients(scorer: nn.Module) -> Tensor:
@@ -257,7 +258,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, we
     assert not torch.equal(gradients_of_state(other), gradients_of_state(whole))
 
 
-def gradients_of_state(one: GalleryTrainer) -> Tensor:
+def gradients_of_state(one: ContrastTrainer) -> Tensor:
     return torch.cat([weights.flatten() for weights in one.scorer.state_dict().values()])
 
 

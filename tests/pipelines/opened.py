@@ -19,3 +19,11 @@ class Opened:
 
 
 Open = Callable[..., Opened]
+
+LEAP = """async (button) => {
+  button.scrollIntoView({ behavior: "instant", block: "center" });
+  const top = button.getBoundingClientRect().top;
+  for (let frame = 0; frame < 4; frame += 1) await new Promise(requestAnimationFrame);
+  return button.getBoundingClientRect().top - top;
+}"""
+"""How far a button moves, in pixels, once what has come into view with it is drawn."""

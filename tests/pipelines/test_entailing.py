@@ -16,7 +16,7 @@ from ctxr.data.artifacts import Parent
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.entailment import text
+from ctxr.models.entailment import text_branches
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.loop import Trainer
@@ -24,7 +24,7 @@ from ctxr.pipelines import train
 from ctxr.pipelines.entailing import open_classifier
 from ctxr.pipelines.entailing_claims import judged, learned
 from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
-from ctxr.pipelines.entailing_train import _threshold
+from ctxr.pipelines.entailing_train import _Job, _threshold
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.talk import Silent
@@ -69,6 +69,35 @@ def test_one_stream_holds_texts_pictures_and_both() -> None:
     assert [one.theta for one in learned(rows, replace(recipe, image=""))] == [text, text]
     # without a premise a picture and a picture with one are the same claim: it is learned from once
     assert [one.theta for one in learned(rows, replace(recipe, text=""))] == [image, image]
+
+
+def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_path: Path) -> None:
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    (tmp_path / "qqp_train.tsv").write_text(
+        f"{head}1\t1\t2\tWhy?\tWho?\t1\n2\t3\t4\tHow?\tWhen?\t0\n5\t3\t6\tHow?\tHow so?\t1\n"
+    )
+    (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
+    told = Told()
+    config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
+    job = _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+    assert [pair.premise for pair in job.train] == ["How?", "How?"]
+    assert any(
+        "1 of 3 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
+    )
+    (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
+    with pytest.raises(DataError, match="3 of 3 training pairs have a premise of valid or test"):
+        _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+
+
+class Told(Silent):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
@@ -166,7 +195,7 @@ def test_a_published_picture_that_was_saved_again_is_not_judged_by_who_learned_f
     rows = (pair("p", "val2017/000000000790.jpg"),)
     pairs = Pairs("x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", ""))
     assert pairs.marks(rows) == {"0", "coco/790"}
-    with pytest.raises(DataError, match=r"was trained on 1 pictures that it would judge, the first is val2017/"):
+    with pytest.raises(DataError, match=r"was trained on 1 picture that it would judge, the first is val2017/"):
         refuse_seen(pairs, rows, {"coco/790"}, "x")
     refuse_seen(pairs, rows, {"coco/791"}, "x")
 
@@ -223,13 +252,13 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    ask = text.BertBranch.forward
+    ask = text_branches.BertBranch.forward
 
-    def counted(branch: text.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+    def counted(branch: text_branches.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
         asked.append(len(ids))
         return ask(branch, ids, types)
 
-    monkeypatch.setattr(text.BertBranch, "forward", counted)
+    monkeypatch.setattr(text_branches.BertBranch, "forward", counted)
     changes = (*SMALL, "epochs=1", "frozen_text=true")
     config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
     train.run(config)
@@ -287,7 +316,7 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
     )
     talk = Listening()
     assert len(open_pairs(table, Path(), talk).rows) == 2
-    assert talk.said[0] == "rte_train.tsv: 2 pairs of rte, 1 rows left out"
+    assert talk.said[0] == "rte_train.tsv: 2 pairs of rte in 3 rows"
     assert sorted(line.split(":")[0].strip() for line in talk.said[1:]) == [
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
@@ -345,6 +374,48 @@ def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_p
     assert any("no pairs of valid, so the last epoch counts" in text for text in talk.said)
     with pytest.raises(DataError, match="was trained on these very pairs"):
         evaluate(Eval(("entailment-tiny",), table, tmp_path / "w", device="cpu"))
+
+
+def test_a_name_that_is_nothing_is_told_what_there_is(made: Train, world: Path) -> None:
+    for named in (("nosuch",), ("entailment-tiny", "nosuch")):
+        with pytest.raises(UsageError, match="there is neither a run nor a classifier 'nosuch' in") as caught:
+            evaluate(Eval(named, world, made.workdir, device="cpu"))
+        assert "no run is finished yet; the classifiers are entailment-tiny; " in str(caught.value.hint)
+    with pytest.raises(UsageError) as caught:
+        evaluate(Eval(("entailment-tin",), world, made.workdir, device="cpu"))
+    assert str(caught.value.hint).startswith("did you mean entailment-tiny? ")
+
+
+def published(folder: Path, labels: dict[str, tuple[str, ...]]) -> Path:
+    """Texts alone with these labels, by side."""
+    for side, said in labels.items():
+        rows = [f"{row}\tThe {side} cat number {row} sleeps.\tA cat sleeps.\t{one}" for row, one in enumerate(said)]
+        (folder / f"rte_{side}.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
+    return folder
+
+
+def test_pairs_of_one_kind_are_told_once_with_their_kind(tmp_path: Path) -> None:
+    both = ("entailment", "not_entailment") * 4
+    pairs = published(tmp_path, dict.fromkeys(("train", "test"), both))
+    train.run(Train("entailment-tiny", pairs, "texts", changes=(*SMALL, "image=", "epochs=1"), workdir=tmp_path / "w"))
+    tables = evaluate(Eval(("texts",), pairs, tmp_path / "w", resamples=10, device="cpu")).tables
+    assert [row[1] for row in tables["test/quality"].rows] == ["all"] * 5
+    assert [row[1] for row in tables["test/calibration"].rows] == ["all"]
+    assert "all pairs are about texts alone" in tables["test/quality"].note
+
+
+def test_pairs_that_all_have_one_label_are_refused_before_training(tmp_path: Path) -> None:
+    pairs = published(tmp_path, {"train": ("entailment",) * 4})
+    config = Train("entailment-tiny", pairs, changes=(*SMALL, "image="), workdir=tmp_path / "w")
+    with pytest.raises(
+        DataError, match="all 4 training pairs are labelled entailed, and there is nothing to tell apart"
+    ):
+        train.run(config)
+    assert not (tmp_path / "w" / "classifiers").exists()
+    published(tmp_path, {"train": ("entailment", "not_entailment"), "dev": ("entailment",) * 3})
+    talk = Listening()
+    train.run(replace(config, changes=(*config.changes, "epochs=1")), talk)
+    assert "all 3 pairs of valid have one label, so they choose neither epoch nor threshold well" in talk.said
 
 
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:

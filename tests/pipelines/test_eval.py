@@ -400,19 +400,19 @@ def test_what_is_no_run_is_refused(dataset: Path) -> None:
 
 def test_a_mistyped_run_is_answered_with_the_runs_there_are_and_a_recipe_with_its_command(dataset: Path) -> None:
     trained(dataset, "clip-batch", {"clip-batch": at_random(0)})
-    with pytest.raises(UsageError, match=r"there is no run 'clip-bach' in .*runs") as caught:
+    with pytest.raises(UsageError, match=r"there is neither a run nor a classifier 'clip-bach' in ") as caught:
         evaluate(dataset, "clip-bach")
     assert caught.value.hint.startswith("did you mean clip-batch? the runs are clip-batch; an encoder")
-    with pytest.raises(UsageError, match="there is no run 'clip-module'") as caught:
+    with pytest.raises(UsageError, match="there is neither a run nor a classifier 'clip-module'") as caught:
         evaluate(dataset, "clip-module")
     assert caught.value.hint.startswith("ctxr train --recipe clip-module   makes it; the runs are clip-batch")
 
 
-def test_without_a_dataset_the_runs_name_theirs(dataset: Path) -> None:
+def test_without_a_dataset_the_one_that_a_run_was_made_on_is_missed(dataset: Path) -> None:
     trained(dataset, "base", {"base": at_random(0)})
-    with pytest.raises(UnfinishedError, match="holds no finished image sets") as caught:
+    with pytest.raises(UnfinishedError, match="is not found as it was then: base on elsewhere") as caught:
         run_eval(Eval(workdir=dataset.parent / "work"))
-    assert caught.value.hint == "its runs were made on elsewhere: ctxr eval --dataset elsewhere"
+    assert caught.value.hint == "--dataset PATH   says where it lies"
 
 
 def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:

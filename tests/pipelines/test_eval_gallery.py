@@ -19,12 +19,12 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit
-from ctxr.metrics.retrieval import Vectors
+from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating.gallery_audit import people_of
-from ctxr.pipelines.evaluating.gallery_truth import labels_of, published
+from ctxr.pipelines.evaluating.gallery_truth import coco_places, labels_of, published
 from ctxr.pipelines.evaluating.outside import plain_name
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.report import Report
@@ -278,6 +278,16 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
         published(tmp_path / "none", dataset, side)
 
 
+def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:
+    images = ("test/36979.jpg", "test/1000092795.jpg", "test/000000000007.jpg")
+    captions = ("test/10", "test/11", "test/12")
+    side = GallerySide("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
+    assert coco_places(side) == ({"coco/7": 2}, {"coco/12": 2})
+    (tmp_path / "eccv_image_to_caption.json").write_text('{"36979": [10, 11]}')
+    (tmp_path / "eccv_caption_to_image.json").write_text('{"10": [36979]}')
+    assert published(tmp_path, Dataset("flickr30k", None, (), {}), side) == {}
+
+
 def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in range(30))
@@ -309,6 +319,11 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
     assert table is not None
     assert table.rows == (("run", "100.0 ± 0.0", "100.0 ± 0.0", "-100.0 ± 0.0"),)
     assert {one.measure for one in similarity.figures(side, {"run": rhos})} == {"rho SITS", "rho SIS", "rho STS"}
+    of_pairs = similarity.correlated(ratings, [Matrix(vectors.queries @ vectors.candidates.T)], (0, 0))
+    assert {kind: rho.value for kind, rho in of_pairs.items()} == {"SITS": rhos["SITS"].value}
+    table = similarity.table(side, {"run": rhos, "pairs": of_pairs})
+    assert table is not None
+    assert table.rows[1] == ("pairs", "100.0 ± 0.0", "–", "–")
     (tmp_path / "sis_val.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match=r"sis_val\.csv:1: the header is none of CxC's"):
         similarity.read_ratings(tmp_path, Silent())

@@ -77,7 +77,12 @@ def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     write(tmp_path / "sets", "build-sets")
     with pytest.raises(UnfinishedError, match="holds no finished dataset") as caught:
         latest(tmp_path, ("dataset",))
-    assert caught.value.hint.startswith("ctxr aggregate")
+    assert caught.value.hint.startswith("ctxr export-tasks describe, ctxr serve")
+    for folder, hint in (("tasks/describe", "ctxr aggregate, once people have"), ("crowd", "ctxr aggregate   (or")):
+        (tmp_path / folder).mkdir(parents=True)
+        with pytest.raises(UnfinishedError) as caught:
+            latest(tmp_path, ("dataset",))
+        assert caught.value.hint.startswith(hint)
     (tmp_path / "dataset").mkdir()
     with pytest.raises(UnfinishedError, match=r"dataset has no manifest\.json") as caught:
         latest(tmp_path, ("dataset",))

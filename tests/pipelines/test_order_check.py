@@ -63,7 +63,7 @@ def looked(release: Path, work: Path, **more: object) -> dict[str, Check]:
 def test_a_sound_release_is_in_order_and_its_vectors_are_kept(sound: Path, tmp_path: Path) -> None:
     found = looked(sound, tmp_path)
     assert {check.state for name, check in found.items() if name != "release"} == {"ok"}
-    assert found["pictures"].detail == f"all of {SETS} sets are here and can be opened"
+    assert found["pictures"].detail == f"all of {SETS} sets are here, every picture decoded"
     assert found["order of frames"].detail == f"numbers ascend in {SETS} of {SETS} sets of video"
     assert found["targets"].detail.startswith(f"{3 * SETS} targets stand")
     kept = list((tmp_path / ".ctxr-cache" / "encoded").iterdir())
@@ -86,6 +86,16 @@ def test_a_release_that_lacks_a_picture_is_a_problem_and_named(
         DataError, match=rf"pictures that copy asks about are not there, in 1 set: 1 .*{file.parent.name}"
     ):
         train(Train("clip-zero-shot", copy, changes=("encoder=ctxr-tiny",), workdir=tmp_path))
+
+
+def test_a_picture_that_was_cut_short_is_a_problem_and_named(sound: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(sound, tmp_path / "copy")
+    file = sorted(copy.rglob("img*.jpg"))[-1]
+    file.write_bytes(file.read_bytes()[:-40])  # its header is whole
+    checks = [check for check in run(Doctor(artifact=copy, workdir=tmp_path, encoder="")) if check.state == "problem"]
+    assert [check.name for check in checks] == ["pictures"]
+    assert checks[0].detail.startswith(f"{file} is not a readable picture (image file is truncated")
+    assert "back as they were published" in checks[0].cure
 
 
 def test_vectors_lie_in_the_workdir_and_are_not_needed_on_the_disk(tmp_path: Path) -> None:

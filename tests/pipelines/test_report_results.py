@@ -11,7 +11,7 @@ from ctxr.pipelines.report import Report, run
 from ctxr.pipelines.reporting import results
 from ctxr.pipelines.reporting.scored import find_scored
 from tests.pipelines.evaluated import evaluate, evaluated_project
-from tests.pipelines.opened import Open
+from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import project
 
 
@@ -171,6 +171,12 @@ def test_pages_turn_and_a_set_opens_from_its_query(show: Open, page: Path) -> No
     name = tab.locator(".miss .link").first.text_content() or ""
     tab.locator(".miss .link").first.click()
     expect(tab.locator("#look-title")).to_have_text(name)
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_a_button_stays_under_the_pointer_while_the_page_around_it_is_drawn(show: Open, page: Path, width: int) -> None:
+    button = show(page, width=width).tab.locator("#r-pager button", has_text="Next")
+    assert button.evaluate(LEAP) == 0  # pressed here and let go there is no click
 
 
 @pytest.mark.parametrize("width", [420, 800, 1280, 1600])

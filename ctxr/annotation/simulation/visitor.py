@@ -1,6 +1,7 @@
 """A simulated worker at the pages of a server: opens a link, looks at the pictures, answers, goes on."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.errors import CtxrError
 
 
-class Visitor:
+class Visitor(ABC):
     """One worker with a browser of their own; what they answer, `answer` says.
 
     Attributes:
@@ -35,9 +36,9 @@ class Visitor:
         self.answers += 1
         return True
 
+    @abstractmethod
     def answer(self, page: Page) -> Page | None:
         """The page that comes after answering this one; None where it asks nothing."""
-        raise NotImplementedError
 
     def leave(self) -> None:
         """Close the browser."""

@@ -13,7 +13,7 @@ from typing import Any
 from ctxr.data.dataset import Dataset
 from ctxr.data.entailment import coco_image, file_names
 from ctxr.data.readers.frames import describe_picture
-from ctxr.data.readers.text_files import JsonFile, check_name, is_text, kind_of
+from ctxr.data.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of
 from ctxr.data.records import Image, ImageSet, Judgment, Query, SplitName, Text
 from ctxr.errors import DataError
 
@@ -95,7 +95,12 @@ class _Reading:
         self.images[image] = found or Image(image, "", "", side, 0, 0)
         self.galleries.setdefault(side, []).append(image)
         sentences = _get(at, row, "sentences", list)
-        told = [self._sentence(f"{at}, sentences[{place}]", one, image, side) for place, one in enumerate(sentences)]
+        told = []
+        for place, one in enumerate(sentences):
+            where = f"{at}, sentences[{place}]"
+            if isinstance(one, dict) and "imgid" in one and one["imgid"] != row.get("imgid", one["imgid"]):  # type: ignore[attr-defined]
+                raise DataError(f"{where} is of the picture {one['imgid']!r}", hint="put it under its own picture")
+            told.append(self._sentence(where, one, image, side))
         if not any(told):
             self.silent.append(name)
 
@@ -163,6 +168,8 @@ def _files_below(root: Path) -> dict[str, list[Path]]:
 def _get(at: str, row: object, name: str, kind: type, default: object = None) -> Any:
     if not isinstance(row, dict):
         raise DataError(f"{at} is {kind_of(row)}, not an object", hint="restore the row")
+    if isinstance(row, Repeated):
+        raise DataError(f"{at}: the key {row.key!r} stands twice", hint="delete one of the two")
     value = row.get(name, default)
     fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
     if not fits:

@@ -108,15 +108,15 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" to read premise and
-    hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip
-    has them.
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" or "late:" to read
+    premise and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of
+    open_clip has them.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
     from ctxr.models.entailment.text import APART, TINY, bert_source, tiny_source
 
-    if name.startswith(("bert:", APART)):
+    if name.partition(":")[0] in ("bert", *APART) and ":" in name:
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
@@ -124,5 +124,5 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return tiny_source(sizes, name.removeprefix("aligned:"))
     raise UsageError(
         f"unknown text branch {name!r}",
-        hint=f"--set text=bert:DIRECTORY, {APART}DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
+        hint=f"--set text=bert:DIRECTORY, {', '.join(f'{kind}:DIRECTORY' for kind in APART)}, aligned:ctxr-tiny, {TINY} or {SHARED}",
     )

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,23 +18,22 @@ from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
-from ctxr.models.entailment.fusion import FusionBranch, cut
-from ctxr.models.entailment.pooling import CLS, pooled, read_pooling
+from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.pooling import CLS, read_pooling
 from ctxr.models.entailment.pooling import CONFIG as POOLING
 from ctxr.models.entailment.sources import Sizes, TextSource
+from ctxr.models.entailment.text_branches import BertBranch, LateBranch, SentenceBranch, leftwards
 from ctxr.models.hub import PATIENCE, answers
-from ctxr.models.published import without_bars
+from ctxr.models.published import careful
 
 TINY = "random:bert-tiny"
 """Untrained weights from a seed."""
 
-_Made = TypeVar("_Made")
-
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
 
-APART = "sbert:"
-"""What names of encoders begin with that read premise and hypothesis each by itself (Reimers and Gurevych 2019)."""
+APART = {"sbert": SentenceBranch, "late": LateBranch}
+"""Branches that read premise and hypothesis each by itself, by what their names begin with."""
 
 PLACES = 0.1
 """What first positions are of words, in an untrained model."""
@@ -45,48 +44,6 @@ layer looks than by chance."""
 
 LONGEST = 256
 """Word pieces of premise and hypothesis together, where the model has positions for as many."""
-
-
-class BertBranch(nn.Module):
-    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
-
-    Args:
-        pooling: as `read_pooling` says: [CLS], or the mean of all tokens.
-
-    Attributes:
-        width: D.
-    """
-
-    def __init__(self, model: Any, pooling: str = CLS) -> None:
-        super().__init__()
-        self.model, self.width, self.pooling = model, int(model.config.hidden_size), pooling
-        self.typed = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
-
-    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
-        """[B, D] of ids and types [B, T], 0 where there is none."""
-        told = {"token_type_ids": types} if self.typed else {}
-        states: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **told).last_hidden_state
-        return pooled(states, ids, self.pooling)
-
-
-class SentenceBranch(BertBranch):
-    """h^t = D u * v of unit vectors u of the premise and v of the hypothesis, each read by itself.
-
-    Its mean over the D dimensions is their cosine, what a sentence encoder was trained for, and the heads go on from there.
-    """
-
-    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
-        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
-        premise, hypothesis = (self._unit(cut(leftwards(own, own))) for own in (ids * (types == one) for one in (0, 1)))
-        return self.width * premise * hypothesis
-
-    def _unit(self, ids: Tensor) -> Tensor:
-        return functional.normalize(super().forward(ids, torch.zeros_like(ids)).float())
-
-
-def leftwards(told: Tensor, ids: Tensor) -> Tensor:
-    """What is told of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
-    return told.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
 
 
 class SharedBranch(nn.Module):
@@ -167,7 +124,7 @@ def bert_source(name: str) -> TextSource:
     """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
 
     Args:
-        name: "bert:FOLDER" reads premise and hypothesis at once, "sbert:FOLDER" each apart.
+        name: "bert:FOLDER" reads premise and hypothesis at once, "sbert:FOLDER" and "late:FOLDER" each apart.
 
     Raises:
         UsageError: no folder.
@@ -179,17 +136,19 @@ def bert_source(name: str) -> TextSource:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
     folder = Path(given) if Path(given).is_dir() else _fetched(given)
     stay_inside(folder)
-    apart, pooling = name.startswith(APART), read_pooling(folder)
-    branch = SentenceBranch if apart else BertBranch
-    build = _careful(name, lambda: branch(_pretrained(folder), pooling))
-    tokenize, words = _careful(name, lambda: _tokenizer(folder, apart))()
+    apart, pooling = kind in APART, read_pooling(folder)
+    branch = APART.get(kind, BertBranch)
+    told = f"text branch {name!r}"
+    build = careful(told, lambda: branch(_pretrained(folder), pooling))
+    tokenize, words = careful(told, lambda: _tokenizer(folder, apart))()
     model = build()
     digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(f"{key} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     if apart or pooling != CLS:
-        digest.update(f"{pooling} {'apart' if apart else 'at once'}".encode())
+        way = {"bert": "at once", "sbert": "apart"}.get(kind, kind)
+        digest.update(f"{pooling} {way}".encode())
     return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
 
 
@@ -216,7 +175,6 @@ def _fetched(repository: str) -> Path:
 def _pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
-    without_bars()
     model, found = AutoModel.from_pretrained(
         folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
         output_loading_info=True,
@@ -258,19 +216,3 @@ def _tokenizer(
         return leftwards(ids, ids), leftwards(types, ids)
 
     return tokenize_apart if apart else tokenize, words
-
-
-def _careful(name: str, make: Callable[[], _Made]) -> Callable[[], _Made]:
-    """The same maker, with one kind of error, and without a trace in torch's generator."""
-
-    def careful() -> _Made:
-        try:
-            with torch.random.fork_rng(devices=[]):
-                return make()
-        except CtxrError:
-            raise
-        except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"text branch {name!r} cannot be loaded: {first}") from error
-
-    return careful

@@ -107,12 +107,12 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft
     scores = scale * texts.to(_wide(texts)) @ images.to(_wide(images)).T
     positive, weak = known.positive.to(scores.device), known.weak.to(scores.device)
     told, own = known.told.to(scores.device), known.own.to(scores.device)
-    to_image = _cross_entropy(scores[told], positive[told], weak[told], own, soft)
-    to_text = _cross_entropy(scores.T[own], positive.T[own], weak.T[own], told, soft)
+    to_image = cross_entropy_of(scores[told], positive[told], weak[told], own, soft)
+    to_text = cross_entropy_of(scores.T[own], positive.T[own], weak.T[own], told, soft)
     return (to_image + to_text) / 2
 
 
-def _cross_entropy(scores: Tensor, positive: Tensor, weak: Tensor, place: Tensor, soft: float | None) -> Tensor:
+def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, place: Tensor, soft: float | None) -> Tensor:
     """Mean over rows [B, K]: the candidate at `place` is right, other positives are left out, weak ones too without `soft`."""
     right = functional.one_hot(place, scores.shape[1]).bool()
     left_out = (positive if soft is not None else positive | weak) & ~right

@@ -38,12 +38,14 @@ class Hearing:
     Attributes:
         warn: one sentence about a surprise. note: one worth knowing.
         advance: how many more queries were trained on. epoch: each one's figures.
+        looked: how many more pictures a validation that takes long has looked at.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
+    looked: Callable[[float], None] = lambda _: None
 
 
 class Trainer:

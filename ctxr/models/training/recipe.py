@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
+from ctxr.models.families import makes_pairs
 
 VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
@@ -59,7 +60,10 @@ class Recipe:
         new_score: pairs are scored by a new layer, as in the released cross-encoders; else by the published head.
         loss: over the candidates of a query: "softmax", or "binary", each candidate by itself.
         undecayed_vectors: no weight decay on biases and layer norms.
-        distractors: random images beside the target where a variant has no context.
+        distractors: random images beside the target where a variant has no context; in galleries other pictures of the batch beside
+            that of each caption, and other captions beside that of each picture, for an encoder of pairs.
+        rerank: candidates of each query, both ways, that an encoder of pairs looks at in a gallery; 0 = all. rerank_by: the
+            encoder of vectors that proposes them, and by which the others stand behind; nothing with 0.
         shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
         weak: one of `WEAK`, for texts that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
         summed_gradients: of the queries of a step; else averaged.
@@ -104,6 +108,8 @@ class Recipe:
     undecayed_vectors: bool = False
     distractors: int = 9
     shared_distractors: bool = False
+    rerank: int = 0
+    rerank_by: str = ""
     weak: str = "off"
     alpha: float = 0.3
     summed_gradients: bool = False
@@ -152,7 +158,7 @@ class Recipe:
         for name in _SHARES:
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
-        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers"):
+        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers", "rerank"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
         self._check_in_batch()
@@ -161,6 +167,8 @@ class Recipe:
                 "start_at_cosine needs a head over products of image and text",
                 hint="--set start_at_cosine=false, or fusion=multiply in a recipe with a head",
             )
+        if self.rerank:
+            self._check_rerank()
         if self.shared_distractors and self.fixed_distractors:
             raise UsageError(
                 "shared_distractors and fixed_distractors exclude each other: steps hold other queries in every epoch",
@@ -180,8 +188,20 @@ class Recipe:
                 )
             return
         given = [name for name in _NOT_IN_BATCH if getattr(self, name)]
-        if given or self.loss != "softmax":
+        if given or (self.loss != "softmax" and not makes_pairs(self.encoder)):
             raise UsageError(
                 f"{given[0] if given else 'loss'} means nothing to the variant {IN_BATCH!r}",
                 hint=f"--set {given[0]}=false" if given else "--set loss=softmax",
+            )
+
+    def _check_rerank(self) -> None:
+        if self.variant != IN_BATCH or not makes_pairs(self.encoder):
+            raise UsageError(
+                f"rerank is about galleries and encoders of pairs, and the recipe is {self.variant!r} of {self.encoder}",
+                hint="--set rerank=0",
+            )
+        if not self.rerank_by or makes_pairs(self.rerank_by):
+            raise UsageError(
+                f"rerank = {self.rerank} needs an encoder of vectors that proposes, and rerank_by is {self.rerank_by!r}",
+                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to look at every pair",
             )

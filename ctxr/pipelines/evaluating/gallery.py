@@ -18,7 +18,8 @@ from ctxr.data.weak_positives import read_judgments
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
-from ctxr.metrics.retrieval import KS, Vectors
+from ctxr.metrics.relations import from_pairs
+from ctxr.metrics.retrieval import KS, Matrix, Vectors
 from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
 from ctxr.pipelines.evaluating import beside
@@ -48,6 +49,7 @@ from ctxr.pipelines.training.asked import contents_of, pictures_of
 from ctxr.pipelines.training.encoded import Pictures
 from ctxr.pipelines.training.gallery_rankings import RANKINGS, Ranking, rankings_of
 from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.pair_looks import Rerank
 
 BLOCK = 4_000_000
 """Scores held at a time while picks are looked for."""
@@ -67,12 +69,13 @@ class _Found:
 
 
 def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Parent, talk: Talk) -> EvalReport:
-    """Figures of bi-encoders over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
+    """Figures of runs over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
     sides = _sides(dataset, config.split)
     asked = [side.asked() for side in sides]
     files = pictures_of(dataset, asked)
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
-    runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk)
+    rerank = Rerank(config.rerank, config.rerank_by) if config.rerank else None
+    runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk, rerank, config.regions)
     if not runs:
         raise UnfinishedError(
             f"{config.workdir / 'runs'} holds no finished run", hint="ctxr train --recipe retrieval-clip"
@@ -129,6 +132,11 @@ def _measure(
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
     ratings = similarity.ratings_of(side, rated)
+    if config.positives is not None and not truths and not ratings:
+        found.notes.append(
+            f"{name}: nothing in {config.positives} is about its pictures, which are known by "
+            "COCO's names, such as COCO_val2014_000000000042.jpg"
+        )
     labels += gold_of(dataset, side, truths, rated, more, people)
     rhos: dict[str, dict[str, SampledRho]] = {}
     seed = (config.seed, SIDES.index(name))
@@ -138,18 +146,18 @@ def _measure(
     seeds: dict[str, dict[str, float]] = {}
     with talk.progress(f"figures of {name}", len(runs)) as task:
         for run in runs:
-            vectors = run.vectors(side)
-            each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in vectors.items()}
+            scored = run.found(side)
+            each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in scored.items()}
             columns[run.name] = measuring.mean_columns(list(each.values()))
             seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
-            rhos[run.name] = similarity.correlated(ratings, list(vectors.values()), seed)
+            rhos[run.name] = similarity.correlated(ratings, list(scored.values()), seed)
             for label in labels:
-                counted = measuring.entailed(side, list(vectors.values()), label)
+                counted = measuring.entailed(side, list(scored.values()), label)
                 if counted is not None:
                     told = measuring.entailments(run.name, side, counted, label, seed, clusters)
                     found.entailments += told
                     columns[run.name] |= measuring.entail_columns(counted, label)
-            for scorer, one in vectors.items():
+            for scorer, one in scored.items():
                 found.rankings += rankings_of(side, one, scorer)
                 found.rows += _query_results(side, one, scorer, dataset)
             task.advance()
@@ -178,20 +186,23 @@ def _mean_recall(columns: measuring.Columns) -> float:
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
-def _query_results(side: GallerySide, found: Vectors, scorer: str, dataset: Dataset) -> Iterator[QueryResult]:
+def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, dataset: Dataset) -> Iterator[QueryResult]:
     """What became of each caption that asks for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
     for caption, image in side.written:
         written.setdefault(caption, []).append(image)
+    pairs = np.array(side.written, np.int64)
     for gallery, name in enumerate(side.galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
         scored = found.part(images, captions).turned()
+        inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
+        of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
         step = max(1, BLOCK // max(1, len(images)))
         for start in range(0, len(captions), step):
             asked = np.arange(start, min(start + step, len(captions)))
             scores = scored.rows(asked)
-            right = np.stack([np.isin(images, written[int(one)]) for one in captions[asked]])
+            right = of.among(asked, len(images))
             placed = places(scores, right)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)

@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
@@ -14,12 +17,20 @@ from ctxr.errors import DataError
 from ctxr.metrics.corrected import Audit
 from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
 from ctxr.pipelines.revising.records import Drawn, Looked
-from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, refuse_changed
+from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, folder_of, refuse_changed
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.tasks_artifact import JUDGMENTS
 
 UNIT = "entail/"
 """What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class _Round(msgspec.Struct):
+    number: int
+    active: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class People:
     Attributes:
         answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
         looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
-        strata: of each pair of a sample its stratum.
+        strata: of each pair of a sample of a round in force its stratum.
         parents: artifacts that it was read from.
     """
 
@@ -63,9 +74,10 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     strata: dict[Pair, Of] = {}
     for folder in rounds:
         refuse_changed(folder)
-        for file in sorted(folder.glob(f"rounds/*/{STRATA}")):
-            number = file.parent.name
-            strata |= {(one.caption, one.image): _stratum(number, one) for one in read_table(file, Drawn)}
+    for folder in rounds_in_force(rounds):
+        if (folder / STRATA).is_file():
+            drawn = read_table(folder / STRATA, Drawn)
+            strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in drawn}
     answers: list[Judgment] = []
     looked: dict[Pair, bool] = {}
     parents = []
@@ -81,6 +93,23 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
                 parents.append(_parent(folder, KIND))
                 looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, Looked)}
     return People(tuple(answers), looked, strata, tuple(parents))
+
+
+def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
+    """Folders of the rounds in force, by number. Raises DataError for a damaged table."""
+    found = []
+    for root in dict.fromkeys(one.resolve() for one in roots):
+        if (root / ROUNDS).is_file():
+            found += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
+    return sorted(found)
+
+
+def rows_of(file: Path, kind: type[R]) -> list[R]:
+    """A table of a revision, as much of it as `kind` asks for. Raises DataError for a damaged one."""
+    try:
+        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
 
 
 def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: People) -> dict[Pair, bool]:

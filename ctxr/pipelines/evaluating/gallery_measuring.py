@@ -11,7 +11,7 @@ from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
 from ctxr.metrics.poststratified import Known, Sampled, chances, known_at
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.relations import Numbered
-from ctxr.metrics.retrieval import Retrieved, Vectors, caption_retrieval, retrieved
+from ctxr.metrics.retrieval import Matrix, Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.stratified import rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.pipelines.evaluating.comparing import Difference
@@ -64,7 +64,7 @@ class Entailment:
 
 
 def columns_of(
-    side: GallerySide, found: Vectors, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
+    side: GallerySide, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
 ) -> Columns:
     """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, and what the ground truths say, by scorer."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
@@ -106,7 +106,7 @@ def is_coco_test(side: str, images: Sequence[str]) -> bool:
     return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
 
 
-def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> Counted | None:
+def entailed(side: GallerySide, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
     """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     least = int(np.bincount(owners).min())
@@ -121,15 +121,15 @@ def entailed(side: GallerySide, scorers: Sequence[Vectors], labels: Labels) -> C
 
 
 def _known(
-    side: GallerySide, scorers: Sequence[Vectors], sampled: Sampled | None, ks: Sequence[int]
+    side: GallerySide, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
 ) -> tuple[Known, ...]:
     """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
     if sampled is None:
         return ()
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     inside = [_within(one, galleries, owners) for one in scorers]
-    each = [np.mean([chances(one, sampled, k) for one in inside], axis=0) for k in ks]
-    return tuple(known_at(sampled, chance, len(side.images)) for chance in each)
+    each = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
+    return tuple(known_at(sampled, chance, len(side.images)) for chance in each.T)
 
 
 def entailments(
@@ -255,14 +255,13 @@ def _joined(columns: Sequence[Column]) -> Column:
     return Column(np.concatenate([one.images for one in columns]), np.concatenate([one.values for one in columns]))
 
 
-def _within(found: Vectors, galleries: Codes, owners: Codes) -> Vectors:
-    """The same vectors, so that captions of other galleries stand behind all of a picture's own gallery."""
-    if len(np.unique(galleries)) == 1:
-        return found
+def _within(found: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
+    """The same scores, so that captions of other galleries stand behind all of a picture's own gallery."""
+    if isinstance(found, Matrix) or len(np.unique(galleries)) == 1:
+        return found  # a table has them there already
     # one more number for each gallery: 4 where both are in it, more than two cosines can differ
     mark = np.eye(int(galleries.max()) + 1, dtype=np.float32) * 2
-    return replace(
-        found,
-        queries=np.concatenate([found.queries, mark[galleries]], axis=1),
-        candidates=np.concatenate([found.candidates, mark[owners]], axis=1),
+    return Vectors(
+        np.concatenate([found.queries, mark[galleries]], axis=1),
+        np.concatenate([found.candidates, mark[owners]], axis=1),
     )

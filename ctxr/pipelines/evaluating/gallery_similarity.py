@@ -1,14 +1,15 @@
-"""CxC's similarities beside a model's cosines: captions with pictures, pictures, captions (`ctxr.metrics.similarity`)."""
+"""CxC's similarities beside a model's scores: captions with pictures, pictures, captions (`ctxr.metrics.similarity`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ctxr.data.readers.entailment import Rated, read_similarities
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.retrieval import Vectors
+from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.pipelines.evaluating.gallery_truth import coco_places
@@ -56,17 +57,28 @@ def ratings_of(side: GallerySide, read: Sequence[Rated]) -> list[Ratings]:
     return found
 
 
-def correlated(ratings: Sequence[Ratings], scorers: Sequence[Vectors], seed: tuple[int, int]) -> dict[str, SampledRho]:
-    """Spearman's rho of ratings and cosines by kind, the mean over the seeds of a run; every scorer sees the same draws."""
+def correlated(
+    ratings: Sequence[Ratings], scorers: Sequence[Vectors | Matrix], seed: tuple[int, int]
+) -> dict[str, SampledRho]:
+    """Spearman's rho of ratings and scores by kind, the mean over the seeds of a run; every scorer sees the same draws.
+
+    An encoder of pairs says nothing of two pictures or of two captions.
+    """
     found = {}
     for one in ratings:
-        each = []
-        for vectors in scorers:
-            left, right = (vectors.candidates if kind == "c" else vectors.queries for kind in _ENDS[one.kind])
-            cosines = np.einsum("nd,nd->n", left[one.first], right[one.second], dtype=np.float64)
-            each.append(sampled_spearman(one.first, one.rated, cosines, np.random.default_rng(seed)))
-        found[one.kind] = _mean(each)
+        scored = [_scored(one, scorer) for scorer in scorers]
+        rng = partial(np.random.default_rng, seed)
+        if each := [sampled_spearman(one.first, one.rated, values, rng()) for values in scored if values is not None]:
+            found[one.kind] = _mean(each)
     return found
+
+
+def _scored(one: Ratings, scorer: Vectors | Matrix) -> Doubles | None:
+    if isinstance(scorer, Matrix):
+        return scorer.values[one.second, one.first].astype(np.float64) if one.kind == "SITS" else None
+    left, right = (scorer.candidates if kind == "c" else scorer.queries for kind in _ENDS[one.kind])
+    cosines: Doubles = np.einsum("nd,nd->n", left[one.first], right[one.second], dtype=np.float64)
+    return cosines
 
 
 def _mean(each: Sequence[SampledRho]) -> SampledRho:
@@ -99,7 +111,7 @@ def table(side: GallerySide, runs: Mapping[str, Mapping[str, SampledRho]]) -> Ta
     kinds = list(dict.fromkeys(kind for each in runs.values() for kind in each))
     if not kinds:
         return None
-    rows = tuple((run, *(_told(each[kind]) for kind in kinds)) for run, each in runs.items())
+    rows = tuple((run, *(_told(each.get(kind)) for kind in kinds)) for run, each in runs.items())
     of = {kind: rho for each in runs.values() for kind, rho in each.items()}
     sizes = ", ".join(f"{kind} {rho.pairs:,} pairs of {rho.queries:,} queries" for kind, rho in of.items())
     note = (
@@ -109,5 +121,9 @@ def table(side: GallerySide, runs: Mapping[str, Mapping[str, SampledRho]]) -> Ta
     return Table(f"{side.name}: Spearman's rho with CxC's similarities, x 100", ("run", *kinds), rows, note)
 
 
-def _told(rho: SampledRho) -> str:
-    return "–" if rho.value is None or rho.spread is None else f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
+def _told(rho: SampledRho | None) -> str:
+    return (
+        "–"
+        if rho is None or rho.value is None or rho.spread is None
+        else f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
+    )

@@ -2,29 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 import numpy as np
 
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import Pair
-from ctxr.errors import DataError
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.stratified import Part
-from ctxr.pipelines.evaluating.gallery_audit import People
+from ctxr.pipelines.evaluating.gallery_audit import People, rounds_in_force
 from ctxr.pipelines.revising.records import Link
-from ctxr.pipelines.revising.rounds import LEDGER, ROUNDS, STRATA, folder_of
+from ctxr.pipelines.revising.rounds import LEDGER, STRATA
 from ctxr.pipelines.revising.sampling import stratum_of
 from ctxr.pipelines.training.gallery_sides import GallerySide
-
-R = TypeVar("R", bound=msgspec.Struct)
-
-
-class _Round(msgspec.Struct):
-    number: int
-    active: bool = True
 
 
 def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
@@ -35,23 +25,6 @@ def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
         if (folder / LEDGER).is_file() and (folder / STRATA).is_file()
         for link in read_table(folder / LEDGER, Link)
     }
-
-
-def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
-    """Folders of the rounds in force, by number. Raises DataError for a damaged table."""
-    found = []
-    for root in dict.fromkeys(one.resolve() for one in roots):
-        if (root / ROUNDS).is_file():
-            found += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
-    return sorted(found)
-
-
-def rows_of(file: Path, kind: type[R]) -> list[R]:
-    """A table of a revision, as much of it as `kind` asks for. Raises DataError for a damaged one."""
-    try:
-        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
 
 
 def sampled_of(

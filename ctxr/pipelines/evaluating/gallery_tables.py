@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from ctxr.metrics.entail_at import Way
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, Entailment
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
@@ -9,6 +10,16 @@ from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.tables import none_had, p_value, percent
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.training.gallery_sides import GallerySide
+
+_WAYS: dict[Way, str] = {
+    "strata": "stratum by stratum, so ranks are told apart",
+    "weighed_rates": "by sensitivity and specificity of another audit, its strata weighed by their sizes, as far as the classifier "
+    "errs here as there",
+    "rates": "by sensitivity and specificity on pairs of another side that were drawn by no strata, one value for all ranks",
+    "predictive_values": "by looks that were drawn by no strata: one precision and one share of misses for all ranks, which is too "
+    "low for the first captions where these hold more often, and right only if the looks were drawn by chance",
+}
+"""What is said of the ways to correct Entail@K."""
 
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
@@ -51,11 +62,21 @@ def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
     )  # fmt: skip
     shown = tuple((one.run, one.found.k, one.by, *_cells(one)) for one in own)
     told = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
+    by_way: dict[Way, list[str]] = {}
+    for one in own:
+        by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
+    by_way.pop("", None)
+    ways = "; ".join(
+        says if len(by_way) == 1 else f"{says} ({', '.join(by_way[way])})"
+        for way, says in _WAYS.items()
+        if way in by_way
+    )
     note = (
         f"{told}. "
         "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed in E@K, which "
         "is a lower bound, and as entailed in “at most”; of judged: share of what was looked at; where all of it was, by people, E@K is "
-        "E@M; corrected: for the classifier's errors by the audit; leaked: pictures that the classifier was trained on, – where "
+        f"E@M; corrected: for the classifier's errors by the audit{ways and f', {ways}'}; "
+        "leaked: pictures that the classifier was trained on, – where "
         "nobody knows"
     )
     return Table(f"{side}: Entail@K", heads, shown, note)

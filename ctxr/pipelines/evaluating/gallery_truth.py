@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from ctxr.data.caption_truth import CaptionTruth
 from ctxr.data.dataset import Dataset
-from ctxr.data.entailment import coco_image, published_image
+from ctxr.data.entailment import published_image
 from ctxr.data.readers.entailment import read_positives
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
@@ -21,8 +21,8 @@ from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.relations import Numbered, Relation, number, relate
 from ctxr.metrics.stratified import Part
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided
-from ctxr.pipelines.evaluating.gallery_strata import parts_of, rounds_in_force, rows_of, sampled_of, strata_of
+from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided, rounds_in_force, rows_of
+from ctxr.pipelines.evaluating.gallery_strata import parts_of, sampled_of, strata_of
 from ctxr.pipelines.revising.rounds import LEDGER
 from ctxr.pipelines.training.gallery_sides import GallerySide
 
@@ -121,9 +121,21 @@ def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tu
 
 
 def coco_places(side: GallerySide) -> tuple[dict[str, int], dict[str, int]]:
-    """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id."""
-    images = {coco_image(PurePosixPath(image).name) or image: place for place, image in enumerate(side.images)}
-    return images, {f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions)}
+    """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
+
+    Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
+    album, would be those of others.
+    """
+    images = {}
+    for place, image in enumerate(side.images):
+        found = published_image(image)
+        if found is not None and found.startswith("coco/"):
+            images[found] = place
+    coco = set(images.values())
+    of_coco = {caption for caption, image in side.written if image in coco}
+    return images, {
+        f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions) if place in of_coco
+    }
 
 
 def _places(side: GallerySide, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
@@ -179,9 +191,10 @@ def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
     for folder in rounds_in_force(roots):
         if (folder / LEDGER).is_file():
             for row in rows_of(folder / LEDGER, _Link):
-                image = published_image(row.image) or row.image
-                known[image] = known.get(image, False) or row.leaked
-    images = [published_image(image) or image for image in side.images]
+                # another copy of a published picture is known by the published id, a picture of the ledger by its own
+                for name in {row.image, published_image(row.image) or row.image}:
+                    known[name] = known.get(name, False) or row.leaked
+    images = [image if image in known else published_image(image) or image for image in side.images]
     if not known.keys() & set(images):
         return None
     return np.array([known.get(image, False) for image in images])

@@ -1,6 +1,5 @@
 """Where scores come from: a trained run of the project, a file that any model wrote, or a model scored as it is."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.records import Score
 from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.entailing import classifiers_in
 from ctxr.pipelines.lineage import other_datasets
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.recipes import known_recipes
@@ -22,7 +22,7 @@ from ctxr.pipelines.training.recipes import known_recipes
 RUNS = "runs"
 """Folder of a project that holds a folder for each run."""
 
-_PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
 
 KIND = "run"
@@ -131,28 +131,33 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
 
 
 def check_name(source: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is no run, no file of scores, and has not the form of an encoder's name."""
+    """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
     folder = workdir / RUNS
     if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
         return
-    if ":" in source or source in _PLAIN_ENCODERS:
+    if ":" in source or source in PLAIN_ENCODERS:
         return
-    known = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
-    near = get_close_matches(source, known, n=1)
+    runs, classifiers = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}")), classifiers_in(workdir)
+    near = get_close_matches(source, [*runs, *classifiers], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
     if source in known_recipes():
         hint += f"ctxr train --recipe {source}   makes it; "
-    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
-    raise UsageError(f"there is no run {source!r} in {folder}", hint=f"{hint}an encoder is named as in ViT-B-32:openai")
+    hint += f"the runs are {', '.join(runs)}; " if runs else "no run is finished yet; "
+    hint += f"the classifiers are {', '.join(classifiers)}; " if classifiers else ""
+    raise UsageError(
+        f"there is neither a run nor a classifier {source!r} in {workdir}",
+        hint=f"{hint}an encoder is named as in ViT-B-32:openai",
+    )
 
 
-def datasets_of_runs(workdir: Path) -> list[str]:
-    """Names of the datasets that the runs of a project were made on, most runs first."""
-    made = [open_artifact(file.parent).manifest.parents for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
-    names = Counter(one.name for parents in made for one in parents if one.kind in ("dataset", "release"))
-    return [name for name, _ in names.most_common()]
+def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
+    """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
+    if not sources:
+        return [file.parent for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
+    places = [[folder for folder in (workdir / RUNS / one, Path(one)) if folder.is_dir()] for one in sources]
+    return [found[0] for found in places if found]
 
 
 def _open(source: str, scoring: Scoring) -> list[Run]:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from ctxr import __version__
 from ctxr.pipelines.reporting import (
+    classifiers,
     distributions,
     dropped,
     failures,
@@ -25,6 +26,7 @@ from ctxr.pipelines.reporting import (
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
 from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from ctxr.pipelines.reporting.stages import ALONE
 from ctxr.pipelines.revising.rounds import VERB
 
 SECTIONS: tuple[Section, ...] = (
@@ -32,6 +34,7 @@ SECTIONS: tuple[Section, ...] = (
     sets.SECTION,
     results.SECTION,
     revision.SECTION,
+    classifiers.SECTION,
     timelines.SECTION,
     dropped.SECTION,
     distributions.SECTION,
@@ -41,7 +44,12 @@ SECTIONS: tuple[Section, ...] = (
 """Parts of the page in the order in which they are read. A new one needs its `Section`, `templates/<id>.html`, and, if it
 moves, `static/<id>.js`."""
 
-OF_CAPTIONS: tuple[Section, ...] = (revision.SECTION, results.SECTION, provenance.SECTION)
+OF_CAPTIONS: tuple[Section, ...] = (
+    revision.SECTION,
+    classifiers.SECTION,
+    results.SECTION,
+    provenance.SECTION,
+)
 """Those that say something of captions without image sets of ours."""
 
 FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
@@ -70,6 +78,8 @@ def write_page(
     sections = sections or (OF_CAPTIONS if revised else SECTIONS)
     # the overview counts what the others could not show, so it is made last
     made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
+    if edition.chain.last.kind == ALONE and made.get("results") is None and made.get("classifiers") is not None:
+        made["summary"] = None  # it counts sets and queries, and there are none
     shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]
     parts = [
         (section, Markup(environment.get_template(f"{section.id}.html").render(context, section=section)))  # noqa: S704

@@ -68,7 +68,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     scored = find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated)
     if scored is None or not scored.runs:
         return None
-    edition.evaluations = scored.artifacts
+    edition.evaluations += scored.artifacts
     ranked = _ranked(scored)
     known = chain.dataset if scored.dataset == chain.evaluated else None
     shares, unseen = attended(chain.project, scored, list(ranked), edition.talk, known)

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ctxr.data.artifacts import MANIFEST, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.images import thumbnail
 from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
-from ctxr.pipelines.entailing_eval import RESULT, TABLES
-from ctxr.pipelines.eval import RESULTS
 from ctxr.pipelines.reporting.chain import inside
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
@@ -26,14 +22,50 @@ from ctxr.pipelines.revising.results import read_figures
 from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, VERB, folder_of, read_rounds
 from ctxr.pipelines.revising.work import written_for
 
-KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture alone", "text": "texts alone"}
-"""What a premise is made of, in words."""
+WANTED = 0.8
+"""Precision from which on a round is called good, where it was not made for another one: that of the recipe for classifiers."""
+
+DONE = (
+    ("added", "added", "kept"),
+    ("capped", "entailed, beyond a cap: not added", "capped"),
+    ("rejected", "not entailed", "dropped"),
+)
+"""What can become of a candidate: its name in a stratum, in words, and its colour."""
+
+CHOSEN_BY = {"given": "by --threshold", "dev": "chosen on dev by --precision", "classifier": "the classifier's own"}
+"""Who chose the threshold, in words."""
 
 MOST_EXAMPLES = 12
 """Pictures that are shown: those to which most was added, and those with the least sure additions."""
 
 MOST_LINES = 6
 """Captions of one kind below a picture."""
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Candidates of one band of probabilities and ranks; `percent` of the largest, `people`: entailed of those looked at.
+
+    Attributes:
+        wrong: whether it was added and people call less than half of it entailed.
+    """
+
+    name: str
+    pairs: int
+    percent: float
+    probability: float
+    people: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Strata with one fate, the surest first."""
+
+    done: str
+    title: str
+    kind: str
+    rows: list[Stratum]
 
 
 @dataclass(frozen=True)
@@ -64,15 +96,18 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     links = read_table(folder / folder_of(shown.number) / LEDGER, Link)
     figures = read_figures(folder / folder_of(shown.number))
     audited = checked(folder.parent / "revision-audit" / f"{shown.number:03d}")
-    judge = _judge(folder.parent, shown)
+    heads, entail = _entail((audited or figures)["entail_at"])
+    examples = _examples(read_dataset(folder), shown, links)
     return {
         "rounds": rounds,
         "shown": shown,
-        "bands": _bands(figures["bands"], audited),
-        "audited": None if audited is None else _audited(audited),
-        "judge": judge,
-        "entail": [_entail(row) for row in (audited or figures)["entail_at"]],
-        "examples": _examples(read_dataset(folder), shown, links),
+        "chosen_by": CHOSEN_BY[shown.threshold_from],
+        "groups": strata_of(figures["bands"], shown, audited),
+        "audited": None if audited is None else _audited(audited, shown),
+        "entail_heads": heads,
+        "entail": entail,
+        "examples": examples,
+        "columns": columns_of(len(examples)),
         "edited": open_artifact(folder).changed_files()[:1],
     }
 
@@ -86,53 +121,43 @@ def find_revised(root: Path) -> Path | None:
     return None
 
 
-def _judge(project: Path, shown: Round) -> dict[str, Any] | None:
-    """What `ctxr eval` found of the classifier that decided; None where it was not evaluated, or another one was."""
-    for manifest in sorted((project / RESULTS).glob(f"*/{MANIFEST}")):
-        artifact = open_artifact(manifest.parent)
-        if artifact.manifest.kind != RESULT or artifact.manifest.config.get("runs") != [shown.classifier]:
-            continue
-        if artifact.changed_files():
-            continue
-        tables = msgspec.json.decode((manifest.parent / TABLES).read_bytes())
-        split = artifact.manifest.config["split"]
-        rows = [row for row in tables[f"{split}/quality"]["rows"] if row[2] != "majority"]
-        names = list(dict.fromkeys(row[2] for row in rows))
-        by_kind: dict[str, dict[str, str]] = {}
-        for _, kind, name, value, low, high, pairs in rows:
-            cells = by_kind.setdefault(kind, {"pairs": f"{pairs:,}"})
-            cells[name] = told({"value": value, "low": low, "high": high})
-        return {
-            "split": split,
-            "heads": names,
-            "rows": [
-                (KINDS.get(kind, kind), cells["pairs"], [cells[name] for name in names])
-                for kind, cells in by_kind.items()
-            ],
-        }
-    return None
+def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Group]:
+    """What became of the candidates, the surest first, with the share of the largest and what people said of those they looked at.
 
-
-def _bands(rows: Iterable[Mapping[str, Any]], audited: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Strata with the share of all candidates, and what people said of those they looked at."""
+    A band of probabilities that the threshold lies in is told up to it, or from it on."""
     held = list(rows)
     most = max((row["pairs"] for row in held), default=1)
     looked = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
+    groups: dict[str, list[tuple[float, Stratum]]] = {}
+    for row in held:
+        done, band, rank = row["stratum"].split(", ")
+        low, high = (float(one) for one in band.removeprefix("p ").split(" to "))
+        low, high = (low, min(high, shown.threshold)) if done == "rejected" else (max(low, shown.threshold), high)
+        seen = looked.get(row["stratum"])
+        wrong = done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"]
+        told_of = "–" if seen is None else f"{seen['entailed']} of {seen['looked']}"
+        percent = round(100 * row["pairs"] / most, 1)
+        one = Stratum(f"{low:.3g} to {high:.3g}, {rank}", row["pairs"], percent, row["probability"], told_of, wrong)
+        groups.setdefault(done, []).append((low, one))
     return [
-        {
-            **row,
-            "percent": round(100 * row["pairs"] / most, 1),
-            "kind": "kept" if row["stratum"].startswith("added") else "dropped",
-            "looked": looked.get(row["stratum"]),
-        }
-        for row in held
+        Group(
+            done,
+            title,
+            kind,
+            [one for _, one in sorted(groups[done], key=lambda pair: (-pair[0], "above" in pair[1].name))],
+        )
+        for done, title, kind in DONE
+        if done in groups
     ]
 
 
-def _audited(found: Mapping[str, Any]) -> dict[str, Any]:
+def _audited(found: Mapping[str, Any], shown: Round) -> dict[str, Any]:
     kappas = {**found["between"], "Cohen's kappa of people and classifier": found["with_people"]}
+    precision = found["revision"]["precision"]
     return {
-        "precision": told(found["revision"]["precision"]),
+        "precision": told(precision),
+        "verdict": verdict(precision["value"], shown.wanted or WANTED),
+        "wanted": f"{100 * (shown.wanted or WANTED):.0f}",
         "recall": told(found["revision"]["recall"]),
         "looked": found["revision"]["looked"],
         "kappas": [
@@ -142,9 +167,46 @@ def _audited(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _entail(row: Mapping[str, Any]) -> list[str]:
-    leaked = "nobody knows" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
-    return [f"E@{row['k']}", *(told(row[name]) for name in ("value", "without_leaked", "corrected")), leaked]
+def verdict(precision: float | None, wanted: float) -> str:
+    """How a round did: `good`, `half` below the wanted precision, `bad` where less than half is right; "" where nobody knows.
+
+    >>> [verdict(one, 0.8) for one in (0.9, 0.7, 0.4, None)]
+    ['good', 'half', 'bad', '']
+    """
+    if precision is None:
+        return ""
+    return "bad" if precision < 1 / 2 else "half" if precision < wanted else "good"
+
+
+def columns_of(count: int) -> int:
+    """Columns in which so many cards leave no single one in the last row, where that can be: 4, else 3.
+
+    >>> [columns_of(count) for count in (1, 2, 3, 4, 5, 6, 8, 9, 12)]
+    [4, 4, 3, 4, 3, 3, 4, 3, 4]
+    """
+    return 3 if count > 2 and (count % 4 == 1 or (count % 4 and not count % 3)) else 4
+
+
+def _entail(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of Entail@K; columns that say nothing here are left out."""
+    held = list(rows)
+    names = {
+        "value": "by the classifier %",
+        "without_leaked": "without leaked pictures %",
+        "corrected": "corrected by people %",
+    }
+    leaking = any(row["leaked"] != 0 for row in held)
+    shown = [name for name in names if name == "value" or (leaking if name == "without_leaked" else _any(held, name))]
+    heads = [*(names[name] for name in shown), *(["leaked"] if leaking else [])]
+    cells = []
+    for row in held:
+        leaked = "nobody knows" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
+        cells.append([f"E@{row['k']}", *(told(row[name]) for name in shown), *([leaked] if leaking else [])])
+    return heads, cells
+
+
+def _any(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
+    return any(row[name]["value"] is not None for row in rows)
 
 
 def _examples(dataset: Dataset, shown: Round, links: Iterable[Link]) -> list[Example]:

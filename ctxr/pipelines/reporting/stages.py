@@ -11,6 +11,7 @@ from ctxr.data.records import Failure
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.pipelines.changes import changed
+from ctxr.pipelines.entailing_eval import RESULT
 from ctxr.pipelines.eval import RESULTS
 from ctxr.pipelines.inputs import DATASETS, SETS, latest
 from ctxr.pipelines.sets_report import KIND
@@ -72,6 +73,10 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[Stage], list[st
     if path is None:
         name = workdir.resolve().name
         told = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
+        if all(
+            open_artifact(file.parent).manifest.kind == RESULT for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
+        ):
+            told = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
         return [Stage(workdir, name, ALONE)], [told]
     artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:

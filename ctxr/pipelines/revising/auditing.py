@@ -17,7 +17,7 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.kappa import cohen, fleiss
 from ctxr.metrics.stratified import Part, Reliability, kappa, reliability
 from ctxr.metrics.votes import gather
@@ -28,7 +28,16 @@ from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability
 from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, looked_at
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Looked, Round
 from ctxr.pipelines.revising.results import export_hint, read_figures
-from ctxr.pipelines.revising.rounds import ALSO, FIGURES, LEDGER, STRATA, folder_of, read_rounds, refuse_changed
+from ctxr.pipelines.revising.rounds import (
+    ALSO,
+    FIGURES,
+    LEDGER,
+    STRATA,
+    folder_of,
+    read_rounds,
+    refuse_changed,
+    refuse_unknown,
+)
 from ctxr.pipelines.serve import SERVED
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.talk import Talk
@@ -75,7 +84,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
     source = _answers(config, made, drawn, talk)
     answered = read_judgments(source)
-    found = judged(drawn, answered, blocked_workers(config.workdir, config.database), config.seed)
+    found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
     if not found.looked:
         raise _nobody(config, made, drawn)
     corrected = _corrected(config, out / folder_of(made.number), found)
@@ -110,14 +119,15 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not rounds:
         raise UnfinishedError(f"{out} holds no round", hint="ctxr revise-labels --entail")
+    refuse_unknown(rounds, config.round)
     if not fitting:
-        known = ", ".join(str(one.number) for one in rounds)
-        what = f"round {config.round} is not there" if config.round else "every round is taken back"
-        raise UsageError(what, hint=f"--round N, of: {known}")
+        raise UsageError(
+            "every round is taken back", hint="--round N audits one all the same; or ctxr revise-labels --redo"
+        )
     return fitting[-1]
 
 
-def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], seed: int) -> Audited:
+def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str]) -> Audited:
     """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
@@ -128,13 +138,12 @@ def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str], s
         for one in (pairs[name],)
     )
     parts = _parts(drawn, looked)
-    rng = np.random.default_rng(seed)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
     return Audited(
         looked,
         tuple(of_classifier),
-        reliability(list(parts.values()), rng),
-        reliability(of_classifier, rng),
+        reliability(list(parts.values())),
+        reliability(of_classifier),
         _between(rows),
         kappa(of_classifier),
         ties,
@@ -264,6 +273,11 @@ def _report(
     if found.waiting:
         notes.append(
             f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
+        )
+    if corrected and all(row["corrected"]["value"] is None for row in corrected):
+        notes.append(
+            "Entail@K is not corrected: a stratum was not looked at, or rounds before this one added some of the first K captions, "
+            f"which its sample tells nothing of. ctxr eval RUN --judgments {config.folder()} corrects all rounds in force together"
         )
     return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))
 

@@ -23,18 +23,28 @@ MANY = np.iinfo(np.int64).max
 
 
 def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Counted | None:
-    """Among the first K captions of every picture: how many were given, how many more are entailed. None where a gallery has too
-    few captions, or fewer were mined, than the least K."""
+    """Among the first K captions of every picture: how many were written for it, how many more are entailed, by this round or by one
+    before it. None where a gallery has too few captions, or fewer were mined, than the least K."""
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
     if not ks or not pools:
         return None
-    parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
-    written, extra = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    written, extra, earlier = _columns(pools, entailed, ks)
+    extra = extra + earlier
     return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
 
 
-def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles]:
-    """Given and other entailed captions among the first K of each picture, [I, len(ks)] each.
+def earlier_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
+    """Captions among the first K of every picture that a round before this one added, [I, len(ks)]."""
+    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
+
+
+def _columns(pools: Sequence[Pool], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
+    parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles]:
+    """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added by earlier rounds.
 
     What was mined are the best captions that were not given, so both together hold the first K of all. Equal ones stand as they
     were mined, behind given ones.
@@ -42,26 +52,28 @@ def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Dou
     given = np.array(pool.gallery.given, np.int64).reshape(-1, 2)
     images = np.concatenate([given[:, 0], pool.images])
     scores = np.concatenate([pool.given_scores, pool.scores])
-    kinds = np.concatenate([np.zeros(len(given), np.int64), np.where(entailed, 1, 2)])
+    before = np.array([3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given], np.int64)
+    kinds = np.concatenate([before, np.where(entailed, 1, 2)])
     ranks = np.concatenate([np.zeros(len(given), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
     order = np.lexsort((ranks, -scores, images))
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
     count = len(pool.gallery.images)
-    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1)]
-    written, extra = (np.stack(one, axis=1).astype(np.float64) for one in found)
-    return written, extra
+    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3)]
+    written, extra, earlier = (np.stack(one, axis=1).astype(np.float64) for one in found)
+    return written, extra, earlier
 
 
 def looked_at(
     columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[Link], looked: Sequence[Looked]
 ) -> Counted | None:
-    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count.
+    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
+    earlier rounds added some of these: what people said of this round's sample tells nothing of them.
 
     Args:
         columns: `counted` of the figures. links: every candidate of the round.
     """
-    if not ks or "images" not in columns:
+    if not ks or "images" not in columns or np.any(columns.get("earlier", 1)):
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     places = {image: place for place, image in enumerate(columns["images"])}
@@ -102,8 +114,9 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     columns = ("value", "without_leaked", "corrected")
     shown = tuple((f"E@{row['k']}", *(told(row[name]) for name in columns), row["leaked"]) for row in rows)
     note = (
-        f"of the first K captions of a picture by {by}, the share that was given or that the classifier calls entailed; "
-        "leaked: share of the pictures that it was trained on; corrected: for its errors, by what people said (--audit)"
+        f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
+        "also in rounds before this one; leaked: share of the pictures that it was trained on; corrected: for its errors, by what "
+        "people said (--audit)"
     )
     heads = ("figure", "by the classifier %", "without leaked %", "corrected %", "leaked")
     return Table("Entail@K, automatic labels", heads, shown, note)
@@ -130,10 +143,11 @@ def bands(links: Sequence[Link]) -> list[dict[str, Any]]:
     ]
 
 
-def bands_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Strata as a table."""
+def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
+    """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
-    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown)
+    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed"
+    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
 def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:

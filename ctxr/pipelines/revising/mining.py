@@ -1,25 +1,38 @@
 """Candidates: for each picture the captions that a retrieval model likes best and that nobody has linked to it yet."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.dataset import Dataset
+from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes
 from ctxr.models.training.recipe import WITH_HEAD
-from ctxr.pipelines.scoring import RUN, checkpoints, source_of
+from ctxr.pipelines.evaluating.runs import RUNS
+from ctxr.pipelines.revising.proposing import check_by
+from ctxr.pipelines.scoring import RUN, Machine, checkpoints, source_of
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.pair_looks import Rerank, pair_looks, shortlist_of
+from ctxr.pipelines.training.paired import regions_for
 
 if TYPE_CHECKING:
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
+    from ctxr.models.matches import Matches
 
 Matrix = npt.NDArray[np.float32]
+
+NOBODY = -1
+"""Where fewer candidates are left than were asked for, as `models.matches` says it."""
+PAIRS = 4096
+"""Pairs whose vectors are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,8 @@ class Gallery:
 
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
-        given: pairs (place of the image, place of the caption) that hold already.
+        given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
+            a round before this one added.
     """
 
     id: str
@@ -36,6 +50,7 @@ class Gallery:
     images: tuple[str, ...]
     captions: tuple[str, ...]
     given: tuple[tuple[int, int], ...]
+    earlier: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +82,7 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
     Args:
         positives: images that each caption holds for already, by query.
     """
+    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
     for query in dataset.queries.values():
         if query.labels is None:
@@ -86,26 +102,62 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
             for image in sorted(positives.get(name, ()))
             if image in place
         )
-        found.append(Gallery(one.id, side, images, asked, given))
+        earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
+        found.append(Gallery(one.id, side, images, asked, given, earlier))
     return found
 
 
-def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder":
+@dataclass(frozen=True)
+class PairMiner:
+    """An encoder of pairs as the retrieval model.
+
+    Attributes:
+        checkpoint: folder of a trained one, None for the published one. rerank: what is looked at. regions: name of those it was
+            trained on, "" for pixels.
+    """
+
+    name: str
+    fingerprint: str
+    source: "CrossSource"
+    checkpoint: Path | None
+    rerank: Rerank
+    regions: str
+    device: str
+    precision: str
+
+    def over(
+        self, pictures: Pictures, texts: Sequence[str], talk: Talk
+    ) -> "Callable[[Codes, Codes, Callable[[float], None]], Matrix]":
+        """What gives the scores [n, m] of some pictures with some texts, by their places, and tells how many pictures are done."""
+        seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
+        looks = pair_looks(self.checkpoint, self.source, seen, texts, Machine(self.device, self.precision), talk)
+        shortlist = shortlist_of(seen, texts, self.rerank, self.device, talk)
+
+        def scores(images: Codes, captions: Codes, advance: Callable[[float], None]) -> Matrix:
+            wanted = shortlist.wanted(images, captions)
+            return shortlist.ordered(looks.look(images, captions, wanted, advance), wanted, images, captions)
+
+        return scores
+
+
+def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | PairMiner":
     """The retrieval model: an encoder by name, or the one that a run of the project has trained.
 
-    Raises UsageError for a run whose scores are not those of vectors, and what `load_encoder` raises.
+    Raises UsageError for a run whose scores are those of whole sets, and what `find_encoder` raises.
     """
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder, load_encoder
-    from ctxr.models.families import makes_pairs
+    from ctxr.models.families import find_encoder, makes_pairs
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
 
-    folder = next((one for one in (workdir / "runs" / by, Path(by)) if one.is_dir()), None)
+    check_by(by, workdir)
+    folder = next((one for one in (workdir / RUNS / by, Path(by)) if one.is_dir()), None)
     if folder is None:
-        if makes_pairs(by):
-            raise _looks_at_pairs(by)
-        return load_encoder(by, device, warn=talk.warn)
+        if not makes_pairs(by):
+            return load_encoder(by, device, warn=talk.warn)
+        pairs = cast("CrossSource", find_encoder(by, talk.warn))
+        return PairMiner(by, pairs.fingerprint, pairs, None, Rerank(), "", choose_device(device), "auto")
     artifact = open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
@@ -113,18 +165,47 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder":
     if len(seeds) > 1:
         talk.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
     if read_checkpoint(seeds[0]).variant in WITH_HEAD:
-        raise _looks_at_pairs(by)
-    source = source_of(seeds[0], str(artifact.manifest.config["encoder"]), talk)
-    if isinstance(source, CrossSource):
-        raise _looks_at_pairs(by)
-    return Encoder(source, choose_device(device), "auto", talk.warn)
+        raise UsageError(
+            f"--by {by} scores a picture by the others of its set, and every picture would have to meet every caption",
+            hint="--by ENCODER, or a run without a head, such as of clip-batch",
+        )
+    config, made = artifact.manifest.config, choose_device(device)
+    source = source_of(seeds[0], str(config["encoder"]), talk)
+    if not isinstance(source, CrossSource):
+        return Encoder(source, made, "auto", talk.warn)
+    rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
+    return PairMiner(
+        source.name, sha256_of([artifact.sha256, made]), source, seeds[0], rerank, str(config.get("regions", "")), made,
+        str(config.get("precision", "auto")),
+    )  # fmt: skip
 
 
-def _looks_at_pairs(by: str) -> UsageError:
-    return UsageError(
-        f"--by {by} scores pairs one by one, and every picture would have to meet every caption",
-        hint="--by ENCODER, or a run without a head, such as of clip-batch",
-    )
+def pools_of(
+    galleries: Sequence[Gallery], encoder: "Encoder | PairMiner", pictures: Pictures, texts: Mapping[str, str], k: int,
+    both: bool, talk: Talk,
+) -> list[Pool]:  # fmt: skip
+    """The candidates of each gallery; `texts` of all captions by id."""
+    image_row = {name: row for row, name in enumerate(pictures.files)}
+    caption_row = {name: row for row, name in enumerate(texts)}
+    rows = [
+        (
+            one,
+            np.array([image_row[name] for name in one.images]),
+            np.array([caption_row[name] for name in one.captions]),
+        )
+        for one in galleries
+    ]
+    if isinstance(encoder, PairMiner):
+        scores = encoder.over(pictures, list(texts.values()), talk)
+        with talk.progress("mining", sum(len(images) for _, images, _ in rows)) as task:
+            return [mine_table(one, scores(ours, theirs, task.advance), k, both) for one, ours, theirs in rows]
+    seen, told = embedded(pictures, list(texts.values()), encoder, talk)
+    pools = []
+    with talk.progress("mining", len(rows)) as task:
+        for one, images, captions in rows:
+            pools.append(mine(one, seen[images], told[captions], k, both))
+            task.advance()
+    return pools
 
 
 def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Pool:
@@ -134,22 +215,56 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
     Args:
         images, captions: vectors [n, D] and [m, D] of the gallery's, in its order.
     """
-    from ctxr.models.matches import NOBODY, best_matches
+    from ctxr.models.matches import best_matches
 
     given = np.array(gallery.given, np.int64).reshape(-1, 2)
+
+    def best(turn: int) -> "Matches":
+        asked, pool = (images, captions)[::turn]
+        left_out = given[:, ::turn]
+        return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
+
+    return _found(gallery, best, _products(images, captions, given), both)
+
+
+def mine_table(gallery: Gallery, scores: Matrix, k: int, both: bool) -> Pool:
+    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions."""
+    from ctxr.models.matches import Matches
+
+    given = np.array(gallery.given, np.int64).reshape(-1, 2)
+    left = scores.copy()
+    left[given[:, 0], given[:, 1]] = -np.inf
+
+    def best(turn: int) -> Matches:
+        table = left if turn == 1 else left.T
+        order = np.argsort(-table, axis=1, kind="stable")[:, :k]
+        found = np.take_along_axis(table, order, axis=1)
+        return Matches(np.where(np.isfinite(found), order, NOBODY), found)
+
+    return _found(gallery, best, scores[given[:, 0], given[:, 1]], both)
+
+
+def _found(gallery: Gallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Pool:
+    """The pool of what is best for pictures (turn 1) and, with `both`, for captions (turn -1)."""
     pairs, ranks, scores, directions = [], [], [], []
-    for direction in (1, 2) if both else (1,):
-        asked, pool = (images, captions) if direction == 1 else (captions, images)
-        turn = slice(None, None, 1 if direction == 1 else -1)
-        found = best_matches(asked, pool, k, (given[:, turn][:, 0], given[:, turn][:, 1]))
+    for direction, turn in ((1, 1), (2, -1)) if both else ((1, 1),):
+        found = best(turn)
         row, place = np.nonzero(found.indices != NOBODY)
-        pairs.append(np.stack([row, found.indices[row, place]])[turn])
+        pairs.append(np.stack([row, found.indices[row, place]])[::turn])
         ranks.append(place + 1)
         scores.append(found.scores[row, place])
         directions.append(np.full(len(row), direction))
-    held = np.einsum("nd,nd->n", images[given[:, 0]], captions[given[:, 1]])
     columns = np.concatenate(pairs, axis=1), np.concatenate(ranks), np.concatenate(scores), np.concatenate(directions)
-    return _merged(gallery, *columns, np.asarray(held, np.float32))
+    return _merged(gallery, *columns, held)
+
+
+def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
+    """Of pairs [N, 2] of a picture and a caption, [N], some at a time: both vectors of all of them are gigabytes for COCO."""
+    found = np.empty(len(pairs), np.float32)
+    for start in range(0, len(pairs), PAIRS):
+        part = slice(start, start + PAIRS)
+        found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
+    return found
 
 
 def _merged(gallery: Gallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix) -> Pool:

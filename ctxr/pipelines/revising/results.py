@@ -14,7 +14,15 @@ from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.figures import as_records, bands, bands_table, counted, entail_figures, entail_table
+from ctxr.pipelines.revising.figures import (
+    as_records,
+    bands,
+    bands_table,
+    counted,
+    earlier_among,
+    entail_figures,
+    entail_table,
+)
 from ctxr.pipelines.revising.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, Edge, Verdicts
 from ctxr.pipelines.revising.mining import Pool
 from ctxr.pipelines.revising.records import Also, Direction, Link, Reason, Round
@@ -168,7 +176,8 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
     images = [image for pool in revised.pools for image in pool.gallery.images]
     leaked = np.array([image in revised.leaked for image in images], bool)
     told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
-    columns = {"written": found.written, "extra": found.extra, "leaked": leaked}
+    earlier = earlier_among(revised.pools, found.ks)
+    columns = {"written": found.written, "extra": found.extra, "earlier": earlier, "leaked": leaked}
     plain = {name: column.astype(int).tolist() for name, column in columns.items()}
     return told | {"counted": plain | {"images": images}}
 
@@ -176,7 +185,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
     """What is said of a round that is there."""
     out, folder = config.folder(), config.folder() / folder_of(made.number)
-    tables = {"bands": bands_table(read_figures(folder)["bands"])}
+    tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
     rows = read_figures(folder)["entail_at"]
     if rows:
         tables["entail"] = entail_table(rows, made.by)

@@ -39,7 +39,6 @@ JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
 LEDGER, SAMPLE, STRATA, ALSO, FIGURES = "ledger.jsonl", "sample.jsonl", "strata.jsonl", "also.jsonl", "figures.json"
 """Files of a round, beside its judgments."""
 
-
 RELEASED = ("sets", "images", "texts", "queries", "splits")
 """Tables that are written of a published release, which has none of ours."""
 
@@ -158,7 +157,7 @@ def refuse_other_base(out: Path, base: Base) -> None:
     if not same:
         raise DataError(
             f"{out} revises another dataset than {base.path} holds now",
-            hint=f"choose another --out, or remove {out} and run ctxr revise-labels --entail again",
+            hint="--out ANOTHER revises this one, and leaves those rounds as they are",
         )
 
 
@@ -233,19 +232,26 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
     )
 
 
+def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
+    """Raises UsageError for a number that no round has; 0 names none."""
+    there = ", ".join(f"{one.number} ({'in force' if one.active else 'taken back'})" for one in rounds)
+    if number not in (0, *(one.number for one in rounds)):
+        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {there}")
+
+
 def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted.
 
     Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
     """
     refuse_changed(out)
-    rounds = read_rounds(out)
-    word = "in force" if active else "taken back"
+    refuse_unknown(rounds := read_rounds(out), number)
     fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
     if not fitting:
-        known = ", ".join(str(one.number) for one in rounds if one.active != active) or "none"
-        what = f"round {number} is not there or is {word} already" if number else f"every round is {word}"
-        raise UsageError(what, hint=f"--round N, of: {known}")
+        what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
+        other = f"--{'undo' if active else 'redo'} --round {number or rounds[-1].number}"
+        said = f"{what} is {'in force' if active else 'taken back'} already"
+        raise UsageError(said, hint=f"nothing to do; the other way: ctxr revise-labels {other}")
     turned = replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned
@@ -254,7 +260,7 @@ def turn(out: Path, base: Base, number: int, active: bool) -> Round:
 def _changed(out: Path, name: str) -> DataError:
     return DataError(
         f"{out / name} was changed since it was written",
-        hint=f"restore it, or remove {out} and run ctxr revise-labels --entail again",
+        hint="restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are",
     )
 
 

@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
-from ctxr.data.records import Judgment
+from ctxr.data.records import ImageSet, Judgment
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.revising.classifiers import open_classifier
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
-from ctxr.pipelines.revising.mining import Gallery, Pool, galleries_of, mine, open_encoder
+from ctxr.pipelines.revising.mining import Gallery, PairMiner, galleries_of, open_encoder, pools_of
 from ctxr.pipelines.revising.records import WORKER, Round
 from ctxr.pipelines.revising.results import Revised, reported, write
 from ctxr.pipelines.revising.rounds import (
@@ -35,7 +35,7 @@ from ctxr.pipelines.revising.rounds import (
 )
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
-from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.encoded import Pictures
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -101,32 +101,6 @@ def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked
     return Asked(base, tuple(before), fixed, tuple(found))
 
 
-def plan(config: ReviseLabels, talk: Talk) -> ReviseReport:
-    """What `--entail` would do; nothing is written."""
-    base = open_project(config, talk)
-    rounds = read_rounds(config.folder())
-    asked = asked_of(config, base, [one for one in rounds if one.active])
-    most = sum(
-        min(config.top_k, len(one.captions)) * len(one.images) * (2 if config.both else 1) for one in asked.galleries
-    )
-    named = find_classifier(config)
-    facts: dict[str, Any] = {
-        "dataset": base.path,
-        "would look at": f"{len(asked.images):,} pictures and {len(asked.captions):,} captions in {len(asked.galleries):,} sets",
-        "given": f"{sum(len(one.given) for one in asked.galleries):,} pairs, which are left out",
-        "would judge": f"up to {most:,} candidates, the {config.top_k} best captions of each picture by {config.by}",
-        "classifier": named or "none yet: ctxr train --recipe entailment",
-        "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
-        "to do it": "ctxr revise-labels --entail",
-    }
-    return ReviseReport(config.folder(), "planned", 0, facts)
-
-
-def _told(one: Round) -> str:
-    state = "" if one.active else ", taken back"
-    return f"{one.number} ({one.added:,} added by {one.classifier}{state})"
-
-
 def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> ReviseReport:
     """Add a round, or say that it is there already. Raises what `pipelines.revise_labels.run` says."""
     base = open_project(config, talk)
@@ -183,7 +157,7 @@ def _decides(
     config: ReviseLabels,
     base: Base,
     before: Sequence[Round],
-    encoder: "Encoder",
+    encoder: "Encoder | PairMiner",
     classifier: "Classifier",
     edge: Edge,
 ) -> str:
@@ -197,7 +171,7 @@ def _decides(
 def _revised(
     config: ReviseLabels,
     asked: Asked,
-    encoder: "Encoder",
+    encoder: "Encoder | PairMiner",
     classifier: "Classifier",
     edge: Edge,
     leaked: list[str],
@@ -207,16 +181,7 @@ def _revised(
     files = _files(dataset, asked.images)
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
-    images, captions = embedded(pictures, list(hypotheses.values()), encoder, talk)
-    image_row = {name: row for row, name in enumerate(files)}
-    caption_row = {name: row for row, name in enumerate(hypotheses)}
-    pools: list[Pool] = []
-    with talk.progress("mining", len(asked.galleries)) as task:
-        for one in asked.galleries:
-            ours = images[[image_row[name] for name in one.images]]
-            theirs = captions[[caption_row[name] for name in one.captions]]
-            pools.append(mine(one, ours, theirs, config.top_k, config.both))
-            task.advance()
+    pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, talk)
     own = written_for(dataset)
     premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)
     found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, talk)
@@ -226,7 +191,7 @@ def _revised(
     ]
     return Revised(
         base=asked.base,
-        sets=with_distances(dataset, encoder, config.workdir, talk) if asked.base.tables is None else dataset.sets,
+        sets=_sets(config, asked.base, encoder, talk),
         pools=tuple(pools),
         probabilities=tuple(found),
         verdicts=tuple(verdicts),
@@ -241,6 +206,13 @@ def _revised(
         texts=hypotheses,
         positives=asked.positives,
     )
+
+
+def _sets(config: ReviseLabels, base: Base, encoder: "Encoder | PairMiner", talk: Talk) -> tuple[ImageSet, ...]:
+    """The sets of the dataset, bare ones with their distances where there are vectors to measure them by."""
+    if base.tables is not None or isinstance(encoder, PairMiner):
+        return base.dataset.sets
+    return with_distances(base.dataset, encoder, config.workdir, talk)
 
 
 def written_for(dataset: Dataset) -> dict[str, list[str]]:

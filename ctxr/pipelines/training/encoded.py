@@ -1,8 +1,6 @@
 """Queries as arrays for the models: vectors of a frozen encoder, computed once, or the pixels that one is tuned on."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels, read_image
 from ctxr.errors import DataError
 from ctxr.pipelines.changes import refuse_other
+from ctxr.pipelines.decoding import decoded, troubles
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.caches import Array, cached
@@ -52,8 +51,7 @@ class Pictures:
     def read(self, part: slice) -> list[Pixels]:
         """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
         names = list(self.files)[part]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(_read, map(self.files.__getitem__, names), map(self.contents.__getitem__, names)))
+        return decoded(_read, [self.files[name] for name in names], [self.contents[name] for name in names])
 
     def check(self, talk: Talk) -> None:
         """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
@@ -64,9 +62,10 @@ class Pictures:
         files = list(self.files.values())
 
         def readable(part: slice) -> Array:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                sizes = pool.map(lambda *known: _read(*known).size, files[part], contents[part])
-                return np.array([size > 0 for size in sizes])
+            found = list(troubles(_read, files[part], contents[part]))
+            for trouble in filter(None, found):
+                raise trouble
+            return np.ones(len(found), np.bool_)
 
         with talk.progress("checking pictures", len(contents)) as task:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)

@@ -1,38 +1,72 @@
-"""Galleries as arrays: pairs that a bi-encoder learns from, and the vectors that it gives."""
+"""Galleries as arrays: pairs that a scorer learns from, and what it says of every picture with every caption."""
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxr.metrics.retrieval import Vectors
+from ctxr.metrics.retrieval import Matrix, Vectors
+from ctxr.pipelines.scoring import Machine, source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.encoded import Pictures, embedded, pixels_of
 from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.pair_looks import Rerank, pair_looks, shortlist_of
+from ctxr.pipelines.training.paired import looked_at
 
 if TYPE_CHECKING:
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
     from ctxr.models.loading import Source
     from ctxr.models.training.contrastive import Pairs
+    from ctxr.models.training.matching import Shortlist
 
 
-def as_pairs(side: GallerySide, pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Pairs":
-    """What a bi-encoder learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once."""
+def as_pairs(side: GallerySide, pictures: Pictures, source: "Source | CrossSource", device: str, talk: Talk) -> "Pairs":
+    """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
+    from ctxr.models.cross.sources import CrossSource
     from ctxr.models.preprocess import Preprocess
     from ctxr.models.training.contrastive import make_pairs
 
-    pictures, row = _rows(side, pictures)
-    pixels = pixels_of(pictures, Preprocess.from_config(source.build().visual.preprocess_cfg), device, talk)
+    own, row = _rows(side, pictures)
+    if isinstance(source, CrossSource):
+        images = looked_at(own, source, device, talk)
+    else:
+        images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, talk)
     galleries = np.empty(len(side.images), np.int64)
     galleries[row] = side.image_galleries
     written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (side.written, side.weak))
-    return make_pairs(pixels, source.tokenize(list(side.texts)).numpy(), galleries, written, weak)
+    return make_pairs(images, source.tokenize(list(side.texts)).numpy(), galleries, written, weak)
 
 
-def gallery_vectors(side: GallerySide, pictures: Pictures, encoder: "Encoder", talk: Talk) -> Vectors:
-    """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
-    pictures, row = _rows(side, pictures)
-    images, captions = embedded(pictures, list(side.texts), encoder, talk)
-    return Vectors(images[row], captions)
+def shortlist_for(side: GallerySide, pictures: Pictures, rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
+    """What an encoder of pairs looks at of a side, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
+    return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, talk)
+
+
+def found_by(
+    checkpoint: Path | None,
+    encoder: str,
+    side: GallerySide,
+    pictures: Pictures,
+    machine: Machine,
+    rerank: Rerank,
+    talk: Talk,
+) -> Vectors | Matrix:
+    """What a checkpoint, or the published `encoder` where there is none, says of every picture, as a query, with every caption.
+
+    Vectors by a bi-encoder; by an encoder of pairs a table of what it looked at, with the rest below. Each is computed once for the
+    same weights and precision. Raises what `source_of` raises.
+    """
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.encode import Encoder
+    from ctxr.models.precision import choose_device
+
+    device = choose_device(machine.device)
+    source = source_of(checkpoint, encoder, talk)
+    if isinstance(source, CrossSource):
+        return _matched(checkpoint, source, side, pictures, Machine(device, machine.precision), rerank, talk)
+    return _vectors(side, pictures, Encoder(source, device, machine.precision, talk.warn), talk)
 
 
 def first_owners(side: GallerySide) -> np.ndarray:
@@ -40,6 +74,31 @@ def first_owners(side: GallerySide) -> np.ndarray:
     captions, images = (np.array(column, np.int64) for column in zip(*side.written, strict=True))
     owners: np.ndarray = images[np.unique(captions, return_index=True)[1]]
     return owners
+
+
+def _vectors(side: GallerySide, pictures: Pictures, encoder: "Encoder", talk: Talk) -> Vectors:
+    """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
+    own, row = _rows(side, pictures)
+    images, captions = embedded(own, list(side.texts), encoder, talk)
+    return Vectors(images[row], captions)
+
+
+def _matched(
+    checkpoint: Path | None, source: "CrossSource", side: GallerySide, pictures: Pictures, machine: Machine,
+    rerank: Rerank, talk: Talk,
+) -> Matrix:  # fmt: skip
+    """Scores of pictures with captions, pair by pair, in the order of the side."""
+    from ctxr.models.training.matching import gallery_scores
+
+    own, row = _rows(side, pictures)
+    looks = pair_looks(checkpoint, source, own, side.texts, machine, talk)
+    shortlist = shortlist_of(own, side.texts, rerank, machine.device, talk)
+    galleries = np.empty(len(side.images), np.int64)
+    galleries[row] = side.image_galleries
+    with talk.progress(f"looking at pairs of {side.name}", len(row)) as task:
+        look = partial(looks.look, advance=task.advance)
+        found = gallery_scores(galleries, np.array(side.caption_galleries), shortlist, look)
+    return Matrix(found.values[row])
 
 
 def _rows(side: GallerySide, pictures: Pictures) -> tuple[Pictures, np.ndarray]:

@@ -7,10 +7,11 @@ import numpy as np
 
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
-from ctxr.metrics.retrieval import Vectors, caption_retrieval, top
-from ctxr.pipelines.scoring import checkpoints, scorer_name, source_of
-from ctxr.pipelines.training.gallery import first_owners, gallery_vectors
+from ctxr.metrics.retrieval import Scored, caption_retrieval, top
+from ctxr.pipelines.scoring import Machine, checkpoints, scorer_name
+from ctxr.pipelines.training.gallery import first_owners, found_by
 from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.pair_looks import Rerank
 
 if TYPE_CHECKING:
     from ctxr.pipelines.training.seed import Job
@@ -22,7 +23,7 @@ RANKED = 30
 
 
 class Ranking(Record, frozen=True):
-    """The best candidates of a query, best first, at most `RANKED`, with their cosines.
+    """The best candidates of a query, best first, at most `RANKED`, with their scores: cosines, or log-odds of a match.
 
     Attributes:
         asks: `image` where a caption asks for pictures, `caption` where a picture asks for captions.
@@ -48,7 +49,7 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(side: GallerySide, found: Vectors, scorer: str) -> list[Ranking]:
+def rankings_of(side: GallerySide, found: Scored, scorer: str) -> list[Ranking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     rows = []
@@ -68,7 +69,7 @@ def rankings_of(side: GallerySide, found: Vectors, scorer: str) -> list[Ranking]
     return rows
 
 
-def recalls_of(side: GallerySide, found: Vectors, scorer: str) -> list[RecallRow]:
+def recalls_of(side: GallerySide, found: Scored, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     totals: dict[str, float] = {}
@@ -91,18 +92,18 @@ def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | No
 
 def write_rankings(job: "Job") -> list[str]:
     """Rankings and recalls by every seed of a run; the names of the tables."""
-    from ctxr.models.encode import Encoder
-
+    recipe = job.recipe
     rankings: list[Ranking] = []
     recalls: list[RecallRow] = []
     seeds = checkpoints(job.out)
     for seed in seeds:
         scorer = scorer_name(job.out, seed, len(seeds))
-        source = source_of(seed, job.recipe.encoder, job.talk)
-        encoder = Encoder(source, job.device, job.recipe.precision, job.talk.warn)  # type: ignore[arg-type]
         for side in ("valid", "test"):
             if side in job.galleries:
-                found = gallery_vectors(job.galleries[side], job.pictures, encoder, job.talk)
+                found = found_by(
+                    seed, recipe.encoder, job.galleries[side], job.pictures, Machine(job.device, recipe.precision),
+                    Rerank(recipe.rerank, recipe.rerank_by), job.talk,
+                )  # fmt: skip
                 rankings += rankings_of(job.galleries[side], found, scorer)
                 recalls += recalls_of(job.galleries[side], found, scorer)
     write_table(job.out / RANKINGS, rankings)

@@ -17,7 +17,7 @@ from ctxr.pipelines.training.encoded import Pictures, pixels_of, questions_with
 if TYPE_CHECKING:
     from ctxr.data.regions import Regions
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.training.questions import Questions
+    from ctxr.models.training.questions import Images, Questions
 
 REGIONS = "regions"
 """Folder of a project that holds a folder for each set of region features."""
@@ -72,17 +72,22 @@ def as_inputs(
     asked: Sequence[Asked], pictures: Pictures, source: "CrossSource", device: str, talk: Talk
 ) -> "Questions":
     """Queries with tokens, and with the pixels or regions of their images."""
-    from ctxr.models.training.pair_tables import RegionTable
-
     pictures = pictures.of(asked)
     tokens = source.tokenize([one.text for one in asked]).numpy()
+    return questions_with(asked, pictures, looked_at(pictures, source, device, talk), tokens)
+
+
+def looked_at(pictures: Pictures, source: "CrossSource", device: str, talk: Talk) -> "Images":
+    """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
+    from ctxr.models.training.pair_tables import RegionTable
+
     if source.preprocess is not None:
-        return questions_with(asked, pictures, pixels_of(pictures, source.preprocess, device, talk), tokens)
+        return pixels_of(pictures, source.preprocess, device, talk)
     if pictures.regions is None:
         raise ValueError("no regions to look at")
     contents = list(pictures.contents.values())
     pictures.regions.check(contents)  # a picture without regions is named before hours are spent
-    return questions_with(asked, pictures, RegionTable(pictures.regions, contents), tokens)
+    return RegionTable(pictures.regions, contents)
 
 
 def as_features(

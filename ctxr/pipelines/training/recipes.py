@@ -1,7 +1,7 @@
 """Recipes as TOML: the fields of `Recipe`, and a table for each parity profile with what it does otherwise."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -86,9 +86,7 @@ def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dic
     for typed, value in values.items():
         key = typed.replace("-", "_")
         if key not in kinds:
-            near = get_close_matches(key, kinds, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(kinds)}"
-            raise UsageError(f"{where}: unknown key {typed!r}", hint=hint)
+            raise UsageError(f"{where}: unknown key {typed!r}", hint=_nearest(key, recipe, kinds))
         kind = kinds[key]
         whole = float(value) if kind is float and type(value) is int else value
         if type(whole) is not kind:
@@ -97,3 +95,12 @@ def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dic
             )
         checked[key] = whole
     return checked
+
+
+def _nearest(key: str, recipe: type[Recipe], known: Iterable[str]) -> str:
+    """The keys that an unknown one may stand for, and where all of them are told."""
+    if near := get_close_matches(key, known, n=1):
+        return f"did you mean {near[0]}?"
+    likest = get_close_matches(key, known, n=3, cutoff=0.0)
+    where = "docs/models.md" + (" and docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "")
+    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {where}"

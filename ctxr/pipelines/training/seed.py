@@ -1,11 +1,12 @@
 """One seed of a run: trained to its end, or from where it was stopped, and written as a checkpoint."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import Parent, take_manifest
 from ctxr.data.hashing import sha256_of
@@ -15,9 +16,10 @@ from ctxr.pipelines.scoring import source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
-from ctxr.pipelines.training.gallery import as_pairs
+from ctxr.pipelines.training.gallery import as_pairs, shortlist_for
 from ctxr.pipelines.training.gallery_sides import GallerySide
 from ctxr.pipelines.training.history import write_history
+from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.training.paired import as_features, as_inputs
 
 if TYPE_CHECKING:
@@ -105,7 +107,6 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.training.checkpoint import new_scorer, width_of
-    from ctxr.models.training.contrastive_steps import GalleryTrainer
     from ctxr.models.training.events import Events
     from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
@@ -130,12 +131,12 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
         found = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
 
-    with talk.progress(f"training seed {seed}", total) as task:
-        hearing = Hearing(talk.warn, task.advance, tell, talk.note)
-        kind: Any = GalleryTrainer if job.galleries else Trainer
+    kind, more = _trainer(job, source)
+    with talk.progress(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
+        hearing = Hearing(talk.warn, task.advance, tell, talk.note, looked)
         trainer: Trainer = kind(
-            scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
-        )
+            scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing, **more
+        )  # fmt: skip
         try:
             return trainer.run()
         finally:
@@ -143,14 +144,42 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
                 events.close()
 
 
+def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
+    """The loop of a recipe, and what it needs beyond others."""
+    from ctxr.models.cross.sources import CrossSource
+    from ctxr.models.training.contrastive_steps import ContrastTrainer
+    from ctxr.models.training.loop import Trainer
+    from ctxr.models.training.matching_steps import MatchingTrainer
+
+    if not job.galleries:
+        return Trainer, {}
+    if not isinstance(source, CrossSource):
+        return ContrastTrainer, {}
+    rerank, side = Rerank(job.recipe.rerank, job.recipe.rerank_by), job.galleries.get("valid")
+    return MatchingTrainer, {
+        "shortlist": None if side is None else shortlist_for(side, job.pictures, rerank, job.device, job.talk)
+    }
+
+
+@contextmanager
+def _validating(job: Job, source: "Source | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
+    """A line of progress for validations that take long: of an encoder of pairs over galleries."""
+    from ctxr.models.cross.sources import CrossSource
+
+    side = job.galleries.get("valid")
+    if side is None or not isinstance(source, CrossSource):
+        yield lambda _: None
+        return
+    with job.talk.progress(f"validating seed {seed}", job.recipe.epochs * len(side.images)) as task:
+        yield task.advance
+
+
 def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
 
     if job.galleries:
-        pairs = partial(
-            as_pairs, pictures=job.pictures, source=cast("Source", source), device=job.device, talk=job.talk
-        )
+        pairs = partial(as_pairs, pictures=job.pictures, source=source, device=job.device, talk=job.talk)
         chooses = job.galleries.get("valid")
         return trainable(source.build), pairs(job.galleries["train"]), None if chooses is None else pairs(chooses)
     prepare = _prepares(job, source)

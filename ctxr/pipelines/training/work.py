@@ -1,5 +1,6 @@
 """The work of `ctxr train`: from a recipe and a dataset to a run folder, seed by seed."""
 
+import shlex
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from ctxr.pipelines.training.gallery_rankings import write_rankings
 from ctxr.pipelines.training.gallery_sides import sides_for
 from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
+from ctxr.pipelines.training.recipes import known_recipes, load_recipe
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
 from ctxr.pipelines.training.set_positives import with_weak_positives
 from ctxr.pipelines.training.standing import make_way, stands
@@ -60,11 +62,6 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     device = choose_device(config.device)
     source = find_encoder(recipe.encoder, talk.warn)
     recipe = replace(recipe, encoder=source.name)
-    if recipe.variant == IN_BATCH and isinstance(source, CrossSource):
-        raise UsageError(
-            f"{source.name} looks at every pair by itself, and {IN_BATCH} compares all pairs of a batch",
-            hint="name an encoder of vectors: --set encoder=ViT-B-32:openai",
-        )
     check_head(recipe, width_of(source), device)
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config, recipe)
@@ -89,6 +86,8 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
             talk.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
+    if recipe.rerank:
+        parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, talk.warn))))
     if recipe.weak != "off":
         weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
         parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
@@ -168,9 +167,26 @@ def _start(config: Train, recipe: Recipe) -> Path | None:
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
             f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
-            hint=f"ctxr train --recipe {recipe.start}   first, or --set start= for the encoder as it was published",
+            hint=f"{_making_start(config, recipe)}   first, or --set start= for the encoder as it was published",
         )
     return folder
+
+
+def _making_start(config: Train, recipe: Recipe) -> str:
+    """The command that makes a run which the recipe can start from: of its name, its encoder, and the same dataset."""
+    known = known_recipes()
+    starts = (
+        recipe.start,
+        load_recipe(config.recipe, config.parity).start,
+    )  # a run may be called otherwise than its recipe
+    made = next((one for one in starts if one in known), "")
+    words = ["ctxr", "train", "--recipe", made or "RECIPE"]
+    words += [] if made == recipe.start else ["--name", recipe.start]
+    words += [] if config.dataset is None else ["--dataset", str(config.dataset)]
+    if not made or load_recipe(made, config.parity).encoder != recipe.encoder:
+        words += ["--set", f"encoder={recipe.encoder}"]
+    words += [] if config.workdir == Train.workdir else ["--workdir", str(config.workdir)]
+    return shlex.join(words)
 
 
 def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:

@@ -126,6 +126,8 @@ def test_flickr_has_no_folder_and_no_coco_ids(tmp_path: Path) -> None:
         ({"filename": "x.jpg", "cocoid": 1, "imgid": True}, r"`imgid` must be a whole number and is true or false"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1}, r"sentences\[0\]: the sentence 30 stands already"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 60, "raw": "A."}] * 2}, r"sentence 60 stands already"),
+        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 60, "raw": "A.", "imgid": 18}]},
+         r"sentences\[0\] is of the picture 18"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": {}}, r"`sentences` must be a list and is an object"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [7]}, r"sentences\[0\] is a number, not an object"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 99}]}, r"`raw` must be text and is missing"),
@@ -134,6 +136,13 @@ def test_flickr_has_no_folder_and_no_coco_ids(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_one_sentence_with_its_row(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_dataset(write(tmp_path, [*rows(), row(9, "test", [30]) | change]))
+
+
+def test_a_key_that_stands_twice_in_a_row_is_refused(tmp_path: Path) -> None:
+    listed = json.dumps({"images": rows(), "dataset": "coco"})
+    (tmp_path / "dataset_coco.json").write_text(listed.replace('"sentid": 50', '"sentid": 50, "sentid": 51'))
+    with pytest.raises(DataError, match=r"images\[3\] .*, sentences\[0\]: the key 'sentid' stands twice"):
+        read_dataset(tmp_path)
 
 
 def test_a_row_that_is_no_object_and_a_file_without_sentences_are_refused(tmp_path: Path) -> None:

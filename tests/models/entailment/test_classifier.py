@@ -246,6 +246,35 @@ def test_a_sentence_encoder_reads_premise_and_hypothesis_apart(written: tuple[Pa
 
 
 @torch.no_grad()
+def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypothesis(
+    written: tuple[Path, BertModel],
+) -> None:
+    folder, model = written
+    says_to_pool(folder, "mean_tokens")
+    source = find_text(f"late:{folder}", Sizes())
+    premises, hypotheses = ["the dog is here", "a", ""], ["a bat", "the dog is here", "a bat"]
+    told = source.build().eval()(*source.tokenize(premises, hypotheses))
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+
+    def read(text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        unit = torch.nn.functional.normalize
+        return unit(states.mean(0), dim=0), unit(states[1:-1], dim=-1)
+
+    for row, (premise, hypothesis) in enumerate(zip(premises, hypotheses, strict=True)):
+        (whole, words), (other, asked) = read(premise), read(hypothesis)
+        covered = [max([float(one @ word) for word in words], default=-1.0) for one in asked]
+        back = [max(float(one @ word) for one in asked) for word in words]
+        numbers = [float(whole @ other), sum(covered) / len(covered), min(covered), sum(back) / max(1, len(back))]
+        wanted = torch.tensor([6 * (one - 0.6) for one in numbers]).repeat_interleave(8)
+        torch.testing.assert_close(told[row], wanted, rtol=1e-3, atol=1e-3)
+    swapped = source.build().eval()(*source.tokenize(hypotheses, premises))
+    assert float((told - swapped)[:2].abs().max()) > 0.1
+    others = [find_text(f"{kind}:{folder}", Sizes()).fingerprint for kind in ("bert", "sbert")]
+    assert source.fingerprint not in others
+
+
+@torch.no_grad()
 def test_a_text_branch_that_stays_as_it_is_says_beforehand_what_it_would_say(written: tuple[Path, BertModel]) -> None:
     folder, _ = written
     says_to_pool(folder, "mean_tokens")

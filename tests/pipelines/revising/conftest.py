@@ -33,6 +33,7 @@ def workdir(drawn: Path, tmp_path: Path) -> Path:
 def cheap_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--by hashed` costs nothing; every other name is what it is."""
     monkeypatch.setattr("ctxr.pipelines.revising.work.open_encoder", _encoder)
+    monkeypatch.setattr("ctxr.pipelines.revising.proposing.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
 
 
 def _encoder(by: str, *rest: Any) -> Any:

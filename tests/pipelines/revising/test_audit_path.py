@@ -51,7 +51,11 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
     revised(workdir)
     assert "--audit" in ctxr(workdir, "revise-labels", "--help")
     assert "hint: ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit", code=4)
+    (workdir / "x.json").write_text("[]")
+    wants = ("import-answers", str(workdir / "x.json"), "--from", "label-studio")
+    assert "hint: ctxr export-tasks entail" in ctxr(workdir, *wants, code=4)
     assert "units" in ctxr(workdir, "export-tasks", "entail")
+    assert "hint: ctxr export-tasks entail --backend label-studio" in ctxr(workdir, *wants, code=4)
     assert "hint: ctxr serve --invite 3" in ctxr(workdir, "revise-labels", "--audit", code=4)
     units = read_tasks(workdir / "tasks" / "entail").units
     # three people fill all votes, whatever sides the pictures are on

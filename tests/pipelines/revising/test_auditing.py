@@ -137,3 +137,21 @@ def test_nothing_is_said_before_anybody_has_looked(workdir: Path) -> None:
     revised(workdir, sample=20)
     with pytest.raises(UnfinishedError):
         run(ReviseLabels(workdir=workdir, audit=True))
+
+
+def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(workdir: Path) -> None:
+    revised(workdir, sample=30)
+    second = StandIn(workdir / "dataset", sensitivity=1.0, specificity=0.9)
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=100_000), classifier=second)
+    answer_all(workdir)
+    report = run(ReviseLabels(workdir=workdir, audit=True))
+    one, two = (
+        json.loads((workdir / "revised" / "rounds" / name / "figures.json").read_bytes())["counted"]
+        for name in ("001", "002")
+    )
+    assert not np.any(one["earlier"])
+    assert np.any(two["earlier"])
+    # written is what was written, whatever was added since
+    assert two["written"] == one["written"]
+    assert [row[3] for row in report.tables["entail"].rows] == ["–", "–"]
+    assert any("rounds before this one added some of the first K captions" in note for note in report.notes)

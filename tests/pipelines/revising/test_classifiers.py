@@ -1,14 +1,19 @@
 """Which classifier decides where none is named."""
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ctxr.data.artifacts import finish
 from ctxr.errors import UnfinishedError, UsageError
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.pipelines.entailing_pairs import open_pairs
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revising.classifiers import find_classifier, open_classifier
+from ctxr.pipelines.revising.planning import threshold
 from ctxr.pipelines.talk import Silent
 
 
@@ -32,6 +37,25 @@ def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tm
     assert find_classifier(ReviseLabels(workdir=tmp_path, classifier="two")) == str(two)
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(ReviseLabels(workdir=tmp_path, classifier="three"))
+
+
+def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
+    folder = tmp_path / "classifiers" / "one"
+    (folder / "seed0").mkdir(parents=True)
+    notes = {
+        "recipe": asdict(ClassifierRecipe()), "text_fingerprint": "", "image_fingerprint": "", "threshold": 0.625,
+        "reached": 0.75, "epoch": 1, "made_by": "",
+    }  # fmt: skip
+    (folder / "seed0" / "config.json").write_text(json.dumps(notes))
+    settings: dict[str, Any] = {"config": {}, "parents": [], "counts": {}, "models": {}}
+    finish(folder, kind="classifier", verb="train", files=["seed0/config.json"], **settings)
+    config = ReviseLabels(workdir=tmp_path)
+    own = "0.625, the classifier's own: chosen on dev in training, with a precision of 0.750 there"
+    assert threshold(config, str(folder)) == own
+    assert threshold(replace(config, threshold=0.9), str(folder)) == "0.9, by --threshold"
+    assert "a precision of 0.9 on dev" in threshold(replace(config, precision=0.9), str(folder))
+    with pytest.raises(UnfinishedError, match="two holds no finished classifier"):
+        threshold(config, str(tmp_path / "classifiers" / "two"))
 
 
 def test_it_learns_from_the_pairs_of_the_projects_dataset_where_none_are_named(workdir: Path) -> None:

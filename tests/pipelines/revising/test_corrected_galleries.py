@@ -14,6 +14,7 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.evaluating.gallery_audit import people_of
 from ctxr.pipelines.evaluating.gallery_measuring import Entailment, entail_columns, entailed, entailments, figures
+from ctxr.pipelines.evaluating.gallery_tables import entailment_table
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.records import Drawn, Looked
@@ -115,3 +116,29 @@ def test_a_figure_has_one_interval_by_the_clusters_that_were_chosen(workdir: Pat
         assert one.found.value.clusters == figure.clusters == clusters.size
         shown = one.found.value
         assert (shown.value, shown.low, shown.high) == pytest.approx((figure.value, figure.low, figure.high))
+
+
+def test_what_was_looked_at_of_a_round_that_was_taken_back_weighs_nothing(workdir: Path) -> None:
+    judge, number = revise(workdir, "test", 150)
+    look(workdir, judge, number)
+    before = side_of(workdir)[1]
+    other = StandIn(workdir / "dataset", sensitivity=0.2, specificity=0.9)
+    again = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=60)
+    second = run(again, classifier=other).round or 0
+    look(workdir, judge, second)
+    assert side_of(workdir)[1].audit != before.audit
+    run(ReviseLabels(workdir=workdir, undo=True))
+    after = side_of(workdir)[1]
+    assert isinstance(before.audit, tuple)
+    assert isinstance(after.audit, tuple)
+    # what people said of more pairs is still known of these alone
+    assert [vars(one) for one in after.audit] == [vars(one) for one in before.audit]
+    assert before.sampled is not None
+    assert after.sampled is not None
+    assert np.array_equal(before.sampled.looks, after.sampled.looks)
+    assert (after.sampled.said >= 0).sum() > (before.sampled.said >= 0).sum()
+    side, labels, vectors = side_of(workdir)
+    rows = told(side, labels, vectors, Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100))
+    table = entailment_table(side.name, rows)
+    assert table is not None
+    assert "by the audit, stratum by stratum, so ranks are told apart" in table.note

@@ -1,15 +1,27 @@
 """The report's part on revised labels: of a project of captions alone, and beside image sets."""
 
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
+
+from ctxr.data.artifacts import finish
+from ctxr.errors import DataError
 from ctxr.pipelines.report import Report
 from ctxr.pipelines.report import run as report
-from ctxr.pipelines.reporting.revision import find_revised
+from ctxr.pipelines.reporting.revision import find_revised, strata_of, verdict
+from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, run
+from ctxr.pipelines.revising.results import read_figures
+from ctxr.pipelines.revising.rounds import folder_of, read_rounds
 from tests.pipelines.report_artifacts import project
 from tests.pipelines.revising.stand_in import StandIn
 from tests.pipelines.revising.test_auditing import answer_all, revised
+
+NAMES = ("accuracy", "precision", "recall", "F0.5", "majority")
 
 
 def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workdir: Path) -> None:
@@ -26,8 +38,55 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
     assert "pairs that people looked at" in content
     assert "Fleiss&#39; kappa 1.00" in content
+    said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
+    assert said is not None
+    assert said[1] == verdict(float(said[2]) / 100, 0.8)
+    assert ("Less is right than the 80 % that are wanted" in content) == (said[1] == "half")
+    assert ">threshold 0.5, the classifier&#39;s own</th>" in content
+    assert 'class="note bad"' not in content
     run(ReviseLabels(workdir=workdir, undo=True))
     assert "Round 1 (taken back)" in report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
+
+
+def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_end_at_the_threshold(
+    workdir: Path,
+) -> None:
+    judge = StandIn(workdir / "dataset", specificity=0.2)
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=60, threshold=0.3), classifier=judge)
+    answer_all(workdir)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
+    assert "Less than half of what was added is right." in content
+    assert "ctxr revise-labels --undo --round 1" in content
+    (made,) = read_rounds(workdir / "revised")
+    rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
+    groups = {one.done: [row.name for row in one.rows] for one in strata_of(rows, made, None)}
+    assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
+    assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
+    assert sum(map(len, groups.values())) == len(rows)
+
+
+def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir: Path) -> None:
+    tables = {
+        "test/quality": Table("", (), (*(("judge", "all", name, 0.5, 0.25, 0.75, 8) for name in NAMES),)),
+        "test/calibration": Table("", (), (("judge", "all", 0.125, 0.25, 0.5, 0.625),)),
+    }
+    alone = workdir.parent / "alone"
+    for home in (workdir, alone):
+        folder = home / "results" / "judge"
+        folder.mkdir(parents=True)
+        (folder / "tables.json").write_bytes(msgspec.json.encode(tables))
+        settings: dict[str, Any] = {"parents": [], "counts": {}, "models": {}, "files": ["tables.json"]}
+        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, **settings)
+        content = report(Report(workdir=home)).page.read_text(encoding="utf-8")
+        assert 'id="classifiers"' in content
+        assert "50.0 (25.0–75.0)" in content
+        assert "judge is no more often right than who always gives the commoner answer: all pairs." in content
+        assert "results/judge" in content
+        assert ('id="summary"' in content) == (home is workdir)
+    (alone / "results" / "judge" / "tables.json").write_text("{}")
+    with pytest.raises(DataError, match=r"judge/tables\.json is damaged"):
+        report(Report(workdir=alone))
 
 
 def test_image_sets_keep_their_page_and_gain_the_part(workdir: Path, tmp_path: Path) -> None:

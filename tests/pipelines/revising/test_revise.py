@@ -1,13 +1,15 @@
 """`ctxr revise-labels`: true links are found as often as the classifier allows, old rows stay, and every round can be taken back."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ctxr.data.artifacts import MANIFEST
+from ctxr.data.artifacts import MANIFEST, finish
 from ctxr.data.caption_truth import CaptionTruth
 from ctxr.data.images import read_image
 from ctxr.data.readers import read_dataset
@@ -18,6 +20,7 @@ from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
+from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.world_captions import write_captions
 from tests.pipelines.revising.conftest import DRAWN
 from tests.pipelines.revising.stand_in import Hashed, StandIn
@@ -50,6 +53,7 @@ def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_
     stated = 0.9 * expected / called
     assert abs(precision - stated) < 3 * np.sqrt(stated * (1 - stated) / called)
     assert report.facts["trained on"] == "none of the pictures"
+    assert "from the threshold 0.5 on a candidate counts as entailed" in report.tables["bands"].note
 
 
 def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> None:
@@ -230,11 +234,51 @@ def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(work
     assert "also" in report.tables
 
 
+def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
+    for k in (20, 300):
+        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would judge"]
+        made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["looked at"]
+        run(ReviseLabels(workdir=workdir, undo=True))
+        assert told.split(":")[0] in made
+        assert ("; where fewer are left " in told) == (k == 300)
+    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
+    assert both.startswith("up to ")
+
+
+def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> None:
+    finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], counts={}, models={}, files=[])
+    for config in (ReviseLabels(workdir=workdir, by="nosuch"), options(workdir, by="nosuch")):
+        with pytest.raises(
+            UsageError, match="--by nosuch: there is neither a run nor an encoder of that name"
+        ) as caught:
+            run(config, classifier=StandIn(workdir / "dataset"))
+        assert (
+            caught.value.hint
+            == "the runs are tuned; encoders are ctxr-tiny, auto, hashed, or named as in ViT-B-32:openai"
+        )
+
+
+def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    turns: tuple[dict[str, Any], ...] = ({"redo": True}, {"undo": True}, {"audit": True})
+    for changes in turns:
+        with pytest.raises(UsageError, match="there is no round 7") as caught:
+            run(replace(ReviseLabels(workdir=workdir, round=7), **changes))
+        assert caught.value.hint == "--round N; the rounds are 1 (in force)"
+    with pytest.raises(UsageError, match="the only round is in force already"):
+        run(ReviseLabels(workdir=workdir, redo=True))
+    run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    with pytest.raises(UsageError, match="round 1 is taken back already") as caught:
+        run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    assert caught.value.hint == "nothing to do; the other way: ctxr revise-labels --redo --round 1"
+
+
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
     before = bytes_of(workdir)
     report = run(ReviseLabels(workdir=workdir, by="hashed"))
     assert report.did == "planned"
     assert report.facts["classifier"].startswith("none yet")
+    assert report.facts["proposed by"] == "hashed"
     assert bytes_of(workdir) == before
     with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
         run(options(workdir))
@@ -270,12 +314,59 @@ def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(wo
         run(options(workdir), classifier=StandIn(workdir / "dataset"))
 
 
-def test_a_real_encoder_proposes_and_one_of_pairs_cannot(workdir: Path) -> None:
+def test_a_real_encoder_proposes(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
     ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
     assert {row.source for row in ledger} == {"ctxr-tiny"}
     assert {row.direction for row in ledger} >= {"image", "caption"}
     assert {row.rank for row in ledger} == {1, 2}
-    with pytest.raises(UsageError, match="--by random:uniter-tiny scores pairs one by one"):
-        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
+
+
+def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    by = "random:blip-tiny"
+    run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    dataset = read_dataset(workdir / "dataset")
+    gallery = next(one for one in dataset.sets if dataset.split_of(one) == "valid")
+    captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
+    scores = {(one.candidate, one.query): one.value for one in scores_of(by, dataset, captions, workdir)}
+    given = {(row.candidate, row.query) for row in dataset.judgments}
+    for image in gallery.images:
+        best = sorted((pair for pair in scores if pair[0] == image and pair not in given), key=lambda one: -scores[one])
+        rows = sorted(
+            (row for row in ledger if row.image == image and row.direction != "caption"), key=lambda one: one.rank
+        )
+        assert [row.caption for row in rows] == [caption for _, caption in best[:2]]
+        assert [row.score for row in rows] == pytest.approx([scores[pair] for pair in best[:2]], abs=2e-5)
+    again = run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    assert again.did == "up to date"
+
+
+def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
+    seed = workdir / "runs" / "batch" / "seed0"
+    head = {
+        "variant": "module",
+        "encoder": "ctxr-tiny",
+        "fingerprint": "",
+        "width": 4,
+        "layers": 1,
+        "heads": 1,
+        "inner": 4,
+    }
+    config = {**head, "fusion": "multiply", "scale": 1.0, "epoch": 1, "made_by": ""}
+    seed.mkdir(parents=True)
+    (seed / "config.json").write_text(json.dumps(config))
+    finish(
+        seed.parent,
+        kind="run",
+        verb="train",
+        config={"encoder": "ctxr-tiny"},
+        parents=[],
+        counts={},
+        models={},
+        files=["seed0/config.json"],
+    )
+    with pytest.raises(UsageError, match="--by batch scores a picture by the others of its set"):
+        run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))

@@ -91,7 +91,7 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
     ):  # fmt: skip
         with pytest.raises(DataError, match=rf"{name} was changed since it was written") as refused:
             run(config, classifier=judge)
-        assert "restore it, or remove" in (refused.value.hint or "")
+        assert "restore it from a copy, or --out ANOTHER" in (refused.value.hint or "")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         turn(out, open_base(workdir / "dataset"), 0, active=False)
     with pytest.raises(DataError, match=rf"{name} was changed"):

@@ -1,10 +1,11 @@
 """`ctxr eval` of trained runs: on any dataset and side, and what is said of how they came about."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ctxr.errors import UnfinishedError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.eval import Eval, EvalReport, run
 from ctxr.pipelines.training.summary import table
 from ctxr.pipelines.world_benchmark import WorldBenchmark, write_benchmark
@@ -28,7 +29,7 @@ def untested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def evaluated(dataset: Path, workdir: Path, *runs: str, talk: Note | None = None, **more: str) -> EvalReport:
+def evaluated(dataset: Path | None, workdir: Path, *runs: str, talk: Note | None = None, **more: str) -> EvalReport:
     config = Eval(runs, dataset, workdir, resamples=20, permutations=20, tokenizer="regex", **more)  # type: ignore[arg-type]
     return run(config, talk)
 
@@ -55,6 +56,25 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
     assert "the run far is left out, it was made on another dataset (other): ctxr eval far   scores it on this one" in (
         talk.warned
     )
+
+
+def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_on_the_newest_sets(
+    train: Trains, benchmark: Path, other: Path, tmp_path: Path
+) -> None:
+    work, talk = tmp_path / "work", Note()
+    shutil.copytree(other, work / "dataset")
+    train("clip-zero-shot", name="base")
+    report = evaluated(None, work, talk=talk)
+    assert report.dataset == benchmark.name
+    assert talk.said == [f"looking at what the runs were made on: base on {benchmark}"]
+    assert not talk.warned
+    assert (report.results / "manifest.json").read_text() == (
+        evaluated(benchmark, work, "base").results / "manifest.json"
+    ).read_text()
+    train("clip-zero-shot", name="near", dataset=None)
+    assert evaluated(None, work, "near").dataset == "dataset"
+    with pytest.raises(UsageError, match=r"runs were made on 2 different datasets: base on .*, near on .*dataset"):
+        evaluated(None, work)
 
 
 def test_a_run_without_anything_to_judge_is_left_out_of_all_and_scored_by_name(

@@ -47,6 +47,19 @@ def test_the_recipes_of_galleries_have_the_published_numbers(profile: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "encoder", "rate"),
+    [("uniter", "volta:models/uniter", 5e-5), ("blip", "blip:Salesforce/blip-itm-base-coco", 2e-5)],
+)
+def test_the_recipes_of_galleries_for_encoders_of_pairs_have_the_published_numbers(
+    name: str, encoder: str, rate: float
+) -> None:
+    plain, weak = load_recipe(f"retrieval-{name}"), load_recipe(f"retrieval-{name}-weak")
+    assert (plain.variant, plain.encoder, plain.batch, plain.lr) == ("in-batch", encoder, 96, rate)
+    assert (plain.optimiser, plain.weight_decay, plain.weak) == ("adamw", 0.02, "off")
+    assert weak == replace(plain, weak="extra-batch", alpha=0.3)
+
+
+@pytest.mark.parametrize(
     ("change", "complaint"),
     [
         ("alpha=1.5", "alpha = 1.5 is not in 0..1"),
@@ -178,6 +191,13 @@ def test_every_number_can_be_changed_and_a_whole_one_will_do_for_a_share() -> No
     [
         ("clip-tempral", (), "there is no recipe 'clip-tempral'", "did you mean clip-temporal?"),
         ("clip-batch", ("epoch=3",), "--set: unknown key 'epoch'", "did you mean epochs?"),
+        ("clip-batch", ("zzz=3",), "--set: unknown key 'zzz'", "the nearest are frozen, "),
+        (
+            "entailment",
+            ("zzz=3",),
+            "--set: unknown key 'zzz'",
+            "the nearest are frozen, image_size, ",
+        ),
         ("clip-batch", ("lr",), "--set lr has no value", "--set lr=1e-4"),
         ("clip-batch", ("lr=fast",), "--set: lr = 'fast' is not a number", "lr = 4e-06"),
         ("clip-batch", ("epochs=2.5",), "--set: epochs = 2.5 is not a whole number", "epochs = 30"),

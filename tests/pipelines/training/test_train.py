@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -19,6 +20,9 @@ from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.encode import Encoder
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.talk import Silent
+from ctxr.pipelines.train import Train
+from ctxr.pipelines.training.recipes import load_recipe
+from ctxr.pipelines.training.work import _making_start
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.training.conftest import SMALL, Trains
 
@@ -155,14 +159,33 @@ def test_a_head_starts_from_the_encoder_of_another_run(train: Trains, tmp_path: 
     assert "tuned" in [parent.name for parent in open_artifact(module).manifest.parents]
 
 
-def test_a_start_of_another_encoder_and_one_that_is_not_there_are_one_sentence(train: Trains, tmp_path: Path) -> None:
+def test_a_start_of_another_encoder_and_one_that_is_not_there_are_one_sentence(
+    train: Trains, benchmark: Path, encoder: str, tmp_path: Path
+) -> None:
     train("clip-batch", name="tuned")
     other = f"local-dir:{make_folder(tmp_path / 'other')}"
     with pytest.raises(DataError, match=r"was trained over the encoder local-dir:.*, not over local-dir:"):
         train("clip-module", "start=tuned", f"encoder={other}")
     with pytest.raises(UnfinishedError, match="starts from the run 'clip-batch'") as caught:
         train("clip-module", "start=clip-batch")
-    assert caught.value.hint.startswith("ctxr train --recipe clip-batch")
+    assert caught.value.hint.startswith(f"ctxr train --recipe clip-batch --dataset {benchmark} --set encoder={encoder}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "told"),
+    [
+        ((), {}, "--recipe clip-batch"),
+        (("encoder=ctxr-tiny",), {}, "--recipe clip-batch --set encoder=ctxr-tiny"),
+        (("start=mine",), {}, "--recipe clip-batch --name mine"),
+        ((), {"recipe": "blip-module", "dataset": Path("a b")}, "--recipe blip-batch --dataset 'a b'"),
+        ((), {"workdir": Path("other")}, "--recipe clip-batch --workdir other"),
+    ],
+)
+def test_the_run_that_is_told_to_be_made_is_one_that_the_recipe_can_start_from(
+    changes: tuple[str, ...], more: dict[str, Any], told: str
+) -> None:
+    config = Train(**{"recipe": "clip-module", "changes": changes} | more)
+    assert _making_start(config, load_recipe(config.recipe, changes=changes)) == f"ctxr train {told}"
 
 
 def test_weights_that_do_not_fit_their_config_are_one_sentence(train: Trains, benchmark: Path) -> None:

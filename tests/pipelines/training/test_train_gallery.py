@@ -109,8 +109,3 @@ def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, t
     with pytest.raises(DataError, match="is not there"):
         train("weak=mask-only", judgments=tmp_path / "none")
     assert len(read_judgments(table)) == 1
-
-
-def test_an_encoder_of_pairs_cannot_compare_a_batch(train: Trains) -> None:
-    with pytest.raises(UsageError, match="looks at every pair by itself"):
-        train("encoder=random:blip-tiny")

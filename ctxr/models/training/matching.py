@@ -1,0 +1,215 @@
+"""Captions and pictures that are looked at together, pair by pair: which of a batch, the loss over them, and a whole gallery.
+
+Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, d drawn ones, K candidates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ctxr.metrics.retrieval import Matrix, Vectors
+from ctxr.models.base import Batch
+from ctxr.models.training.contrastive import Contrast, cross_entropy_of
+from ctxr.models.training.passes import in_passes
+from ctxr.models.training.questions import Images
+
+PICTURES, PAIRS = 8, 128
+"""Pictures, and pairs with them, in one pass over a gallery: a picture is looked at once for sixteen captions or more."""
+
+BELOW = 2.0
+"""How far the rest stands below what was looked at: more than a cosine is high."""
+
+Rows = npt.NDArray[np.int64]
+Wanted = npt.NDArray[np.bool_]
+Table = npt.NDArray[np.float32]
+Advance = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What each pair of a batch is told from.
+
+    Attributes:
+        images: [B, d] columns of other pictures. captions: [B, d] rows of other captions.
+        images_there, captions_there: bool [B, d], False where fewer than d were left.
+    """
+
+    images: Tensor
+    images_there: Tensor
+    captions: Tensor
+    captions_there: Tensor
+
+
+def draw_negatives(known: Contrast, count: int, soft: bool) -> Drawn:
+    """`count` pictures for each caption and captions for each picture of a batch, all different, by torch's own generator.
+
+    Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
+    """
+    free = ~(known.positive if soft else known.positive | known.weak)
+    return Drawn(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
+
+
+def matching_loss(
+    look: Callable[[Tensor], Tensor], known: Contrast, drawn: Drawn, rows: Tensor, kind: str, soft: float | None = None
+) -> Tensor:
+    """The loss summed over some pairs of a batch: each among its drawn pictures and among its drawn captions, half of each.
+
+    Args:
+        look: scores [m, n] of the batch's captions with its pictures, where the table that it is given is True.
+        rows: [b] of the batch's pairs.
+        kind: "softmax", -log of the share of the pair among the others; or "binary", cross-entropy of each by itself, averaged over
+            those of a row (image-text matching).
+        soft: how right a weak positive is that was drawn.
+    """
+    told, own = known.told[rows, None], known.own[rows, None]
+    ways = (
+        (told, torch.cat([own, drawn.images[rows]], 1), drawn.images_there[rows]),
+        (torch.cat([told, drawn.captions[rows]], 1), own, drawn.captions_there[rows]),
+    )
+    wanted = torch.zeros_like(known.positive)
+    listed = []
+    for captions, images, others in ways:
+        there = torch.cat([torch.ones(len(rows), 1, dtype=torch.bool), others], 1)
+        captions, images = captions.expand_as(there), images.expand_as(there)
+        wanted[captions[there], images[there]] = True
+        listed.append((captions, images, there))
+    scores = look(wanted)
+    total = scores.new_zeros(())
+    for captions, images, there in listed:
+        weak = (known.weak[captions, images] & there).to(scores.device)
+        own_scores = scores[captions.to(scores.device), images.to(scores.device)]
+        total = total + _among(own_scores, there.to(scores.device), weak, kind, soft) / 2
+    return total
+
+
+def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, wanted: Tensor, device: str) -> Tensor:
+    """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere. Each row and column has one."""
+    most = int(wanted.sum(1).max())
+    there, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
+    nothing = torch.zeros(len(texts), dtype=torch.int64)
+    batch = Batch(images, texts, columns[:, :most].contiguous(), there[:, :most].bool(), nothing.bool(), nothing - 1)
+    scores = scorer(batch.to(device))
+    row, place = batch.mask.nonzero(as_tuple=True)
+    column = batch.candidates[row, place]
+    found = scores.new_zeros(wanted.shape)
+    return found.index_put((row.to(scores.device), column.to(scores.device)), scores[row, place])
+
+
+@torch.no_grad()
+def look_at(
+    scorer: Callable[[Batch], Tensor],
+    pictures: Images,
+    texts: Tensor,
+    images: Rows,
+    captions: Rows,
+    wanted: Wanted,
+    device: str = "cpu",
+    bf16: bool = False,
+    advance: Advance = lambda _: None,
+) -> Table:
+    """Scores [n, m] of pictures with captions, pair by pair; 0 where a pair is not wanted.
+
+    Args:
+        pictures: by row. texts: token ids [C, T].
+        images: [n] rows. captions: [m] rows of texts. wanted: [n, m].
+        advance: told how many pictures are done.
+    """
+    found = np.zeros(wanted.shape, np.float32)
+    for start in range(0, len(images), PICTURES):
+        part = wanted[start : start + PICTURES]
+        seen = pictures(torch.from_numpy(images[start : start + PICTURES]))
+        asked = np.flatnonzero(part.any(0))
+        passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
+
+        def look(places: Tensor, seen: Tensor = seen, part: Wanted = part, start: int = start) -> None:
+            told = texts[torch.from_numpy(captions)[places]]
+            mask = torch.from_numpy(part[:, places.numpy()])
+            rows = mask.any(1).nonzero().flatten()
+            with torch.autocast(device, torch.bfloat16, enabled=bf16):
+                scores = scores_of(scorer, seen[rows.to(seen.device)], told, mask[rows].T.contiguous(), device)
+            found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
+
+        for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):
+            in_passes(torch.from_numpy(chunk), len(chunk), device, look)
+        advance(len(part))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """What is looked at in a gallery, and in which order the rest stands: the vectors of a first encoder, and how many a query.
+
+    With `vectors` None everything is looked at.
+    """
+
+    vectors: Vectors | None = None
+    most: int = 0
+
+    def wanted(self, images: Rows, captions: Rows) -> Wanted:
+        """Which pairs of a gallery's pictures and captions (rows of the vectors) are looked at, bool [n, m].
+
+        The `most` captions nearest to each picture, and the pictures nearest to each caption.
+        """
+        from ctxr.models.matches import best_matches
+
+        marked = np.full((len(images), len(captions)), self.vectors is None)
+        if self.vectors is not None:
+            seen, told = self.vectors.queries[images], self.vectors.candidates[captions]
+            for asked, pool, table in ((seen, told, marked), (told, seen, marked.T)):
+                near = best_matches(asked, pool, self.most).indices
+                table[np.arange(len(near))[:, None], near] = True
+        return marked
+
+    def ordered(self, looked: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
+        """`looked` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
+        if self.vectors is None:
+            return looked
+        cosines = self.vectors.queries[images] @ self.vectors.candidates[captions].T
+        return np.where(wanted, looked, cosines + (_least(looked, wanted) - BELOW))
+
+
+def gallery_scores(
+    galleries: Rows, owners: Rows, shortlist: Shortlist, look: Callable[[Rows, Rows, Wanted], Table]
+) -> Matrix:
+    """Pictures, as queries, against captions [N, C]: each gallery by itself, and what lies in two of them below everything.
+
+    Args:
+        galleries: [N] of each picture. owners: [C] gallery of each caption.
+        look: scores [n, m] of some pictures (rows) with some captions (numbers), where they are wanted.
+    """
+    values = np.zeros((len(galleries), len(owners)), np.float32)
+    inside = galleries[:, None] == owners
+    for gallery in np.unique(galleries):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+        wanted = shortlist.wanted(images, captions)
+        looked = look(images, captions, wanted)
+        values[np.ix_(images, captions)] = shortlist.ordered(looked, wanted, images, captions)
+    values[~inside] = _least(values, inside) - BELOW
+    return Matrix(values)
+
+
+def _least(scores: Table, where: Wanted) -> np.float32:
+    return np.float32(np.min(scores, initial=0.0, where=where & np.isfinite(scores)))
+
+
+def _drawn(free: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Places [B, d] of `count` different ones among those that are free [B, k], and where there are so many."""
+    keys = torch.rand(free.shape).masked_fill(~free, 2.0)
+    least = keys.topk(min(count, free.shape[1]), largest=False)
+    return least.indices, least.values < 2.0
+
+
+def _among(scores: Tensor, there: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
+    """Summed over rows [b, K], whose first candidate is right."""
+    if kind == "softmax":
+        place = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+        return cross_entropy_of(scores, ~there, weak, place, soft) * len(scores)
+    right = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
+    right[:, 0] = 1.0
+    each = functional.binary_cross_entropy_with_logits(scores, right, reduction="none") * there
+    return (each.sum(1) / there.sum(1)).sum()

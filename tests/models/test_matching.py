@@ -1,0 +1,288 @@
+"""Encoders of pairs in galleries: what is drawn, the loss by the slow way, weak positives, shortlists."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ctxr.errors import CtxrError, UsageError
+from ctxr.metrics.retrieval import Vectors
+from ctxr.models.base import Batch
+from ctxr.models.training.contrastive import Known, Pairs, contrast, make_pairs
+from ctxr.models.training.gallery_loop import mean_recall
+from ctxr.models.training.matching import Shortlist, draw_negatives, gallery_scores, look_at, matching_loss
+from ctxr.models.training.matching_steps import MatchingTrainer, match_scores
+from ctxr.models.training.recipe import Recipe
+from tests.models.training_questions import Table
+
+IMAGES, WORDS = 9, 11
+OWNERS = [0, 0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
+WEAK = [(0, 3), (4, 0), (5, 1), (6, 1), (7, 2), (12, 6), (10, 8)]
+SMALL = Recipe(
+    variant="in-batch", encoder="random:blip-tiny", lr=1e-2, eps=1e-8, weight_decay=0.0, batch=6, epochs=3, patience=0,
+    distractors=2, loss="binary",
+)  # fmt: skip
+
+
+class Looker(nn.Module):
+    """Looks at picture and text together; remembers the pairs that it was shown."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 8)
+        self.look = nn.Linear(12, 8)
+        self.meet = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 1))
+        self.shown: list[tuple[Tensor, Tensor]] = []
+
+    def forward(self, batch: Batch) -> Tensor:
+        seen, told = self.look(batch.images.flatten(1)), self.words(batch.texts).mean(1)
+        scores: Tensor = self.meet(seen[batch.candidates] * told[:, None]).squeeze(-1)
+        row, place = batch.mask.nonzero(as_tuple=True)
+        self.shown.append((batch.texts[row], batch.images[batch.candidates[row, place]]))
+        return scores.masked_fill(~batch.mask, float("-inf"))
+
+
+def make_looker(dropout: float = 0.0) -> Looker:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Looker(dropout).double()
+
+
+def make(weak: bool = True) -> Pairs:
+    """Nine pictures in two galleries with one to three captions each; one caption was written for two of them."""
+    chance = torch.Generator().manual_seed(0)
+    texts = torch.tensor([[one % WORDS, one // WORDS, 3 * one % WORDS, 5 * one % WORDS] for one in range(len(OWNERS))])
+    images = Table(torch.randn(IMAGES, 3, 2, 2, generator=chance, dtype=torch.float64))
+    written = sorted({*enumerate(OWNERS), (3, 2)})
+    return make_pairs(images, texts.numpy(), np.array([0] * 6 + [1] * 3), written, WEAK if weak else [])
+
+
+def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Looker | None = None, **more: Any) -> MatchingTrainer:
+    pairs = more.pop("pairs", None) or make()
+    return MatchingTrainer(scorer or make_looker(), recipe, pairs, pairs, 0, folder, **more)
+
+
+def listed(known: Known) -> set[tuple[int, int]]:
+    return {(c, i) for c in range(len(OWNERS)) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_what_is_known_to_hold_is_never_drawn_and_everything_else_is_some_time(soft: bool) -> None:
+    pairs = make()
+    captions, images = pairs.captions, pairs.candidates[:, 0]
+    known = contrast(pairs, captions, images)
+    holds = listed(pairs.written) | (set() if soft else listed(pairs.weak))
+    met = set()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for _ in range(60):
+            drawn = draw_negatives(known, 3, soft)
+            assert bool(drawn.images_there.all())
+            assert bool(drawn.captions_there.all())
+            for row, caption in enumerate(captions.tolist()):
+                others = known.images[drawn.images[row]].tolist()
+                assert len(set(others)) == 3
+                met |= {(caption, one) for one in others}
+            for row, image in enumerate(images.tolist()):
+                others = known.captions[drawn.captions[row]].tolist()
+                assert len(set(others)) == 3
+                met |= {(one, image) for one in others}
+    assert met == {(c, i) for c in range(len(OWNERS)) for i in range(IMAGES)} - holds
+
+
+def test_where_fewer_are_left_all_of_them_are_drawn() -> None:
+    pairs = make()
+    known = contrast(pairs, torch.tensor([0, 3]), torch.tensor([0, 1]))
+    drawn = draw_negatives(known, 5, soft=False)
+    assert drawn.images.shape == (2, 2)
+    assert drawn.images_there.sum(1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "binary"])
+@pytest.mark.parametrize("soft", [None, 0.3])
+def test_the_loss_equals_that_of_pair_after_pair(kind: str, soft: float | None) -> None:
+    pairs = make()
+    rows = torch.tensor([0, 1, 3, 4, 5, 7, 8, 9, 13])
+    captions, images = pairs.captions[rows], pairs.candidates[rows, 0]
+    known = contrast(pairs, captions, images)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        drawn = draw_negatives(known, 4, soft is not None)
+    scores = torch.randn(known.positive.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = matching_loss(lambda _: scores, known, drawn, torch.arange(len(rows)), kind, soft)
+    slow, weak_met = 0.0, 0
+    for row in range(len(rows)):
+        told, own = int(known.told[row]), int(known.own[row])
+        pictures = [(told, one) for one in drawn.images[row][drawn.images_there[row]].tolist()]
+        texts = [(one, own) for one in drawn.captions[row][drawn.captions_there[row]].tolist()]
+        for others in (pictures, texts):
+            weak = [pair for pair in others if bool(known.weak[pair])]
+            weak_met += len(weak)
+            right = {(told, own): 1.0} | dict.fromkeys(weak, soft or 0.0)
+            values = {pair: float(scores[pair]) for pair in [(told, own), *others]}
+            if kind == "binary":
+                each = [
+                    -(right.get(pair, 0.0) * log_share(value) + (1 - right.get(pair, 0.0)) * log_share(-value))
+                    for pair, value in values.items()
+                ]
+                slow += sum(each) / len(each) / 2
+            else:
+                total = math.log(sum(math.exp(value) for value in values.values()))
+                slow -= sum(w * (values[pair] - total) for pair, w in right.items()) / sum(right.values()) / 2
+    assert float(found) == pytest.approx(slow, rel=1e-12)
+    assert (weak_met > 0) == (soft is not None)
+
+
+def log_share(value: float) -> float:
+    return -math.log1p(math.exp(-value))
+
+
+@pytest.mark.parametrize("loss", ["softmax", "binary"])
+def test_passes_of_any_size_add_up_to_the_gradient_of_the_batch(tmp_path: Path, loss: str) -> None:
+    found = []
+    for at_once in (0, 4, 1):
+        one = make_trainer(tmp_path, replace(SMALL, at_once=at_once, loss=loss, batch=15))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            found.append(one.gradients(one.pairs.captions, one.pairs.candidates[:, 0]))
+    for total, gradients in found[1:]:
+        assert total == pytest.approx(found[0][0], rel=1e-12)
+        for gradient, whole in zip(gradients, found[0][1], strict=True):
+            torch.testing.assert_close(gradient, whole)
+
+
+@pytest.mark.parametrize("weak", ["mask-only", "extra-batch", "loss-weight"])
+def test_weak_positives_are_shown_as_positives_or_not_at_all(
+    tmp_path: Path, weak: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, scorer = make(), make_looker()
+    one = make_trainer(tmp_path, replace(SMALL, weak=weak, distractors=8, batch=15), scorer, pairs=pairs)
+    told = {tuple(row.tolist()): place for place, row in enumerate(pairs.texts[pairs.first])}
+    seen = {tuple(pairs.images(torch.tensor([i])).flatten().tolist()): i for i in range(IMAGES)}
+    steps: list[tuple[int, float]] = []
+    monkeypatch.setattr(one, "_step", lambda rate: steps.append((len(scorer.shown), rate)))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        one.update(torch.arange(len(pairs)), 1e-2)
+    shown = [
+        {(told[tuple(t.tolist())], seen[tuple(i.flatten().tolist())]) for t, i in zip(*part, strict=True)}
+        for part in scorer.shown
+    ]
+    extra = listed(pairs.weak)
+    assert not shown[0] & extra
+    assert steps == ([(1, 1e-2), (2, 0.3 * 1e-2)] if weak == "extra-batch" else [(len(shown), 1e-2)])
+    if weak != "mask-only":
+        assert len(shown) == 2
+        assert {image for _, image in shown[1] & extra} == {image for _, image in extra}
+
+
+def test_without_weak_positives_being_known_they_are_negatives(tmp_path: Path) -> None:
+    pairs = make(weak=False)
+    scorer = make_looker()
+    one = make_trainer(tmp_path, replace(SMALL, distractors=20, batch=15), scorer, pairs=pairs)
+    one.gradients(pairs.captions, pairs.candidates[:, 0])
+    assert len(scorer.shown[0][0]) == len(OWNERS) * IMAGES
+
+
+def test_a_small_gallery_is_learned_by_heart(tmp_path: Path) -> None:
+    pairs = make(weak=False)
+    one = make_trainer(tmp_path, replace(SMALL, epochs=60, distractors=4, lr=3e-2), pairs=pairs)
+    before = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
+    one.run()
+    after = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
+    assert after > 0.95 > before
+
+
+def test_scores_that_are_no_numbers_end_the_training(tmp_path: Path) -> None:
+    one = make_trainer(tmp_path)
+    with torch.no_grad():
+        one.scorer.meet[3].bias.fill_(float("nan"))  # type: ignore[index,union-attr]
+    with pytest.raises(CtxrError, match="no numbers"):
+        one._judge(1)
+
+
+def slow_scores(scorer: Looker, pairs: Pairs) -> np.ndarray:
+    found = np.zeros((IMAGES, len(OWNERS)))
+    none = torch.zeros(1, dtype=torch.int64)
+    for image in range(IMAGES):
+        for caption in range(len(OWNERS)):
+            texts = pairs.texts[pairs.first[caption : caption + 1]]
+            batch = Batch(pairs.images(torch.tensor([image])), texts, none[None], none[None] == 0, none == 0, none)
+            found[image, caption] = float(scorer(batch))
+    return found
+
+
+def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.models.training.matching.PAIRS", 7)
+    monkeypatch.setattr("ctxr.models.training.matching.PICTURES", 4)
+    pairs, scorer = make(), make_looker()
+    done: list[float] = []
+    with torch.no_grad():
+        found = match_scores(scorer, pairs, Shortlist(), "cpu", False, done.append)
+        slow = slow_scores(scorer, pairs)
+    inside = pairs.galleries.numpy()[:, None] == np.array([0 if one < 6 else 1 for one in OWNERS])
+    assert sum(done) == IMAGES
+    np.testing.assert_allclose(found.values[inside], slow[inside], rtol=1e-5)
+    assert found.values[~inside].max() < found.values[inside].min()
+
+
+def test_a_shortlist_is_looked_at_and_the_rest_stands_behind_in_the_order_of_the_vectors() -> None:
+    rng = np.random.default_rng(0)
+    vectors = Vectors(*(unit(rng.normal(size=(count, 5))) for count in (IMAGES, len(OWNERS))))
+    pairs, scorer = make(), make_looker()
+    shortlist = Shortlist(vectors, 2)
+    images, captions = np.arange(6), np.arange(10)
+    wanted = shortlist.wanted(images, captions)
+    cosines = vectors.queries[images] @ vectors.candidates[captions].T
+    best = np.argsort(-cosines, 1)[:, :2], np.argsort(-cosines.T, 1)[:, :2]
+    expected = {(row, one) for row, near in enumerate(best[0]) for one in near.tolist()}
+    expected |= {(one, row) for row, near in enumerate(best[1]) for one in near.tolist()}
+    assert set(zip(*(place.tolist() for place in np.nonzero(wanted)), strict=True)) == expected
+    scorer.shown.clear()
+    with torch.no_grad():
+        looked = look_at(scorer, pairs.images, pairs.texts[pairs.first], images, captions, wanted)
+        slow = slow_scores(scorer, pairs)[:6, :10]
+    assert sum(len(texts) for texts, _ in scorer.shown[: -IMAGES * len(OWNERS)]) == wanted.sum()
+    values = shortlist.ordered(looked, wanted, images, captions)
+    np.testing.assert_allclose(values[wanted], slow[wanted], rtol=1e-5)
+    assert values[~wanted].max() < values[wanted].min()
+    assert (np.argsort(values[~wanted]) == np.argsort(cosines[~wanted])).all()
+
+
+def test_what_lies_in_two_galleries_is_below_everything_though_a_score_is_no_number() -> None:
+    galleries, owners = np.array([0, 1]), np.array([0, 1])
+    given = np.array([[np.nan, -7.0]], np.float32)
+    found = gallery_scores(galleries, owners, Shortlist(), lambda images, captions, wanted: given[:, images])
+    assert np.isnan(found.values[0, 0])
+    assert found.values[1, 1] == -7.0
+    assert max(found.values[0, 1], found.values[1, 0]) < -7.0
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rerank": 4}, "rerank = 4 needs an encoder of vectors that proposes, and rerank_by is ''"),
+        ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "needs an encoder of vectors that proposes"),
+        (
+            {"rerank": 4, "rerank_by": "ctxr-tiny", "encoder": "ctxr-tiny", "loss": "softmax"},
+            "rerank is about galleries",
+        ),
+        ({"rerank": -1}, "rerank = -1 is below 0"),
+        ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss means nothing to the variant 'in-batch'"),
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
+    replace(SMALL, rerank=4, rerank_by="ctxr-tiny").check()
+    replace(SMALL, rerank=0, rerank_by="ctxr-tiny").check()
+    with pytest.raises(UsageError, match=words):
+        replace(SMALL, **changes).check()
