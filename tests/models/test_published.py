@@ -13,7 +13,7 @@ def test_what_is_made_with_care_leaves_the_generator_and_the_talk_of_transformer
 
     def make() -> int:
         torch.randn(3)
-        return logging.get_verbosity()
+        return int(logging.get_verbosity())
 
     assert careful("encoder 'x'", make)() == logging.CRITICAL
     assert logging.get_verbosity() == level
