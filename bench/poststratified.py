@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite import Stratum
 from ctxr.metrics.poststratified import Known, Sampled, entailed_share, known_at
 from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
 from ctxr.metrics.votes import Codes, Doubles, Flags

@@ -14,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.agreement import NO_VARIATION, Agreement
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.entailment import Stratum, Total, finite_share, finite_total
+from ctxr.metrics.finite import Stratum, Total, finite_share, finite_total
 from ctxr.metrics.resampling import LEVEL
 from ctxr.metrics.votes import Doubles
 

@@ -5,7 +5,8 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
-from ctxr.metrics.entailment import FEW_CALLED, Stratum, calibration, f_score, finite_share, quality, threshold_for
+from ctxr.metrics.entailment import FEW_CALLED, calibration, f_score, quality, threshold_for
+from ctxr.metrics.finite import Stratum, finite_share
 
 
 @pytest.mark.parametrize(

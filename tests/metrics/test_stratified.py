@@ -5,7 +5,7 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.corrected import rogan_gladen
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite import Stratum
 from ctxr.metrics.kappa import cohen
 from ctxr.metrics.stratified import Part, allocate, kappa, rates, reliability
 from ctxr.metrics.votes import gather

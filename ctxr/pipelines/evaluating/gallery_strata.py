@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import Pair
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite import Stratum
 from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.stratified import Part
 from ctxr.pipelines.evaluating.gallery_audit import People, rounds_in_force

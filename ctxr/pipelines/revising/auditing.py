@@ -17,7 +17,7 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.entailment import Stratum
+from ctxr.metrics.finite import Stratum
 from ctxr.metrics.kappa import cohen, fleiss
 from ctxr.metrics.stratified import Part, Reliability, kappa, reliability
 from ctxr.metrics.votes import gather
