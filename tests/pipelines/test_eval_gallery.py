@@ -16,7 +16,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table, write_table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.retrieval import Matrix, Vectors
@@ -274,8 +274,11 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV TR mAP@R"].values == pytest.approx([(1 + 2 / 3) / 3])
     assert columns["ECCV IR R-Precision"].values.tolist() == [1.0]
     assert columns["ECCV IR R@1"].images.tolist() == [1]
+    (bare := tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
-        published(tmp_path / "none", dataset, side)
+        published(bare, dataset, side)
+    with pytest.raises(UsageError, match="there is no folder nowhere"):
+        published(Path("nowhere"), dataset, side)
 
 
 def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:

@@ -130,12 +130,19 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
     # two who disagree decide nothing
     ties = len(drawn) - len(looked)
     assert ties > 0
-    assert report.facts["looked at"] == f"{len(looked)} of {len(drawn)} pairs of the sample were decided, {ties} ended in a tie"
+    assert (
+        report.facts["looked at"]
+        == f"{len(looked)} of {len(drawn)} pairs of the sample were decided, {ties} ended in a tie"
+    )
     assert "Cohen's kappa" in report.facts
 
 
 def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:
-    called, capped, other = Part(Stratum(50, 9, 7), True), Part(Stratum(9, 4, 3), False), Part(Stratum(300, 9, 1), False)
+    called, capped, other = (
+        Part(Stratum(50, 9, 7), True),
+        Part(Stratum(9, 4, 3), False),
+        Part(Stratum(300, 9, 1), False),
+    )
     whole = reliability([called, other])
     one = reliability_table(whole, whole)
     assert [row[:2] for row in one.rows] == [("what was added", 50)]
