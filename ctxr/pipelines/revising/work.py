@@ -114,12 +114,22 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     for one in rounds:
         if one.decides == _decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
             return _there_already(config, base, one, leaked)
+    _refuse_nothing_left(asked)
     refuse_strangers(out)
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
         decides = _decides(config, base, rounds, encoder, classifier, edge)
         made = write(config, revised, len(rounds) + 1, decides, talk)
     return reported(config, made, "added", leaked)
+
+
+def _refuse_nothing_left(asked: Asked) -> None:
+    """Raises DataError where every picture with every caption of its set is given already."""
+    if all(len(set(one.given)) == len(one.images) * len(one.captions) for one in asked.galleries):
+        raise DataError(
+            f"{asked.base.dataset.name}: every caption is known to hold for every picture of its set, so nothing is left to look at",
+            hint="name a dataset whose sets hold more pictures, or another --split",
+        )
 
 
 def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[str]) -> ReviseReport:
