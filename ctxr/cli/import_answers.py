@@ -20,9 +20,13 @@ def command(config: ImportAnswers, as_json: bool) -> None:
         "new": report.new,
         "known": report.again,
         "refused": f"{report.refused} ({reasons}; see {report.judgments / 'refused.jsonl'})" if report.refused else 0,
-        "in all": f"{report.counts['answers']} answers of {report.counts['workers']} workers",
+        "in all": " of ".join(_counted(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
         **({"notes": " ".join(report.notes)} if report.notes else {}),
     }
     heard = report.new or report.again or report.refused
     state = "no answers yet" if not heard else "nothing to do, imported before" if report.up_to_date else "finished"
     show_facts(f"{report.judgments}: {state}", rows)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

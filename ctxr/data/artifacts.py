@@ -98,6 +98,7 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     if not file.is_file():
         what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
         hint = "run the command that makes it first (again, if it was stopped)"
+        hint = hint if path.exists() else f"check the path, or {hint}"
         raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint)
     content = file.read_bytes()
     try:

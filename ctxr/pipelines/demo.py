@@ -109,11 +109,13 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     refuse_seed(config.seed)
     if config.queries < 24:
         raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
-    if config.pairs < LEAST_PAIRS or config.gallery < LEAST_GALLERY or config.looks < LEAST_LOOKS:
-        raise UsageError(
-            f"--pairs {config.pairs}, --gallery {config.gallery} and --looks {config.looks} are too few to revise labels",
-            hint=f"at least {LEAST_PAIRS}, {LEAST_GALLERY} and {LEAST_LOOKS}",
-        )
+    for name, count, least in (
+        ("pairs", config.pairs, LEAST_PAIRS),
+        ("gallery", config.gallery, LEAST_GALLERY),
+        ("looks", config.looks, LEAST_LOOKS),
+    ):
+        if count < least:
+            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
     place, work = config.out / "world", config.out / "work"

@@ -143,3 +143,6 @@ def _check(config: ReviseLabels) -> None:
     for name, value in (("threshold", config.threshold), ("precision", config.precision)):
         if value is not None and not 0 < value <= 1:
             raise UsageError(f"--{name} {value:g} is out of range", hint="it is a share above 0, at most 1")
+    if config.dev is not None and not config.dev.is_file():
+        what = "is a folder, not a table of pairs" if config.dev.is_dir() else "is not there"
+        raise UsageError(f"{config.dev} {what}", hint="--dev names a table of pairs, such as pairs.jsonl of a dataset")

@@ -261,8 +261,10 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
         try:
             names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
         except (OSError, UnicodeDecodeError) as error:
+            why = f": {error.strerror}" if isinstance(error, OSError) else " as UTF-8 text"
             raise UsageError(
-                f"{config.workers_file} cannot be read as UTF-8 text", hint="save it as UTF-8, one name a line"
+                f"{config.workers_file} cannot be read{why}",
+                hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
     links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
     if doors.anybody:

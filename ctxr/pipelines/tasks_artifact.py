@@ -236,6 +236,13 @@ def relative(folder: Path, start: Path) -> str:
     return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()
 
 
+def reached(start: Path, way: str) -> Path:
+    """The folder to which the `way` of `relative` leads, called as `start` is where that leaves no step up in its name."""
+    folder = (start / way).resolve()
+    called = Path(os.path.normpath(start / way))
+    return called if ".." not in called.parts and called.resolve() == folder else folder
+
+
 def _whole(path: Path, kind: str, maker: str) -> Artifact:
     artifact = open_artifact(path, kind, maker)
     if edited := artifact.changed_files():

@@ -22,7 +22,7 @@ from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.export import Export
 from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.filter import Filter
-from ctxr.pipelines.import_answers import ImportAnswers
+from ctxr.pipelines.import_answers import ImportAnswers, ImportAnswersReport
 from ctxr.pipelines.rebuild import Rebuild
 from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.train import Train
@@ -315,3 +315,13 @@ def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) ->
     assert done.stdout.lstrip().startswith(b"?")
     done = speak("ascii", "doctor", str(tmp_path / "caf\xe9"), "--json")
     assert "caf\xe9" in json.dumps(json.loads(done.stdout), ensure_ascii=False)
+
+
+def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counts = {"answers": 1, "workers": 1}
+    report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [])
+    monkeypatch.setattr("ctxr.pipelines.import_answers.run", lambda config, talk: report)
+    result = runner.invoke(app, ["import-answers"])
+    assert "1 answer of 1 worker\n" in result.stdout
+    counts |= {"answers": 200}
+    assert "200 answers of 1 worker\n" in runner.invoke(app, ["import-answers"]).stdout

@@ -16,7 +16,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.readers import read_dataset
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table, write_table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.retrieval import Matrix, Vectors
@@ -107,7 +107,10 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     rows = [row for row in read_table(report.results / "per_query.jsonl", QueryResult) if row.run == encoders[0]]
     assert np.mean([row.accuracy for row in rows]) == pytest.approx(found[encoders[0], "IR@1"]["value"])
     assert set(report.tables) == {"test/recall", "test/entailed"}
-    assert "gold: truth of the drawn world" in report.tables["test/entailed"].note
+    table = report.tables["test/entailed"]
+    assert "gold: truth of the drawn world" in table.note
+    assert table.columns == ("run", "K", "labels", "E@K", "judged %", "pictures")
+    assert "all of it was looked at" in table.note
     files = open_artifact(report.results).manifest.files
     assert {"rankings.jsonl", "per_query.jsonl", "results.md", "results.tex", "figures.json"} <= set(files)
     assert "Entail@K" in (report.results / "results.md").read_text()
@@ -170,7 +173,9 @@ def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks
     name = report.runs[0]
     gold, auto = rows[name, 10, "gold"], rows[name, 10, "classifier"]
     assert float(str(auto[3]).split()[0]) <= float(str(gold[3]).split()[0])
-    assert auto[4] == "–"
+    assert "corrected" not in report.tables["test/entailed"].columns
+    assert report.tables["test/entailed"].columns[-2:] == ("leaked %", "without leaked")
+    assert float(str(auto[-2])) > 0
     dataset = read_dataset(world)
     side = gallery_sides(dataset)["test"]
     judgments = [*read_round(folder), *read_round_of_people(tmp_path, yes[:6], missed[:4], yes[6:8])]
@@ -274,8 +279,11 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV TR mAP@R"].values == pytest.approx([(1 + 2 / 3) / 3])
     assert columns["ECCV IR R-Precision"].values.tolist() == [1.0]
     assert columns["ECCV IR R@1"].images.tolist() == [1]
+    (bare := tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
-        published(tmp_path / "none", dataset, side)
+        published(bare, dataset, side)
+    with pytest.raises(UsageError, match="there is no folder nowhere"):
+        published(Path("nowhere"), dataset, side)
 
 
 def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:
@@ -361,6 +369,29 @@ def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest
     clusters = Clusters(np.arange(10), np.random.default_rng(0), 50)
     (figure,) = measuring.figures(side, {"run": {"1K IR@1": columns["1K IR@1"]}}, clusters)
     assert figure.interval.value == pytest.approx(np.mean(folds))
+
+
+def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:
+    owners = np.repeat(np.arange(7), 3)
+    names = tuple(map(str, range(21)))
+    written = tuple((caption, int(image)) for caption, image in enumerate(owners))
+    side = GallerySide("test", ("test",), names[:7], (0,) * 7, names, names, (0,) * 21, written)
+    vectors = Vectors(*(np.random.default_rng(0).standard_normal((count, 3)).astype(np.float32) for count in (7, 21)))
+    told = {
+        (1, 5): [], (1, 7, 10): ["IR@7", "IR@10"], (20, 21, 1000): ["IR@20", "IR@21", "IR@1000", "TR@21", "TR@1000"]
+    }  # fmt: skip
+    for ks, left in told.items():
+        every = {f"{way}@{k}" for way in ("TR", "IR") for k in ks}
+        assert set(measuring.columns_of(side, vectors, {}, ks)) == every - set(left)
+        assert sorted(measuring.pointless(side, ks)) == sorted(left)
+        assert bool(measuring.pointless_note(side, ks)) == bool(left)
+    assert measuring.pointless_note(side, (5, 7)) == [
+        "test: IR@7 is left out: no gallery has more than 21 captions or 7 pictures, so it would be 100.0"
+    ]
+    assert measuring.pointless(replace(side, image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == ["IR@4"]
+    # a picture alone: nothing else is left
+    alone = GallerySide("test", ("test",), names[:1], (0,), names[:1], names[:1], (0,), ((0, 0),))
+    assert set(measuring.columns_of(alone, vectors.part(np.arange(1), np.arange(1)), {}, (1, 5))) == {"TR@1", "IR@1"}
 
 
 def test_each_gallery_of_a_side_is_searched_by_itself() -> None:

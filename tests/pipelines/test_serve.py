@@ -182,7 +182,7 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"base_url": "crowd.example"}, "is no address"),
         ({"prolific": "a/b=C"}, "cannot stand in an address"),
         ({"prolific": "pilot"}, "nobody knows its completion code"),
-        ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
+        ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read: No such file"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
     ],
 )

@@ -157,7 +157,7 @@ def _check_header(path: Path, header: list[str]) -> None:
     missing = [name for name in (*COLUMNS, "Input.unit", "Input.seal") if name not in header]
     if missing:
         raise DataError(
-            f"{path} has no column {missing[0]}: it is not the results file of a batch of ours",
+            f"{path} has no column {', '.join(missing)}: it is not the results file of a batch of ours",
             hint="download it from Manage > Review Results > Download CSV",
         )
     if len(set(header)) < len(header):
@@ -165,14 +165,14 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _check_fields(path: Path, header: list[str], one: Sheet) -> None:
-    for asked in one.form.fields:
-        name = f"Answer.{asked.name}"
-        optional = isinstance(asked, Choice | Write) and asked.optional
-        if not optional and not any(column == name or column.startswith(f"{name}.") for column in header):
-            raise DataError(
-                f"{path} has no column {name}, and {one.unit.task} needs it",
-                hint="download it again, and publish the batch with the layout that was exported",
-            )
+    free = {asked.name for asked in one.form.fields if isinstance(asked, Choice | Write) and asked.optional}
+    needed = [f"Answer.{asked.name}" for asked in one.form.fields if asked.name not in free]
+    missing = [name for name in needed if not any(f"{column}.".startswith(f"{name}.") for column in header)]
+    if missing:
+        raise DataError(
+            f"{path} has no column {', '.join(missing)}, and {one.unit.task} needs {'it' if len(missing) == 1 else 'them'}",
+            hint="download it again, and publish the batch with the layout that was exported",
+        )
 
 
 def _check_input(where: str, row: Mapping[str, str], exported: Mapping[str, str]) -> None:

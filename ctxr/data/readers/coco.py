@@ -70,6 +70,7 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
         )
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
+        before, blank = len(texts), []
         for place_in_file, row in enumerate(_rows(file, "annotations", {"id": int, "image_id": int, "caption": str})):
             key = f"{gallery}/{row['id']}"
             where = f"{path}: caption {row['id']}"
@@ -79,9 +80,16 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
                 raise DataError(
                     f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it"
                 )
+            if not row["caption"].strip():
+                blank.append(str(row["id"]))
+                continue
             texts[key] = Text(key, row["caption"], "unknown", place_in_file)
             queries[key] = Query(key, gallery, (key,))
             judgments.append(Judgment(key, by_id[row["image_id"]], "gold", 1.0))
+        if len(texts) == before:
+            raise DataError(f"{path}: there is no caption that says anything in it", hint="restore the file")
+        if blank:
+            notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
         if missing:
             here = f"{root.name}/" if root.name else "the current folder"
             notes.append(f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {here} or right below")

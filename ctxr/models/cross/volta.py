@@ -47,7 +47,10 @@ def find_files(folder: Path) -> tuple[Path, Path]:
         UsageError: no such folder. DataError: none or several of one of them.
     """
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}", hint="give volta:FOLDER with a config, weights and vocab.txt")
+        raise UsageError(
+            f"there is no folder {folder} with weights of volta",
+            hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
+        )
     safe = folder / "model.safetensors"
     weights = [safe] if safe.is_file() else sorted({path for kind in _PICKLES for path in folder.glob(kind)})
     named = folder / "config.json"

@@ -170,7 +170,9 @@ def _files(folder: Path) -> tuple[Path, Path]:
     """(config, weights). Raises UsageError without the folder, DataError where one of them is missing or doubtful."""
     if not folder.is_dir():
         raise UsageError(
-            f"there is no folder {folder}", hint="albef:FOLDER with a .pth, config_bert.json and vocab.txt"
+            f"there is no folder {folder} with ALBEF's weights",
+            hint="ctxr train --set image=albef:FOLDER, which holds a .pth, config_bert.json and vocab.txt; "
+            "--recipe entailment-tiny needs no weights",
         )
     named = [folder / name for name in ("config_bert.json", "config.json") if (folder / name).is_file()]
     configs = named[:1] or sorted(folder.glob("*.json"))

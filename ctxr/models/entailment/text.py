@@ -162,7 +162,7 @@ def _fetched(repository: str) -> Path:
     cached = huggingface_hub.try_to_load_from_cache(repository, "model.safetensors")
     if isinstance(cached, str):
         return Path(cached).parent
-    hint = "connect to the network once, or give the folder: bert:DIRECTORY"
+    hint = "connect to the network once, or give the folder: bert:DIRECTORY, for a recipe --set text=bert:DIRECTORY"
     if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, "config.json"), PATIENCE):
         raise CtxrError(f"bert:{repository} is not on this machine and its host does not answer", hint=hint)
     try:

@@ -128,6 +128,7 @@ def _measure(
     more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
     root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
     labels = labels_of(dataset, side, more, root, people)
+    found.notes += measuring.pointless_note(side, ks)
     found.notes += [_audited(name, one) for one in labels if one.audit is not None]
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)

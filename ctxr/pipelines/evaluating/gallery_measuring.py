@@ -66,7 +66,7 @@ class Entailment:
 def columns_of(
     side: GallerySide, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
 ) -> Columns:
-    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, and what the ground truths say, by scorer."""
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     parts: dict[str, list[Column]] = {}
     for gallery in range(len(side.galleries)):
@@ -81,6 +81,8 @@ def columns_of(
             # pictures come fold by fold, and folds in the order of pictures
             for way, of, values in (("TR", images[asked], both.tr), ("IR", owners[captions], both.ir)):
                 for place, k in enumerate(both.ks):
+                    if f"{way}@{k}" in pointless(side, both.ks, folds):
+                        continue
                     value = means[f"{way}@{k}"] if len(side.galleries) == 1 else None
                     parts.setdefault(f"{name}{way}@{k}", []).append(Column(of, values[:, place], value))
     joined = {measure: _joined(listed) for measure, listed in parts.items()}
@@ -91,6 +93,25 @@ def columns_of(
             name, "IR", retrieved(found.turned(), images_of.relation, absent=images_of.absent), every_caption
         )
     return joined
+
+
+def pointless(side: GallerySide, recalls: Sequence[int], folds: int = 1) -> list[str]:
+    """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
+    sizes = {"TR": _most(side.caption_galleries), "IR": _most(side.image_galleries)}
+    return [f"{way}@{k}" for way, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
+
+
+def pointless_note(side: GallerySide, recalls: Sequence[int]) -> list[str]:
+    """A sentence about what is left out as `pointless`, if anything is."""
+    told = pointless(side, recalls)
+    are, they = ("is", "it") if len(told) == 1 else ("are", "they")
+    sizes = f"{_most(side.caption_galleries):,} captions or {_most(side.image_galleries):,} pictures"
+    left = f"{side.name}: {', '.join(told)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
+    return [left] if told else []
+
+
+def _most(galleries: Sequence[int]) -> int:
+    return int(np.bincount(galleries).max())
 
 
 def is_coco_test(side: str, images: Sequence[str]) -> bool:

@@ -21,6 +21,10 @@ _WAYS: dict[Way, str] = {
 }
 """What is said of the ways to correct Entail@K."""
 
+_HEADS = (
+    "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %", "without leaked",
+)  # fmt: skip
+
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 
@@ -52,34 +56,57 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
 
 
 def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
-    """Entail@K with where its labels come from, how much of it was looked at, and what the classifier had seen."""
+    """Entail@K with where its labels come from, how much of it was looked at, and what the classifier had seen; columns that say
+    nothing of any row are left out."""
     own = [one for one in rows if one.side == side]
     if not own:
         return None
-    heads = (
-        "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %",
-        "without leaked",
-    )  # fmt: skip
-    shown = tuple((one.run, one.found.k, one.by, *_cells(one)) for one in own)
-    told = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
+    unseen, audited = (
+        any(one.found.judged < 1 for one in own),
+        any(one.found.corrected.value is not None for one in own),
+    )
+    leaked = any(one.found.leaked for one in own)
+    silent = ([] if unseen else ["at most", "of judged"]) + ([] if audited else ["corrected"])
+    silent += [] if leaked else ["leaked %", "without leaked"]
+    heads = tuple(name for name in _HEADS if name not in silent)
+    told = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
+    shown = tuple(tuple(row[name] for name in heads) for row in told)
+    return Table(f"{side}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
+
+
+def _note(own: Sequence[Entailment], unseen: bool, audited: bool, leaked: bool) -> str:
+    """What the columns mean that are shown, and why others are not: where some pairs were not looked at, some figure is corrected,
+    some picture is leaked."""
+    sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
+    said = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
+    if unseen:
+        said.append(
+            "what nobody looked at counts as not entailed in E@K, which is a lower bound, and as entailed in “at most”; of judged: "
+            "share of what was looked at; where all of it was, by people, E@K is E@M"
+        )
+    else:
+        said.append("all of it was looked at: where by people, E@K is E@M")
+    if audited:
+        ways = _ways(own)
+        said.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
+    if leaked:
+        said.append("leaked: pictures that the classifier was trained on, – where nobody knows")
+    elif any(one.found.leaked is not None for one in own):
+        said.append("no picture is known that the classifier was trained on")
+    return "; ".join(said)
+
+
+def _ways(own: Sequence[Entailment]) -> str:
+    """How figures were corrected; which ones where it was done in several ways."""
     by_way: dict[Way, list[str]] = {}
     for one in own:
         by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
     by_way.pop("", None)
-    ways = "; ".join(
+    return "; ".join(
         says if len(by_way) == 1 else f"{says} ({', '.join(by_way[way])})"
         for way, says in _WAYS.items()
         if way in by_way
     )
-    note = (
-        f"{told}. "
-        "share of the first K captions of a picture that hold for it, %; what nobody looked at counts as not entailed in E@K, which "
-        "is a lower bound, and as entailed in “at most”; of judged: share of what was looked at; where all of it was, by people, E@K is "
-        f"E@M; corrected: for the classifier's errors by the audit{ways and f', {ways}'}; "
-        "leaked: pictures that the classifier was trained on, – where "
-        "nobody knows"
-    )
-    return Table(f"{side}: Entail@K", heads, shown, note)
 
 
 def difference_table(side: str, rows: Sequence[Difference]) -> Table | None:

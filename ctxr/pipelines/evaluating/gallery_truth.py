@@ -14,7 +14,7 @@ from ctxr.data.readers.entailment import read_positives
 from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import WORKER, Pair, verdicts
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.corrected import Audit
 from ctxr.metrics.entail_at import AuditOf, Entailed
 from ctxr.metrics.poststratified import Sampled
@@ -100,8 +100,13 @@ def labels_of(
 def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tuple[Numbered, Numbered]]:
     """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
 
-    Raises DataError for a folder that holds none, and no table of similarities (`*.csv`) either, and for damaged files.
+    Raises UsageError where there is no such folder, DataError for one that holds none, and no table of similarities (`*.csv`)
+    either, and for damaged files.
     """
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder}", hint="--positives names the folder with the ground truth of CxC or ECCV"
+        )
     files = {
         name: (folder / f"{name}_image_to_caption.json", folder / f"{name}_caption_to_image.json") for name in PUBLISHED
     }

@@ -106,7 +106,8 @@ def telling(sides: Sequence[Side], recalls: Sequence[int]) -> tuple[list[int], l
     widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
     told = [k for k in recalls if k < widest]
     vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
-    return told, [f"{vain} is left out: no set has more than {widest} images, so it would be 100.0"] if vain else []
+    most = "1 image" if widest == 1 else f"{widest} images"
+    return told, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
 
 
 def unit_of(side: Side, by: str) -> str:

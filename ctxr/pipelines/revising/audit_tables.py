@@ -17,14 +17,34 @@ def agreed(one: Agreement) -> str:
 
 
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
-    """Precision and recall of what was added, and of what the classifier calls entailed."""
+    """Precision and recall of what was added, and of what the classifier calls entailed where caps left some of that out."""
+    each = {"what was added": revision, "what the classifier calls entailed": classifier}
+    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
+    if revision.called == classifier.called:
+        each = {"what was added": revision}
+        note += "; no cap left anything out, so this is all that the classifier calls entailed"
     rows = tuple(
         (name, one.called, told(asdict(one.precision)), told(asdict(one.recall)), _count(one.entailed))
-        for name, one in (("what was added", revision), ("what the classifier calls entailed", classifier))
+        for name, one in each.items()
     )
-    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
     heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
     return Table("How right the round is, by people", heads, rows, note)
+
+
+def sample_told(decided: int, ties: int, unseen: int) -> str:
+    """What became of the pairs of a sample; what did not occur is not named.
+
+    >>> sample_told(200, 0, 0)
+    'all 200 pairs of the sample were decided'
+    >>> sample_told(190, 10, 0)
+    '190 of 200 pairs of the sample were decided, 10 ended in a tie'
+    """
+    drawn = decided + ties + unseen
+    if decided == drawn:
+        return f"all {drawn:,} pairs of the sample were decided"
+    left = ((ties, "ended in a tie"), (unseen, "were seen by nobody"))
+    told_of = [f"{count:,} {what}" for count, what in left if count]
+    return ", ".join([f"{decided:,} of {drawn:,} pairs of the sample were decided", *told_of])
 
 
 def _count(interval: Interval) -> str:

@@ -24,7 +24,7 @@ from ctxr.metrics.votes import gather
 from ctxr.pipelines.collecting import collected
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability_table
+from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability_table, sample_told
 from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, looked_at
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Looked, Round
 from ctxr.pipelines.revising.results import export_hint, read_figures
@@ -262,7 +262,7 @@ def _report(
     facts = {
         "audit": folder,
         "round": made.number,
-        "looked at": f"{len(found.looked)} pairs were decided, {found.ties} ended in a tie, {found.unseen} nobody has seen",
+        "looked at": sample_told(len(found.looked), found.ties, found.unseen),
         **agreement,
         "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighed up to all candidates",
     }

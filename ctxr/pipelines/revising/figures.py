@@ -115,16 +115,31 @@ def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> l
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
-    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people."""
-    columns = ("value", "without_leaked", "corrected")
-    shown = tuple((f"E@{row['k']}", *(told(row[name]) for name in columns), row["leaked"]) for row in rows)
+    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. What says nothing is left out."""
+    leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
+    heads = ["figure", "by the classifier %"]
+    heads += (
+        (["without leaked %"] if leaked else []) + (["corrected %"] if audited else []) + (["leaked"] if leaked else [])
+    )
+    columns = ["value"] + (["without_leaked"] if leaked else []) + (["corrected"] if audited else [])
+    shown = tuple(
+        (f"E@{row['k']}", *(told(row[name]) for name in columns), *([row["leaked"]] if leaked else [])) for row in rows
+    )
     note = (
         f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
-        "also in rounds before this one; leaked: share of the pictures that it was trained on; corrected: for its errors, by what "
-        "people said (--audit)"
+        "also in rounds before this one; "
     )
-    heads = ("figure", "by the classifier %", "without leaked %", "corrected %", "leaked")
-    return Table("Entail@K, automatic labels", heads, shown, note)
+    note += (
+        "leaked: share of the pictures that it was trained on; "
+        if leaked
+        else "it was trained on none of the pictures; "
+    )
+    note += (
+        "corrected: for its errors, by what people said (--audit)"
+        if audited
+        else "nothing corrects it for its errors yet (--audit)"
+    )
+    return Table("Entail@K, automatic labels", tuple(heads), shown, note)
 
 
 def told(interval: Mapping[str, Any]) -> str:

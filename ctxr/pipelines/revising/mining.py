@@ -82,8 +82,8 @@ class Pool:
 
 
 def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int) -> list[Gallery]:
-    """The sets of the dataset that have captions, of one side or of `all`; of the first `limit` images alone where that is
-    above 0.
+    """The sets of the dataset that have captions (blank ones are none), of one side or of `all`; of the first `limit` images alone
+    where that is above 0.
 
     Args:
         positives: images that each caption holds for already, by query.
@@ -91,7 +91,7 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
     written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
     for query in dataset.queries.values():
-        if query.labels is None:
+        if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
             captions.setdefault(query.image_set, []).append(query.id)
     found, left = [], limit
     for one in dataset.sets:

@@ -28,7 +28,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revise_labels import RESTORE, VERB
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.tasks_artifact import relative
+from ctxr.pipelines.tasks_artifact import reached, relative
 
 KIND = "dataset"
 
@@ -136,13 +136,13 @@ def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | No
 
 
 def base_of(out: Path) -> Path | None:
-    """The folder that an artifact of revised labels was made from; None without one."""
+    """The folder that an artifact of revised labels was made from, called as `out` is; None without one."""
     if not (out / MANIFEST).is_file():
         return None
     artifact = open_artifact(out, KIND)
     if artifact.manifest.verb != VERB:
         raise UsageError(f"{out} is a dataset that ctxr {artifact.manifest.verb} wrote", hint="choose another --out")
-    return (out / str(artifact.manifest.config["base"])).resolve()
+    return reached(out, str(artifact.manifest.config["base"]))
 
 
 def refuse_other_base(out: Path, base: Base) -> None:

@@ -74,6 +74,7 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     for one in rounds:
         if one.decides == decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
             return _there_already(config, base, one, leaked)
+    _refuse_nothing_left(asked)
     refuse_strangers(out)
     if asked.before:
         settings = read_figures(out / folder_of(asked.before[-1].number)).get("settings", {})
@@ -85,6 +86,15 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
         made = write(config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), talk)
     return reported(config, made, "added", leaked)
+
+
+def _refuse_nothing_left(asked: Asked) -> None:
+    """Raises DataError where every picture with every caption of its set is given already."""
+    if all(len(set(one.given)) == len(one.images) * len(one.captions) for one in asked.galleries):
+        raise DataError(
+            f"{asked.base.dataset.name}: every caption is known to hold for every picture of its set, so nothing is left to look at",
+            hint="name a dataset whose sets hold more pictures, or another --split",
+        )
 
 
 def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[str]) -> ReviseReport:

@@ -114,6 +114,8 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
+    if valid is None:
+        talk.warn(f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts")
     with memory_for(f"a scorer over {recipe.encoder}", job.device, "use a smaller encoder or head, or --device cpu"):
         scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
     if recipe.start_at_cosine:

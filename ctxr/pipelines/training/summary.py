@@ -88,20 +88,24 @@ def facts(report: TrainReport) -> dict[str, str]:
         "encoder": report.encoder,
         **({"regions": report.regions} if report.regions else {}),
         "dataset": report.dataset,
-        "queries": ", ".join(f"{count} {side}" for side, count in report.queries.items()),
+        "pairs" if report.variant == ENTAILMENT else "queries": ", ".join(
+            f"{count} {side}" for side, count in report.queries.items()
+        ),
         "written": str(report.folder),
         **there,
     }
 
 
 def table(report: TrainReport) -> Table:
-    """Accuracy of each seed, and their mean with its spread where there are several."""
+    """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
+    sides = [side for side in ("valid", "test") if any(getattr(one, side) is not None for one in report.seeds)]
     rows: list[tuple[Any, ...]] = [
-        (str(one.seed), one.epoch, one.epochs, _percent(one.valid), _percent(one.test)) for one in report.seeds
+        (str(one.seed), one.epoch, one.epochs, *(_percent(getattr(one, side)) for side in sides))
+        for one in report.seeds
     ]
     if len(report.seeds) > 1:
-        rows.append(("mean", None, None, _percent(report.valid), _percent(report.test)))
-        rows.append(("s.d.", None, None, _spread(report.seeds, "valid"), _spread(report.seeds, "test")))
+        rows.append(("mean", None, None, *(_percent(getattr(report, side)) for side in sides)))
+        rows.append(("s.d.", None, None, *(_spread(report.seeds, side) for side in sides)))
     said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
     galleries = report.variant == IN_BATCH
     if galleries:
@@ -109,7 +113,7 @@ def table(report: TrainReport) -> Table:
     elif report.variant != ENTAILMENT:
         said.append("candidates that share the highest score share the hit")
     what = "mean recall, %" if galleries else "accuracy, %"
-    return Table(what, ("seed", "epoch", "of", "valid", "test"), tuple(rows), "; ".join(said), digits=1)
+    return Table(what, ("seed", "epoch", "of", *sides), tuple(rows), "; ".join(said), digits=1)
 
 
 def _percent(share: float | None) -> float | None:

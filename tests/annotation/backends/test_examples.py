@@ -68,6 +68,14 @@ def test_a_results_file_without_a_column_is_none(column: str, tmp_path: Path) ->
         mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
+def test_all_columns_that_a_results_file_lacks_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "results.csv"
+    text = (EXAMPLES / "batch-results.csv").read_text()
+    file.write_text(text.replace('"WorkerId"', '"Other"', 1).replace('"Input.seal"', '"Another"', 1))
+    with pytest.raises(DataError, match=r"has no column WorkerId, Input\.seal: it is not"):
+        mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
+
+
 @pytest.mark.parametrize("date", ["01/07/25 10:00", "Fri Dec 31 23:00:05 PDT 9999", "9999-12-31T23:00:05-08:00"])
 def test_a_date_that_is_none_names_its_row(date: str, tmp_path: Path) -> None:
     file = tmp_path / "results.csv"

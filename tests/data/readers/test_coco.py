@@ -86,11 +86,23 @@ def test_photos_without_captions_are_named_as_such(tmp_path: Path, images: list[
         ({"annotations": [{"id": 1, "image_id": 99, "caption": "x"}]}, r"caption 1 is of image 99"),
         ({"annotations": [{"id": 1, "image_id": 7, "caption": "x"}] * 2}, r"caption 1 stands twice"),
         ({"annotations": [{"id": 1, "image_id": 7, "caption": None}]}, r"`caption` must be text and is null"),
+        ({"annotations": [{"id": 1, "image_id": 7, "raw": "x"}]}, r"`caption` must be text and is missing"),
+        ({"annotations": [{"id": 1, "image_id": 7, "caption": "  "}]}, r"there is no caption that says anything in it"),
+        ({"annotations": []}, r"there is no caption that says anything in it"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence_with_its_id(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_dataset(write(tmp_path, captions() | change))
+
+
+def test_blank_captions_are_left_out_and_told_of(tmp_path: Path) -> None:
+    told = captions()
+    told["annotations"] += [{"id": 8, "image_id": 3, "caption": ""}, {"id": 9, "image_id": 7, "caption": "   "}]
+    dataset = read_dataset(write(tmp_path, told))
+    assert sorted(dataset.queries) == sorted(dataset.texts) == ["val2017/1", "val2017/2", "val2017/5"]
+    assert len(dataset.judgments) == 3
+    assert "2 captions of val2017 are blank and were left out: the first is 8" in dataset.notes
 
 
 def test_another_json_named_captions_is_refused(tmp_path: Path) -> None:

@@ -199,8 +199,9 @@ def test_a_pickle_that_holds_more_than_tensors_is_refused_and_runs_nothing(tmp_p
 
 
 def test_a_folder_must_hold_one_file_of_each_kind(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="there is no folder") as nothing:
         load_cross(f"volta:{tmp_path / 'nowhere'}")
+    assert "--set encoder=volta:FOLDER" in nothing.value.hint
     make_checkpoint(tmp_path, UNITER, make_state(UNITER))
     torch.save({}, tmp_path / "pytorch_model_8.bin")
     with pytest.raises(DataError, match=r"found pytorch_model_8.bin, pytorch_model_9.bin"):

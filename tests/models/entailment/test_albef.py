@@ -81,8 +81,10 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", Sizes())
     with pytest.raises(DataError, match=r"words\.text\.0\.widen\.weight is \(48, 32\), wanted \(40, 32\)"):
         albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", Sizes())
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="there is no folder") as caught:
         albef_source(f"albef:{tmp_path / 'nowhere'}", Sizes())
+    assert "--set image=albef:FOLDER" in caught.value.hint
+    assert "--recipe entailment-tiny" in caught.value.hint
 
 
 def test_a_checkpoint_that_would_run_something_is_refused(tmp_path: Path) -> None:

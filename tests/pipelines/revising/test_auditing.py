@@ -13,9 +13,12 @@ from ctxr.data.caption_truth import CaptionTruth
 from ctxr.data.records import Judgment, Query
 from ctxr.data.tables import read_table
 from ctxr.errors import UnfinishedError
+from ctxr.metrics.finite_population import Stratum
+from ctxr.metrics.stratified import Part, reliability
 from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport, run
+from ctxr.pipelines.revising.audit_tables import reliability_table
 from ctxr.pipelines.revising.records import Drawn, Link, Looked
 from ctxr.pipelines.revising.sampling import stratum_of
 from ctxr.pipelines.tasks_artifact import Answered, read_tasks, write_judgments
@@ -127,8 +130,27 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
     # two who disagree decide nothing
     ties = len(drawn) - len(looked)
     assert ties > 0
-    assert f"{ties} ended in a tie, 0 nobody has seen" in report.facts["looked at"]
+    assert (
+        report.facts["looked at"]
+        == f"{len(looked)} of {len(drawn)} pairs of the sample were decided, {ties} ended in a tie"
+    )
     assert "Cohen's kappa" in report.facts
+
+
+def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:
+    called, capped, other = (
+        Part(Stratum(50, 9, 7), True),
+        Part(Stratum(9, 4, 3), False),
+        Part(Stratum(300, 9, 1), False),
+    )
+    whole = reliability([called, other])
+    one = reliability_table(whole, whole)
+    assert [row[:2] for row in one.rows] == [("what was added", 50)]
+    assert "no cap left anything out" in one.note
+    added, entailed = reliability([called, capped, other]), reliability([called, replace(capped, called=True), other])
+    both = reliability_table(added, entailed)
+    assert [row[:2] for row in both.rows] == [("what was added", 50), ("what the classifier calls entailed", 59)]
+    assert "no cap" not in both.note
 
 
 def test_nothing_is_said_before_anybody_has_looked(workdir: Path) -> None:
@@ -153,5 +175,5 @@ def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(wor
     assert np.any(two["earlier"])
     # written is what was written, whatever was added since
     assert two["written"] == one["written"]
-    assert [row[3] for row in report.tables["entail"].rows] == ["–", "–"]
+    assert report.tables["entail"].columns == ("figure", "by the classifier %")
     assert any("rounds before this one added some of the first K captions" in note for note in report.notes)

@@ -35,8 +35,16 @@ def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tm
     with pytest.raises(UsageError, match="holds 2 classifiers of entailment: one, two"):
         find_classifier(config)
     assert find_classifier(ReviseLabels(workdir=tmp_path, classifier="two")) == str(two)
+    (tmp_path / "classifiers" / "three").mkdir()
     with pytest.raises(UnfinishedError, match="holds no finished classifier"):
         open_classifier(ReviseLabels(workdir=tmp_path, classifier="three"))
+    for wrong, hint in (
+        ("nosuch", "the classifiers are one, two"),
+        ("tow", "did you mean two? the classifiers are one, two"),
+    ):
+        with pytest.raises(UsageError, match=f"there is no classifier '{wrong}' in") as caught:
+            find_classifier(ReviseLabels(workdir=tmp_path, classifier=wrong))
+        assert caught.value.hint == hint
 
 
 def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:

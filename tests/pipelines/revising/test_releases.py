@@ -1,9 +1,11 @@
 """Ten-image sets of a published release: which descriptions also hold for another image of their set."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,8 +15,9 @@ from ctxr.errors import DataError
 from ctxr.models.entailment.base import Claim
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.distances import spread
+from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also
-from tests.releases import TRAIN, VALID, draw_sets, write_release
+from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
 
 
 @dataclass
@@ -82,3 +85,25 @@ def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> No
     found = spread(vectors)
     assert (found.closest, found.mean) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
     assert (spread(vectors[:1]).closest, spread(vectors[:1]).mean) == (0.0, 0.0)
+
+
+def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(tmp_path: Path) -> None:
+    for name, pictures, told in (("alone", 1, ["A hat.", "A red hat."]), ("blank", 2, ["A hat.", " "])):
+        folder = tmp_path / name
+        for number in range(pictures):
+            draw(folder / "val" / f"{number}.jpg", number)
+        images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(pictures)]
+        rows = [{"id": number, "image_id": 0, "caption": text} for number, text in enumerate(told)]
+        (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
+    judge = LikesImg9()
+    config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
+    with pytest.raises(DataError, match="alone: every caption is known to hold for every picture of its set"):
+        run(config, classifier=judge)
+    assert not (tmp_path / "work" / "revised").exists()
+    blank = read_dataset(tmp_path / "blank")
+    text = replace(blank, texts={name: msgspec.structs.replace(one, text=" ") for name, one in blank.texts.items()})
+    assert galleries_of(text, {}, "all", 0) == []
+    assert (
+        "2 pictures, 1 candidates"
+        in run(replace(config, dataset=tmp_path / "blank"), classifier=judge).facts["looked at"]
+    )

@@ -11,7 +11,7 @@ import pytest
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table, write_table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
 from ctxr.models.entailment.base import Claim
 from ctxr.pipelines.changes import parent_of
@@ -140,3 +140,30 @@ def test_a_published_picture_with_other_bytes_is_known_to_who_was_trained_on_it(
     known = replace(dataset, images={image.id: image, two: dataset.images[two]})
     assert judging.leaked_images(known, [image.id, two], frozenset({"coco/790"})) == [image.id]
     assert judging.leaked_images(known, [image.id, two], frozenset({"coco/791"})) == []
+
+
+@pytest.mark.parametrize("entail", [False, True])
+def test_a_table_of_dev_pairs_that_is_not_there_is_a_mistyped_path(entail: bool, workdir: Path) -> None:
+    config = replace(options(workdir, precision=0.9, dev=Path("nosuch.jsonl")), entail=entail)
+    with pytest.raises(UsageError, match=r"nosuch\.jsonl is not there") as caught:
+        run(config, classifier=StandIn(workdir / "dataset"))
+    assert "--dev names a table of pairs" in caught.value.hint
+    with pytest.raises(UsageError, match="dataset is a folder, not a table of pairs"):
+        run(replace(config, dev=workdir / "dataset"), classifier=StandIn(workdir / "dataset"))
+
+
+def test_a_dataset_is_called_the_same_before_and_after_a_round(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workdir.parent)
+    near = Path(workdir.name)
+    for out in (near / "revised", Path("elsewhere")):
+        plan = ReviseLabels(workdir=near, by="hashed", out=out)
+        before = run(plan).facts["dataset"]
+        run(options(near, out=out, split="test"), classifier=StandIn(near / "dataset"))
+        run(replace(plan, undo=True))
+        assert run(plan).facts["dataset"] == before == near / "dataset"
+    (workdir.parent / "deep").mkdir()
+    monkeypatch.chdir(workdir.parent / "deep")
+    assert (
+        run(ReviseLabels(workdir=Path("w"), by="hashed", out=Path("../elsewhere"))).facts["dataset"]
+        == workdir / "dataset"
+    )

@@ -1,7 +1,9 @@
 """The columns of each published dataset, and what its labels mean."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from ctxr.errors import DataError
 
@@ -55,6 +57,16 @@ class Format:
         """What a file with these columns lacks of the format."""
         return [names[0] for names in self.needs() if not set(names) & set(columns)]
 
+    def far_from(self, path: str, columns: Collection[str]) -> tuple[float, bool, bool]:
+        """How unlikely a file is one of this format that was spoilt: by the share of columns that it lacks, then by the names of
+        file and folder, then by columns that such files have though nobody needs them."""
+        lacking = len(self.missing(columns)) / len(self.needs())
+        called = "/".join(PurePath(path).parts[-2:]).lower()
+        named = re.search(rf"(?<![a-z0-9]){self.source.replace('-', '[-_]?')}(?![a-z])", called)
+        needed = {name for names in self.needs() for name in names}
+        unlike = bool(self.headless) and not (set(self.headless) - needed) & set(columns)
+        return lacking, named is None, unlike
+
 
 _FIRST, _SECOND = ("sentence1",), ("sentence2",)
 _FLICKR = ("Flickr30K_ID", "Flickr30kID", "Flikr30kID")
@@ -104,7 +116,7 @@ def find_format(path: str, columns: Collection[str], source: str | None) -> Form
         return fitting
     if {"image1", "image2"} <= set(columns):
         raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
-    nearest = min(chosen, key=lambda one: len(one.missing(columns)) / len(one.needs()))
+    nearest = min(chosen, key=lambda one: one.far_from(path, columns))
     if len(nearest.missing(columns)) == len(nearest.needs()):
         named = ", ".join(repr(one[:MOST_SHOWN]) for one in list(columns)[:3] if one) or "nothing"
         raise DataError(

@@ -247,6 +247,10 @@ def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> N
     ("name", "content", "source", "says"),
     [
         ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "rte", "lacks label to be rte"),
+        ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", None, "lacks label to be rte"),
+        ("rte_test.tsv", "sentence1\tsentence2\n0\tA\tB\n", None, "lacks label to be rte"),
+        ("stsb_test.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", None, "lacks score to be sts-b"),
+        ("a.tsv", "index\tgenre\tsentence1\tsentence2\n0\tnews\tA\tB\n", None, "lacks score to be sts-b"),
         ("a.csv", "image1,image2,agg_score,sampling_method\n", None, "pairs of pictures have no hypothesis"),
         ("a.tsv", "", None, "is empty"),
         ("a.tsv", "a\tb\n", "snli", "'snli' is no entailment dataset"),
