@@ -55,8 +55,8 @@ class Eval:
     """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
     regions: str = ""
     """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
-    rerank: int = 0
-    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; default: as a run was validated, or all."""
+    rerank: int | None = None
+    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; 0: all; default: as a run was validated."""
     rerank_by: str = ""
     """Encoder of vectors that proposes them, such as ViT-B-32:openai; the others stand behind in its order."""
     device: str = "auto"
@@ -71,7 +71,7 @@ class Eval:
         """The part that decides the result."""
         names = (
             "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder",
-            *(("rerank", "rerank_by") if self.rerank else ()),
+            *(("rerank", "rerank_by") if self.rerank is not None else ()),
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -179,16 +179,29 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     return EvalReport(out, dataset.name, tuple(one.name for one in found), ready is not None, made, tuple(notes))
 
 
+def _check_rerank(config: Eval) -> None:
+    from ctxr.models.families import makes_pairs
+
+    if config.rerank is not None and config.rerank < 0:
+        raise UsageError(f"--rerank {config.rerank} is below 0", hint="--rerank 0 looks at every pair")
+    if bool(config.rerank) != bool(config.rerank_by):
+        raise UsageError(
+            f"--rerank {config.rerank or 0} with --rerank-by {config.rerank_by!r} names no number of candidates and who proposes them",
+            hint="--rerank 128 --rerank-by ViT-B-32:openai",
+        )
+    if makes_pairs(config.rerank_by):
+        raise UsageError(
+            f"--rerank-by {config.rerank_by} looks at pairs itself, and what proposes compares vectors",
+            hint="--rerank-by ViT-B-32:openai",
+        )
+
+
 def _check(config: Eval) -> list[int]:
     """The ks of recall@k. Raises UsageError for what is out of range."""
     refuse_seed(config.seed)
     if config.split not in ("", "train", "valid", "test", "none"):
         raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
-    if config.rerank < 0 or bool(config.rerank) != bool(config.rerank_by):
-        raise UsageError(
-            f"--rerank {config.rerank} with --rerank-by {config.rerank_by!r} names no number of candidates and who proposes them",
-            hint="--rerank 128 --rerank-by ViT-B-32:openai",
-        )
+    _check_rerank(config)
     if config.cluster not in ("set", "group"):
         raise UsageError(f"--cluster {config.cluster!r} is unknown", hint="choose set or group")
     if config.resamples < 1 or config.permutations < 1:

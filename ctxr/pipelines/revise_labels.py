@@ -1,5 +1,6 @@
 """`ctxr revise-labels`: which captions also hold for other pictures, as rounds of judgments that can be taken back."""
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class ReviseLabels:
     round: int = 0
     """Round that --undo, --redo and --audit are about; 0 = the latest."""
     by: str = "auto"
-    """Retrieval model that proposes: an encoder, or a run of the project whose scores are those of vectors."""
+    """Retrieval model that proposes: an encoder, or a run of the project without a head over sets."""
     classifier: str = ""
     """Classifier of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
     top_k: int = 30
@@ -78,6 +79,12 @@ class ReviseLabels:
     def folder(self) -> Path:
         """Where the artifact is written."""
         return self.out or self.workdir / "revised"
+
+    def again(self, *words: str) -> str:
+        """Another command about the same rounds."""
+        places = [*(["--out", str(self.out)] if self.out else [])]
+        places += ["--workdir", str(self.workdir)] if self.workdir != ReviseLabels.workdir else []
+        return shlex.join(["ctxr", VERB, *words, *places])
 
 
 @dataclass(frozen=True)

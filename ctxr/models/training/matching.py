@@ -150,19 +150,24 @@ class Shortlist:
     vectors: Vectors | None = None
     most: int = 0
 
-    def wanted(self, images: Rows, captions: Rows) -> Wanted:
+    def wanted(self, images: Rows, captions: Rows, without: Rows | None = None) -> Wanted:
         """Which pairs of a gallery's pictures and captions (rows of the vectors) are looked at, bool [n, m].
 
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
+
+        Args:
+            without: [g, 2] places of pairs that are no candidates.
         """
-        from ctxr.models.matches import best_matches
+        from ctxr.models.matches import NOBODY, best_matches
 
         marked = np.full((len(images), len(captions)), self.vectors is None)
         if self.vectors is not None:
             seen, told = self.vectors.queries[images], self.vectors.candidates[captions]
-            for asked, pool, table in ((seen, told, marked), (told, seen, marked.T)):
-                near = best_matches(asked, pool, self.most).indices
-                table[np.arange(len(near))[:, None], near] = True
+            left = np.zeros((0, 2), np.int64) if without is None else without
+            for asked, pool, table, pairs in ((seen, told, marked, left), (told, seen, marked.T, left[:, ::-1])):
+                near = best_matches(asked, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
+                row, place = np.nonzero(near != NOBODY)
+                table[row, near[row, place]] = True
         return marked
 
     def ordered(self, looked: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:

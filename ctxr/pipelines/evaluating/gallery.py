@@ -29,7 +29,7 @@ from ctxr.pipelines.evaluating import gallery_tables as tables
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_audit import People, people_of
 from ctxr.pipelines.evaluating.gallery_gold import gold_of
-from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs
+from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs, looked_at, shortlist_notes
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.outside import (
@@ -74,7 +74,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
     asked = [side.asked() for side in sides]
     files = pictures_of(dataset, asked)
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
-    rerank = Rerank(config.rerank, config.rerank_by) if config.rerank else None
+    rerank = None if config.rerank is None else Rerank(config.rerank, config.rerank_by)
     runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk, rerank, config.regions)
     if not runs:
         raise UnfinishedError(
@@ -93,6 +93,10 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
     settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
+    settings |= {"looked_at": looked} if (looked := looked_at(runs, talk)) else {}
+    found.notes += shortlist_notes(runs, config.compare)
+    if config.rerank and not looked:
+        found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
     out = config.out or config.workdir / RESULTS / results_name([one.name for one in runs])
     refuse_strangers(out)
     beside.tell_replaced(out, settings, talk)
@@ -129,7 +133,6 @@ def _measure(
     root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
     labels = labels_of(dataset, side, more, root, people)
     found.notes += measuring.pointless_note(side, ks)
-    found.notes += [_audited(name, one) for one in labels if one.audit is not None]
     truths = {} if config.positives is None else published(config.positives, dataset, side)
     rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
     ratings = similarity.ratings_of(side, rated)
@@ -162,6 +165,8 @@ def _measure(
                 found.rankings += rankings_of(side, one, scorer)
                 found.rows += _query_results(side, one, scorer, dataset)
             task.advance()
+    corrected = {one.source for one in found.entailments if one.side == name and one.found.corrected.value is not None}
+    found.notes += [_audited(name, one) for one in labels if one.audit is not None and one.source in corrected]
     measured = measuring.figures(side, columns, clusters)
     found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
     made: dict[str, Table | None] = dict(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Matrix, Vectors
+from ctxr.models.families import find_encoder, makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
 from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS, check_name, refuse_changed
@@ -26,12 +26,14 @@ class GalleryRun:
 
     Attributes:
         found: what every scorer says of a side, by its name. origin: what it is, by content.
+        looked: what an encoder of pairs looks at; None where vectors are compared.
     """
 
     name: str
     found: Callable[[GallerySide], Mapping[str, Vectors | Matrix]]
     origin: Parent
     artifact: Artifact | None = None
+    looked: Rerank | None = None
 
 
 def asks_galleries(sources: Sequence[str], dataset: Dataset, workdir: Path) -> bool:
@@ -82,12 +84,14 @@ def _searches(source: str, workdir: Path) -> bool:
 def _open(
     source: str, pictures: Pictures, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
 ) -> GalleryRun:
+    from ctxr.models.training.checkpoint import fingerprint_of
+
     folder = _folder(source, workdir)
     artifact: Artifact | None = None
     scorers: dict[str, Path | None] = {source: None}
     if folder is None:
         encoder, name, way = source, source, rerank or Rerank()
-        origin = Parent(source, MODEL, sha256_of([source]))
+        origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, talk.warn)))
     else:
         artifact, seeds = open_artifact(folder, KIND), checkpoints(folder)
         refuse_changed(artifact)
@@ -106,4 +110,33 @@ def _open(
             for scorer, checkpoint in scorers.items()
         }
 
-    return GalleryRun(name, found, origin, artifact)
+    return GalleryRun(name, found, origin, artifact, way if makes_pairs(encoder) else None)
+
+
+def looked_at(runs: Sequence[GalleryRun], talk: Talk) -> dict[str, dict[str, object]]:
+    """What each encoder of pairs looks at, with the weights of what proposes it, for the settings of an evaluation."""
+    from ctxr.models.training.checkpoint import fingerprint_of
+
+    told: dict[str, dict[str, object]] = {}
+    for one in runs:
+        if one.looked is not None:
+            by = one.looked.by if one.looked.most else ""
+            weights = fingerprint_of(find_encoder(by, talk.warn)) if by else ""
+            told[one.name] = {"most": one.looked.most, "by": by, "weights": weights}
+    return told
+
+
+def shortlist_notes(runs: Sequence[GalleryRun], compare: bool) -> list[str]:
+    """What one must know of figures behind a shortlist."""
+    notes = [
+        f"{one.name} looks at the {one.looked.most} candidates of each query that {one.looked.by} likes best, both ways; "
+        "the rest stands behind in that order"
+        for one in runs
+        if one.looked is not None and one.looked.most
+    ]
+    ways = {None if one.looked is None or not one.looked.most else one.looked for one in runs}
+    if compare and notes and len(ways) > 1:
+        notes.append(
+            "runs behind different shortlists, or behind none, are compared: a difference is also that of what proposes"
+        )
+    return notes

@@ -118,11 +118,11 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     rounds = read_rounds(out)
     fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not rounds:
-        raise UnfinishedError(f"{out} holds no round", hint="ctxr revise-labels --entail")
+        raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
     refuse_unknown(rounds, config.round)
     if not fitting:
         raise UsageError(
-            "every round is taken back", hint="--round N audits one all the same; or ctxr revise-labels --redo"
+            "every round is taken back", hint=f"--round N audits one all the same; or {config.again('--redo')}"
         )
     return fitting[-1]
 

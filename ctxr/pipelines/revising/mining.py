@@ -12,7 +12,7 @@ from ctxr.data.artifacts import open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
-from ctxr.metrics.votes import Codes
+from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.runs import RUNS
 from ctxr.pipelines.revising.proposing import check_by
@@ -31,6 +31,9 @@ Matrix = npt.NDArray[np.float32]
 
 NOBODY = -1
 """Where fewer candidates are left than were asked for, as `models.matches` says it."""
+MOST_SCORES = 1_000_000_000
+"""Of an encoder of pairs that are held at a time: 4 GB."""
+
 PAIRS = 4096
 """Pairs whose vectors are held at a time."""
 
@@ -131,19 +134,31 @@ class PairMiner:
     device: str
     precision: str
 
-    def over(
-        self, pictures: Pictures, texts: Sequence[str], talk: Talk
-    ) -> "Callable[[Codes, Codes, Callable[[float], None]], Matrix]":
-        """What gives the scores [n, m] of some pictures with some texts, by their places, and tells how many pictures are done."""
+    def over(self, pictures: Pictures, texts: Sequence[str], k: int, talk: Talk) -> "Scores":
+        """What gives the scores of some pictures with some texts, by their places; `k` candidates are wanted of each.
+
+        Raises what `regions_for` raises.
+        """
         seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
         looks = pair_looks(self.checkpoint, self.source, seen, texts, Machine(self.device, self.precision), talk)
         shortlist = shortlist_of(seen, texts, self.rerank, self.device, talk)
+        if 0 < self.rerank.most < k:
+            talk.note(f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others")
 
-        def scores(images: Codes, captions: Codes, advance: Callable[[float], None]) -> Matrix:
-            wanted = shortlist.wanted(images, captions)
-            return shortlist.ordered(looks.look(images, captions, wanted, advance), wanted, images, captions)
+        def scores(
+            images: Codes, captions: Codes, known: Codes, advance: Callable[[float], None]
+        ) -> tuple[Matrix, Flags]:
+            wanted = shortlist.wanted(images, captions, known)
+            asked = wanted.copy()
+            asked[known[:, 0], known[:, 1]] = True
+            return looks.look(images, captions, asked, advance), wanted
 
         return scores
+
+
+Scores = Callable[[Codes, Codes, Codes, Callable[[float], None]], tuple[Matrix, Flags]]
+"""Scores [n, m] of pictures [n] with texts [m] and of known pairs [g, 2] of their places, and which pairs are candidates; a
+function is told how many pictures are done."""
 
 
 def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | PairMiner":
@@ -163,6 +178,11 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
         if not makes_pairs(by):
             return load_encoder(by, device, warn=talk.warn)
         pairs = cast("CrossSource", find_encoder(by, talk.warn))
+        if pairs.looks_at == "regions":
+            raise UsageError(
+                f"--by {by} looks at regions, and only a run says at which",
+                hint="ctxr train --recipe retrieval-uniter, then --by RUN",
+            )
         return PairMiner(by, pairs.fingerprint, pairs, None, Rerank(), "", choose_device(device), "auto")
     artifact = open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
@@ -202,9 +222,17 @@ def pools_of(
         for one in galleries
     ]
     if isinstance(encoder, PairMiner):
-        scores = encoder.over(pictures, list(texts.values()), talk)
+        largest = max((len(images) * len(captions) for _, images, captions in rows), default=0)
+        if largest > MOST_SCORES:
+            raise UsageError(
+                f"{encoder.name} looks at every pair, and a gallery has {largest:,}: their scores do not fit into memory",
+                hint="--by an encoder of vectors, or --limit",
+            )
+        scores = encoder.over(pictures, list(texts.values()), k, talk)
         with talk.progress("mining", sum(len(images) for _, images, _ in rows)) as task:
-            return [mine_table(one, scores(ours, theirs, task.advance), k, both) for one, ours, theirs in rows]
+            return [
+                mine_table(one, *scores(ours, theirs, one.known, task.advance), k, both) for one, ours, theirs in rows
+            ]
     seen, told = embedded(pictures, list(texts.values()), encoder, talk)
     pools = []
     with talk.progress("mining", len(rows)) as task:
@@ -233,12 +261,12 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
     return _found(gallery, best, _products(images, captions, known), both)
 
 
-def mine_table(gallery: Gallery, scores: Matrix, k: int, both: bool) -> Pool:
-    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions."""
+def mine_table(gallery: Gallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Pool:
+    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, among those that are `wanted` [n, m] alone."""
     from ctxr.models.matches import Matches
 
     known = gallery.known
-    left = scores.copy()
+    left = np.where(wanted, scores, np.float32(-np.inf))
     left[known[:, 0], known[:, 1]] = -np.inf
 
     def best(turn: int) -> Matches:

@@ -203,8 +203,8 @@ def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> 
         "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
         "left out by a cap": made.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered ctxr revise-labels --audit",
-        "take it back": "ctxr revise-labels --undo",
+        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered {config.again('--audit')}",
+        "take it back": config.again("--undo"),
     }
     notes = () if made.added else (_nothing(made),)
     return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))

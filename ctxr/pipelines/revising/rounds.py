@@ -1,7 +1,7 @@
 """The artifact of revised labels: the dataset as it was given, and rounds of judgments beside it that can be taken back."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,8 +240,11 @@ def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
         raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {there}")
 
 
-def turn(out: Path, base: Base, number: int, active: bool) -> Round:
+def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., str]) -> Round:
     """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted.
+
+    Args:
+        again: makes the command of some words about the same rounds.
 
     Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
     """
@@ -250,9 +253,9 @@ def turn(out: Path, base: Base, number: int, active: bool) -> Round:
     fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
     if not fitting:
         what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
-        other = f"--{'undo' if active else 'redo'} --round {number or rounds[-1].number}"
+        other = again(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
         said = f"{what} is {'in force' if active else 'taken back'} already"
-        raise UsageError(said, hint=f"nothing to do; the other way: ctxr revise-labels {other}")
+        raise UsageError(said, hint=f"nothing to do; the other way: {other}")
     turned = replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned

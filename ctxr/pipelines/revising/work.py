@@ -101,7 +101,7 @@ def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[st
     if one.active:
         return reported(config, one, "up to date", leaked)
     with locked(config.folder()):
-        turn(config.folder(), base, one.number, active=True)
+        turn(config.folder(), base, one.number, active=True, again=config.again)
     return reported(config, one, "in force again", leaked)
 
 
@@ -145,7 +145,7 @@ def _revised(
     if not any(map(len, pools)):
         raise UsageError(
             "there is no pair left to look at: every one was given, added or rejected before",
-            hint="a lower --threshold, or ctxr revise-labels --undo",
+            hint=f"a lower --threshold, or {config.again('--undo')}",
         )
     own = written_for(dataset)
     premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)

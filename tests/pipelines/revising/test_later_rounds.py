@@ -158,7 +158,10 @@ def test_vectors_and_tables_of_scores_leave_out_the_same_pairs() -> None:
     names = tuple(map(str, range(9)))
     gallery = Gallery("g", "", names[:5], names, ((0, 1), (2, 8)), rejected=((0, 4), (3, 3), (4, 0)))
     scores = images @ captions.T
-    for found in (mine(gallery, images, captions, 6, both=True), mine_table(gallery, scores, 6, both=True)):
+    for found in (
+        mine(gallery, images, captions, 6, both=True),
+        mine_table(gallery, scores, np.ones_like(scores, bool), 6, both=True),
+    ):
         pairs = set(zip(found.images.tolist(), found.captions.tolist(), strict=True))
         assert not pairs & {*gallery.given, *gallery.rejected}
         np.testing.assert_allclose(

@@ -21,6 +21,8 @@ from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.mining import galleries_of
 from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
 from ctxr.pipelines.scoring import scores_of
+from ctxr.pipelines.train import Train
+from ctxr.pipelines.train import run as train
 from ctxr.pipelines.world_captions import write_captions
 from tests.pipelines.revising.conftest import DRAWN
 from tests.pipelines.revising.stand_in import Hashed, StandIn
@@ -270,7 +272,7 @@ def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
     with pytest.raises(UsageError, match="round 1 is taken back already") as caught:
         run(ReviseLabels(workdir=workdir, undo=True, round=1))
-    assert caught.value.hint == "nothing to do; the other way: ctxr revise-labels --redo --round 1"
+    assert caught.value.hint == f"nothing to do; the other way: ctxr revise-labels --redo --round 1 --workdir {workdir}"
 
 
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
@@ -329,7 +331,7 @@ def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> N
     run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
     ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
     dataset = read_dataset(workdir / "dataset")
-    gallery = next(one for one in dataset.sets if dataset.split_of(one) == "valid")
+    gallery = next(one for one in dataset.sets if one.id == "valid")
     captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
     scores = {(one.candidate, one.query): one.value for one in scores_of(by, dataset, captions, workdir)}
     given = {(row.candidate, row.query) for row in dataset.judgments}
@@ -338,10 +340,46 @@ def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> N
         rows = sorted(
             (row for row in ledger if row.image == image and row.direction != "caption"), key=lambda one: one.rank
         )
+        assert len(rows) == 2
         assert [row.caption for row in rows] == [caption for _, caption in best[:2]]
         assert [row.score for row in rows] == pytest.approx([scores[pair] for pair in best[:2]], abs=2e-5)
     again = run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
     assert again.did == "up to date"
+
+
+def test_behind_a_shortlist_only_what_was_looked_at_is_proposed_and_never_what_is_known(workdir: Path) -> None:
+    judge, dataset = StandIn(workdir / "dataset"), workdir / "dataset"
+    changes = ("encoder=random:blip-tiny", "rerank=3", "rerank_by=ctxr-tiny", "epochs=1", "batch=40", "lr=1e-3")
+    train(Train("retrieval-blip", dataset, changes=changes, workdir=workdir, device="cpu"))
+    run(options(workdir, by="retrieval-blip", split="valid", top_k=5), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    read = read_dataset(dataset)
+    given = {(row.candidate, row.query) for row in read.judgments}
+    gallery = next(one for one in read.sets if one.id == "valid")
+    assert not given & {(row.image, row.caption) for row in ledger}
+    for image in gallery.images:
+        rows = [row for row in ledger if row.image == image]
+        # three captions that are nearest to the picture, and those to which the picture is among the nearest three
+        assert len(rows) >= 3
+    assert max(row.rank for row in ledger) <= 5
+    seed = workdir / "runs" / "retrieval-blip"
+    captions = [one.id for one in read.queries.values() if one.image_set == gallery.id]
+    scores = {(one.candidate, one.query): one.value for one in scores_of(seed, read, captions, workdir)}
+    assert [row.score for row in ledger] == pytest.approx([scores[row.image, row.caption] for row in ledger], abs=2e-5)
+    with pytest.raises(UsageError, match="looks at regions, and only a run says at which"):
+        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
+
+
+def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
+    judge, out = StandIn(workdir / "dataset"), workdir / "another"
+    made = run(options(workdir, split="valid", out=out), classifier=judge)
+    assert made.facts["take it back"] == f"ctxr revise-labels --undo --out {out} --workdir {workdir}"
+    assert f"--audit --out {out}" in made.facts["for people"]
+    undone = run(ReviseLabels(out=out, workdir=workdir, undo=True))
+    assert undone.facts["the other way"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
+    with pytest.raises(UsageError, match="taken back already") as caught:
+        run(ReviseLabels(out=out, workdir=workdir, undo=True))
+    assert f"--redo --round 1 --out {out}" in (caught.value.hint or "")
 
 
 def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:

@@ -96,7 +96,7 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
             run(config, classifier=judge)
         assert "restore it from a copy, or --out ANOTHER" in (refused.value.hint or "")
     with pytest.raises(DataError, match=rf"{name} was changed"):
-        turn(out, open_base(workdir / "dataset"), 0, active=False)
+        turn(out, open_base(workdir / "dataset"), 0, active=False, again=ReviseLabels().again)
     with pytest.raises(DataError, match=rf"{name} was changed"):
         sample_of(workdir, out / "rounds" / "001" / "sample.jsonl")
     with pytest.raises(DataError, match=rf"{name} was changed"):

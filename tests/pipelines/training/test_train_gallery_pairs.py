@@ -98,8 +98,23 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     every = figures(evaluate(Eval((whole.run,), world, workdir, tmp_path / "all", "test", resamples=50)).results)
     same = [measure for run, measure in every if run == whole.run and measure[:2] == "IR"]
     assert {one: more[report.run, one] for one in same} == pytest.approx({one: every[whole.run, one] for one in same})
+    plain = Eval((report.run,), world, workdir, tmp_path / "plain", "test", resamples=50, rerank=0)
+    plainly = figures(evaluate(plain).results)
+    assert {one: plainly[report.run, one] for one in same} == pytest.approx(
+        {one: more[report.run, one] for one in same}
+    )
+    both = Eval((report.run, whole.run), world, workdir, tmp_path / "both", "test", True, resamples=50, permutations=20)
+    told = evaluate(both)
+    assert any(
+        f"{report.run} looks at the 3 candidates of each query that {encoder} likes best" in one for one in told.notes
+    )
+    assert any("runs behind different shortlists" in one for one in told.notes)
+    looked = open_artifact(told.results).manifest.config["looked_at"]
+    assert [looked[one]["most"] for one in (report.run, whole.run)] == [3, 0]
     with pytest.raises(UsageError, match="names no number of candidates and who proposes them"):
         evaluate(Eval((report.run,), world, workdir, rerank=4))
+    with pytest.raises(UsageError, match="looks at pairs itself"):
+        evaluate(Eval((report.run,), world, workdir, rerank=4, rerank_by="random:blip-tiny"))
 
 
 def test_regions_are_looked_at_in_galleries_too(train: Trains, encoder: str, world: Path, tmp_path: Path) -> None:
