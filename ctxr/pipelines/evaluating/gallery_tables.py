@@ -31,7 +31,8 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
     own = [one for one in figures if one.side == side.name]
-    size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
+    counts = {"caption": len(side.captions), "picture": len(side.images)}
+    size = " of ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
     drawn = f"in brackets 95 % over {by}s drawn again"
     titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
