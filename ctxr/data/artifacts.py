@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from ctxr import __version__
-from ctxr.data.atomic import disk_errors, write_bytes
+from ctxr.data.atomic import HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.tables import decode_other, encode_other
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -177,6 +177,7 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.
 
     The lock is on the marker file, which is never removed: a lock on a file that is removed holds nobody who made it anew.
+    Files that a killed process had half written are removed.
     Raises UnfinishedError when another process holds it.
     """
     with disk_errors(path):
@@ -188,6 +189,9 @@ def locked(path: Path) -> Iterator[None]:
                 f"{path} is being written by another ctxr process",
                 hint=f"wait for it, or choose another folder: {CHOOSE}",
             )
+        with disk_errors(path):
+            for half in path.glob(HALF_WRITTEN):  # of writers that were killed: nobody else writes here now
+                half.unlink(missing_ok=True)
         yield
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ctxr.errors import CtxrError
 
+HALF_WRITTEN = ".*.part"
+"""Names of files that are being written, or were when their writer was killed."""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -88,5 +91,5 @@ def link_or_copy(original: Path, copy: Path) -> None:
 
 
 def _passing(path: Path) -> Path:
-    """A name beside `path` that no other writer has, hidden and ending in `.part`, by which `units.tidy` knows it."""
+    """A name beside `path` that no other writer has, as `HALF_WRITTEN` has them."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ctxr.data.atomic import disk_errors, replace_folder, write_bytes
+from ctxr.data.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.data.embeddings import Vectors, load_vectors, save_vectors
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import PHOTO_SUFFIXES
@@ -240,7 +240,7 @@ def tidy(artifact: Path, units: Mapping[str, Unit]) -> None:
     wanted = {image.path for unit in units.values() for image in unit.images}
     wanted |= {fact.path for unit in units.values() for fact in unit.facts}
     with disk_errors(artifact):
-        for file in artifact.glob(".*.part"):
+        for file in artifact.glob(HALF_WRITTEN):
             file.unlink()
         for leftover in _entries(artifact / SOURCES):
             if _LEFTOVER.fullmatch(leftover.name) or (

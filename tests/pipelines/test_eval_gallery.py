@@ -1,7 +1,8 @@
 """`ctxr eval` over galleries: recall both ways, Entail@K by gold and by a classifier, published ground truths, files."""
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -420,3 +421,31 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     assert both is not None
     assert one is not None
     assert both.written[:20].tolist() == one.written.tolist()
+
+
+def test_an_evaluation_that_was_killed_anywhere_while_it_wrote_ends_in_the_same_bytes(
+    evaluate: Evaluates, encoders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(folder: Path) -> dict[str, bytes]:
+        return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+    few: dict[str, Any] = {"runs": (encoders[0],), "resamples": 20}
+    before, whole = (evaluate(out=tmp_path / str(seed), seed=seed, **few).results for seed in (0, 1))
+    real = Path.replace
+    for last in (0, 2, 5, 9):
+        out = tmp_path / f"killed{last}"
+        shutil.copytree(before, out)
+        left = iter(range(last))
+
+        def dying(file: Path, target: Path, left: Iterator[int] = left) -> Path:
+            if next(left, None) is None:
+                raise KeyboardInterrupt  # no `except OSError` tidies up behind it, as none does behind kill -9
+            return real(file, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", dying)
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(out=out, seed=1, **few)
+        assert not (out / "manifest.json").exists()
+        assert not evaluate(out=out, seed=1, **few).up_to_date
+        assert held(out) == held(whole)

@@ -105,7 +105,8 @@ def pointless_note(side: GallerySide, recalls: Sequence[int]) -> list[str]:
     """A sentence about what is left out as `pointless`, if anything is."""
     told = pointless(side, recalls)
     are, they = ("is", "it") if len(told) == 1 else ("are", "they")
-    sizes = f"{_most(side.caption_galleries):,} captions or {_most(side.image_galleries):,} pictures"
+    most = {"caption": _most(side.caption_galleries), "picture": _most(side.image_galleries)}
+    sizes = " or ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in most.items())
     left = f"{side.name}: {', '.join(told)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
     return [left] if told else []
 

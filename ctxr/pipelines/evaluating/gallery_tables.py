@@ -31,7 +31,8 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
     own = [one for one in figures if one.side == side.name]
-    size = f"{len(side.captions):,} captions of {len(side.images):,} pictures"
+    counts = {"caption": len(side.captions), "picture": len(side.images)}
+    size = " of ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
     drawn = f"in brackets 95 % over {by}s drawn again"
     titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
@@ -82,7 +83,7 @@ def _note(own: Sequence[Entailment], unseen: bool, audited: bool, leaked: bool) 
     if unseen:
         said.append(
             "what nobody looked at counts as not entailed in E@K, which is a lower bound, and as entailed in “at most”; of judged: "
-            "share of what was looked at; where all of it was, by people, E@K is E@M"
+            "share of what was looked at, captions that were written for the picture among it; where all of it was, by people, E@K is E@M"
         )
     else:
         said.append("all of it was looked at: where by people, E@K is E@M")
