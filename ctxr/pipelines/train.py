@@ -16,7 +16,7 @@ class Train:
     """Configuration of `ctxr train`; a field's text is its help."""
 
     recipe: str = "clip-batch"
-    """(clip|vilbert|uniter|blip)-(zero-shot|none|batch|module|temporal); retrieval-(clip|uniter|blip), each also with -weak;
+    """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""

@@ -241,10 +241,8 @@ def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
 
 
 def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., str]) -> Round:
-    """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted.
-
-    Args:
-        again: makes the command of some words about the same rounds.
+    """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted. `again` makes commands
+    about the same rounds of some words.
 
     Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
     """
@@ -254,8 +252,8 @@ def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., 
     if not fitting:
         what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
         other = again(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
-        said = f"{what} is {'in force' if active else 'taken back'} already"
-        raise UsageError(said, hint=f"nothing to do; the other way: {other}")
+        state = "in force" if active else "taken back"
+        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the other way: {other}")
     turned = replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned
