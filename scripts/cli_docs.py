@@ -9,21 +9,6 @@ from ctxr.cli.options import field_help, option_names
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
-POSITIONAL = {
-    ("build-sets", "sources"),
-    ("doctor", "artifact"),
-    ("export-tasks", "task"),
-    ("import-answers", "file"),
-    ("rebuild", "recipe"),
-    ("verify", "artifact"),
-    ("stats", "dataset"),
-    ("audit", "dataset"),
-    ("regions", "dataset"),
-    ("listen", "dataset"),
-    ("eval", "runs"),
-}
-"""Fields that are typed without a name, as `arguments` of its command says."""
-
 
 def page() -> str:
     """The whole page."""
@@ -35,11 +20,11 @@ def page() -> str:
     ]
     for name, text in COMMANDS.items():
         config = getattr(import_module(f"ctxr.pipelines.{name.replace('-', '_')}"), name.title().replace("-", ""))
+        arguments = import_module(f"ctxr.cli.{name.replace('-', '_')}").command.arguments
         texts = field_help(config)
         lines += [f"## ctxr {name}", "", text, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
-            positional = (name, field.name) in POSITIONAL
-            option = field.name.upper() if positional else option_names(field.name)[0]
+            option = field.name.upper() if field.name in arguments else option_names(field.name)[0]
             default = "" if field.default in (None, ()) else f"`{field.default}`"
             lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")
         lines.append("")

@@ -42,6 +42,9 @@ _GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "regions", "listen"
 
 INTERRUPTED = 130
 
+_ARTIFACTS = ("dataset", "artifact")
+"""What commands call the artifact that they take by its place."""
+
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for words that it cannot parse; its own name is in no public module."""
 
@@ -132,10 +135,24 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     """What typer found wrong with the words of a command, as our error."""
     near = getattr(error, "possibilities", None) or ()
     command = " ".join(["ctxr", *(word for word in typed[:1] if word in COMMANDS)])
-    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists what there is"
     # some messages of typer end with what else is possible
     message = str(error.message if near else error.format_message()).strip().rstrip(".")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists what there is"
+    if nameless := _nameless(error):
+        verb = "are" if nameless.endswith("s") else "is"
+        hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
+    elif "unexpected extra argument" in message and any("--dataset" in one.opts for one in error.ctx.command.params):
+        hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _nameless(error: Any) -> str:
+    """The argument that a command takes by its place and that was typed as an option; "" for none."""
+    option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+    meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
+    known = error.ctx.command.params if option and error.ctx else ()
+    places = [one.name for one in known if one.param_type_name == "argument"]
+    return next((str(name) for name in places if name in meant), "")
 
 
 def _refused(error: OSError) -> CtxrError:

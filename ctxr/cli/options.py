@@ -87,6 +87,7 @@ def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Calla
             body(config_class(**values), as_json)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.arguments = arguments  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 

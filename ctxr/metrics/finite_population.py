@@ -1,4 +1,4 @@
-"""Shares of a finite pool of pairs by a sample of its strata, with intervals that vary only with what was not drawn."""
+"""How many pairs of a finite pool are entailed, from looks at a sample of each stratum of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -273,6 +274,7 @@ def _declared(workdir: Path) -> str:
 def _check(config: Aggregate) -> None:
     from ctxr.pipelines.aggregating.acceptance import RULES
 
+    refuse_seed(config.seed)
     for name, value, known in (("rule", config.rule, RULES), ("labels", config.labels, LABEL_RULES)):
         if value not in known:
             raise UsageError(f"--{name} {value!r} is unknown", hint=f"choose one of {', '.join(known)}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.sets_report import KIND, SetsReport, report_on
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -118,6 +119,7 @@ class BuildSets:
 
     def check(self) -> None:
         """Raises UsageError for a value out of range."""
+        refuse_seed(self.seed)
         ranges: dict[str, tuple[float | None, float, float, str]] = {
             "--threshold": (self.threshold, 0, 2, "a distance between unit vectors: 0..2"),
             "--set-size": (self.set_size, 2, 1000, "at least 2 images"),

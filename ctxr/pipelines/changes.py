@@ -12,7 +12,12 @@ from ctxr.data.records import Facts, Image
 from ctxr.data.tables import read_table
 from ctxr.data.units import drop_units, read_unit, units_of
 from ctxr.errors import DataError
+from ctxr.pipelines.revise_labels import RESTORE
+from ctxr.pipelines.revise_labels import VERB as REVISED
 from ctxr.pipelines.talk import Talk
+
+MAKE_AGAIN = "restore it, or run the command that made its dataset again"
+"""What helps where a file of a dataset was changed, but of rounds of judgments."""
 
 
 def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
@@ -55,7 +60,7 @@ def parent_of(dataset: Dataset, seen: str) -> Parent:
         return Parent(dataset.name, "release", seen)
     artifact = open_artifact(dataset.root)
     if edited := artifact.changed_files():
-        raise _changed(artifact.path / edited[0])
+        raise _changed(artifact.path / edited[0], RESTORE if artifact.manifest.verb == REVISED else MAKE_AGAIN)
     return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
 
 
@@ -82,10 +87,8 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], talk: Ta
     drop_units(artifact, units)
 
 
-def _changed(file: Path) -> DataError:
-    return DataError(
-        f"{file} was changed since it was written", hint="restore it, or run the command that made its dataset again"
-    )
+def _changed(file: Path, cure: str = MAKE_AGAIN) -> DataError:
+    return DataError(f"{file} was changed since it was written", hint=cure)
 
 
 def _pictures(folder: Path) -> Iterator[tuple[str, str, str]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.errors import CtxrError
+from ctxr.pipelines.revise_labels import RESTORE
+from ctxr.pipelines.revise_labels import VERB as REVISED
 from ctxr.pipelines.talk import Talk
 
 if TYPE_CHECKING:
@@ -178,7 +180,10 @@ def _unreadable(name: str, error: OSError) -> Check:
 
 
 def _cure(path: Path, units: set[str], verb: str) -> str:
-    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken."""
+    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken. Rounds of
+    judgments nothing makes again."""
+    if verb == REVISED:
+        return RESTORE
     # only folders that are there: a name in a table may be anyone's, and this is a command to remove
     gone = sorted(folder for folder in path.glob("sources/*") if folder.name in units)
     typed = shlex.join([str(file) for file in (*gone, path / "manifest.json")])

@@ -35,11 +35,12 @@ def check_release(dataset: Dataset, talk: Talk) -> Iterator[Check]:
 
 def undecodable(dataset: Dataset, talk: Talk) -> list[str]:
     """What is wrong with pictures that are there, a sentence each: all are decoded to their last row of pixels."""
-    files = [file for image in dataset.images.values() if (file := dataset.picture(image)) is not None]
+    files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     broken = []
     with talk.progress("decoding pictures", len(files)) as task:
-        for trouble in troubles(read_image, files):
-            broken += [trouble.message] if trouble is not None else []
+        for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
+            # a whole path would not fit beside the others, and its end is what tells pictures apart
+            broken += [] if trouble is None else [trouble.message.replace(str(files[name]), name)]
             task.advance()
     return broken
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxr.errors import UsageError
 from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.filter import Filter
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.report import Report
 from ctxr.pipelines.sets_report import SetsReport
 from ctxr.pipelines.talk import Silent, Talk
@@ -105,6 +106,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.pipelines.report import run as report
 
     talk = talk or Silent()
+    refuse_seed(config.seed)
     if config.queries < 24:
         raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
     for name, count, least in (

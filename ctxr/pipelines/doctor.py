@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ctxr.errors import CtxrError, UsageError
 from ctxr.pipelines.check_artifact import Check, artifacts_in, check_artifact
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.talk import Silent, Talk
 
 REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
@@ -41,8 +42,7 @@ def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
 
     Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
     """
-    if config.seed < 0:
-        raise UsageError(f"--seed {config.seed} is out of range", hint="a whole number, 0 or more")
+    refuse_seed(config.seed)
     if config.scores and config.artifact is None:
         raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
     if config.artifact is not None:

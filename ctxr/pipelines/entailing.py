@@ -42,6 +42,13 @@ def own_threshold(run: Path | str) -> tuple[float, float | None]:
     return notes.threshold, notes.reached
 
 
+def own_fingerprint(run: Path | str) -> str:
+    """What a classifier is known by; raises what `own_threshold` raises, and reads its file of weights through once."""
+    from ctxr.models.entailment.checkpoint import fingerprint_of
+
+    return fingerprint_of(_seed_of(Path(run))[0])
+
+
 def _seed_of(folder: Path) -> tuple[Path, str]:
     """The folder of a seed as it was trained, and what it is called."""
     from ctxr.data.artifacts import open_artifact

@@ -68,7 +68,7 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
         path = workdir / DATASET
         if not (path / PAIRS).is_file():
             raise UsageError(
-                f"{workdir} holds no pairs to learn entailment from",
+                f"{workdir} holds no pairs of entailment",
                 hint="--dataset FOLDER with pairs.jsonl, or a published file",
             )
         talk.note(f"looking at the pairs of {path}")
@@ -119,7 +119,7 @@ def _of_artifact(path: Path) -> Pairs:
 
 def _of_files(path: Path, talk: Talk) -> Pairs:
     if not path.exists():
-        raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs to learn from")
+        raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs of entailment")
     folder = path if path.is_dir() else path.parent
     rows = [pair for reading in _readings(path, talk) for pair in reading.pairs]
     files = {image: file for image in {pair.image for pair in rows if pair.image} if (file := _picture(folder, image))}

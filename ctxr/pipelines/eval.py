@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -180,6 +181,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
 
 def _check(config: Eval) -> list[int]:
     """The ks of recall@k. Raises UsageError for what is out of range."""
+    refuse_seed(config.seed)
     if config.split not in ("", "train", "valid", "test", "none"):
         raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
     if config.rerank < 0 or bool(config.rerank) != bool(config.rerank_by):

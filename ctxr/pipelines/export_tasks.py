@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import TaskName
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ def _check(config: ExportTasks) -> None:
             hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
             raise UsageError(f"{given!r} is no {what}" if given else f"which {what}?", hint=hint)
     config.protocol()
+    refuse_seed(config.seed)
     if not 0 < config.fraction <= 1:
         raise UsageError(f"--fraction {config.fraction} is out of range", hint="it is a share above 0, at most 1")
     if config.raters < 0 or config.seconds < 0 or config.minutes < 1 or config.days < 1:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.annotation.cost import FLOOR
 from ctxr.annotation.protocol import Protocol
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -175,6 +176,7 @@ def _check(config: Plan) -> None:
     from ctxr.errors import UsageError
 
     config.check()
+    refuse_seed(config.seed)
     if config.right is not None and not 0 <= config.right <= 1:
         raise UsageError(f"--right is {config.right:g}, it must be a share from 0 to 1")
     if config.fee_percent is not None and config.fee_percent < 0:

@@ -5,11 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.base import Classifier
+
+VERB = "revise-labels"
+
+RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
+"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""
 
 SIDES = ("all", "train", "valid", "test")
 
@@ -121,6 +127,7 @@ def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier 
 
 
 def _check(config: ReviseLabels) -> None:
+    refuse_seed(config.seed)
     chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")

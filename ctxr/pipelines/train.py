@@ -28,7 +28,7 @@ class Train:
     changes: tuple[str, ...] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
     judgments: Path | None = None
-    """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives of retrieval recipes."""
+    """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: str = "auto"

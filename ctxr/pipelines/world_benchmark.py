@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def write_benchmark(config: WorldBenchmark, talk: Talk | None = None) -> "Artifa
     from ctxr.data.artifacts import finish, finished, locked, refuse_strangers, take_manifest
 
     talk = talk or Silent()
+    refuse_seed(config.seed)
     if (
         not 0 <= config.video <= 1
         or min(config.train, config.valid, config.test, config.targets) < 0

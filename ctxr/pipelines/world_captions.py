@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.errors import UsageError
+from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def write_captions(config: WorldCaptions, talk: Talk | None = None) -> "Artifact
 def _check(config: WorldCaptions) -> None:
     from ctxr.data.world import predicates
 
+    refuse_seed(config.seed)
     pictures = (config.train, config.valid, config.test, config.pair_train, config.pair_valid)
     if min(pictures) < 0 or not sum(pictures) or config.side < 16 or config.workers < 1:
         raise UsageError("a world of captions needs pictures, a side of 16 pixels or more, and a worker")

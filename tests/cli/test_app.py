@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ from ctxr.pipelines.train import Train
 from ctxr.pipelines.verify import Verify
 
 runner = CliRunner()
+
+
+def config_of(command: str) -> type:
+    module = import_module(f"ctxr.pipelines.{command.replace('-', '_')}")
+    found: type = getattr(module, command.title().replace("-", ""))
+    return found
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -203,6 +210,26 @@ def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
         (["build-sets", "--threshold", "abc"], "invalid value for '--threshold': ", "ctxr build-sets --help"),
         (["build-sets", "--treshold", "1"], "no such option: --treshold", "did you mean --threshold"),
         (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
+        (
+            ["revise-labels", "--dataset", "a"],
+            "no such option: --dataset",
+            "the dataset is given without a name: ctxr revise-labels DATASET",
+        ),
+        (
+            ["doctor", "--dataset=a"],
+            "no such option: --dataset",
+            "the artifact is given without a name: ctxr doctor ARTIFACT",
+        ),
+        (
+            ["build-sets", "--sources", "a"],
+            "no such option: --sources",
+            "the sources are given without a name: ctxr build-sets SOURCES",
+        ),
+        (
+            ["train", "a"],
+            "got unexpected extra argument",
+            "the dataset is given with its name: ctxr train --dataset DATASET",
+        ),
         (["filter", "a"], "got unexpected extra argument", "ctxr filter --help"),
         (["--bogus"], "no such option: --bogus", "ctxr --help"),
     ],
@@ -218,6 +245,18 @@ def test_a_mistyped_word_is_an_error_like_any_other(typed: list[str], message: s
     assert result.stderr == f"error: {said['error']}\nhint:  {said['hint']}\n"
     silent = runner.invoke(app, typed)
     assert (silent.exit_code, silent.stdout, silent.stderr) == (2, "", result.stderr)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if "seed" in {field.name for field in fields(config_of(name))}]
+)
+def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = ["describe"] if name == "export-tasks" else ["."] if name == "build-sets" else []
+    result = runner.invoke(app, [name, *typed, "--seed", "-1"])
+    assert result.exit_code == 2
+    assert result.stderr == "error: --seed -1 is out of range\nhint:  a whole number, 0 or more\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_words_at_all_show_the_help() -> None:

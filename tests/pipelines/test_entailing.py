@@ -435,7 +435,7 @@ def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path)
     config.write_text(json.dumps(json.loads(config.read_text()) | {"threshold": 0.01}))
     with pytest.raises(DataError, match=r"seed0/config\.json was changed since it was trained"):
         evaluate(Eval((str(copy),), world, tmp_path, device="cpu"))
-    with pytest.raises(UsageError, match="holds no pairs to learn entailment from"):
+    with pytest.raises(UsageError, match="holds no pairs of entailment"):
         open_pairs(None, tmp_path, Silent())
     with pytest.raises(UsageError, match="answer different questions"):
         evaluate(Eval((str(made.workdir / "classifiers" / "entailment-tiny"), "ctxr-tiny"), workdir=tmp_path))

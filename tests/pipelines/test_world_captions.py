@@ -207,6 +207,7 @@ def test_figures_of_the_true_ranking_are_perfect_by_the_truth_and_not_by_the_ann
     ("wrong", "says"),
     [
         ({"train": -1}, "needs pictures"),
+        ({"seed": -1}, "--seed -1 is out of range"),
         ({"least": 3, "most": 2}, "not 3 to 2"),
         ({"hypotheses": 1}, "not 2 to 6, 1 and 4"),
         ({"say": ("Shows", "Sings")}, "captions cannot be made of Shows, Sings"),

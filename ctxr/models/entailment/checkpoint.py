@@ -75,6 +75,11 @@ def read_notes(folder: Path) -> Notes:
     return notes
 
 
+def fingerprint_of(folder: Path) -> str:
+    """What a trained classifier is known by: its config and its weights."""
+    return sha256_of([asdict(read_notes(folder)), _sha256(folder / WEIGHTS)])
+
+
 class TrainedClassifier:
     """A `Classifier` in a folder.
 
@@ -89,7 +94,7 @@ class TrainedClassifier:
         self.name, self.threshold, self.device = name, notes.threshold, device
         self.recipe = ClassifierRecipe(**notes.recipe)
         self.branches = _same(find_branches(self.recipe, device), notes, folder)
-        self.fingerprint = sha256_of([asdict(notes), _sha256(folder / WEIGHTS)])
+        self.fingerprint = fingerprint_of(folder)
         self.trained_on = _trained_on(folder / TRAINED_ON)
         self.model = new_classifier(self.recipe, self.branches)
         fill(self.model, folder / WEIGHTS, f"the classifier that {folder / CONFIG} describes")

@@ -3,7 +3,7 @@
 Letters: C captions, N pictures, B pairs of a batch, n pictures of a batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,55 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ctxr.models.training.known import Known as Known
 from ctxr.models.training.questions import Images, Questions
-
-
-@dataclass(frozen=True)
-class Known:
-    """For which pictures each caption holds, as compressed rows.
-
-    Attributes:
-        starts: int64 [C + 1] where each caption's pictures begin. images: int64, ascending in each caption.
-    """
-
-    starts: Tensor
-    images: Tensor
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "Known":
-        """From (caption, picture) pairs; a pair that stands twice counts once."""
-        table = torch.tensor(sorted(set(pairs)), dtype=torch.int64).reshape(-1, 2)
-        sizes = torch.bincount(table[:, 0], minlength=captions)
-        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), table[:, 1].contiguous())
-
-    def mask(self, captions: Tensor, images: Tensor) -> Tensor:
-        """Which of these captions [b] hold for which of these pictures [n], ascending: bool [b, n]."""
-        rows, held = self._pairs(captions)
-        place = torch.searchsorted(images, held).clamp(max=len(images) - 1)
-        there = images[place] == held
-        marked = torch.zeros(len(captions), len(images), dtype=torch.bool)
-        marked[rows[there], place[there]] = True
-        return marked
-
-    def turned(self, images: int) -> "Known":
-        """For which captions each of `images` pictures holds."""
-        captions = len(self.starts) - 1
-        owner = torch.arange(captions).repeat_interleave(self.starts.diff())
-        return Known.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
-
-    def draw(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """One partner by chance for each of `rows` that has any: (those rows, their partners), by torch's own generator."""
-        starts, sizes = self.starts[rows], self.starts.diff()[rows]
-        some = sizes > 0
-        drawn = (torch.rand(int(some.sum())) * sizes[some]).long().clamp(max=sizes[some] - 1)
-        return rows[some], self.images[starts[some] + drawn]
-
-    def _pairs(self, captions: Tensor) -> tuple[Tensor, Tensor]:
-        """(place in `captions`, picture) of every pair."""
-        sizes = self.starts.diff()[captions]
-        rows = torch.arange(len(captions)).repeat_interleave(sizes)
-        within = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        return rows, self.images[self.starts[captions].repeat_interleave(sizes) + within]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,13 @@ from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.passes import is_memory
-from ctxr.models.training.questions import Questions, by_sets, with_distractors, with_shared_distractors
+from ctxr.models.training.questions import (
+    Questions,
+    by_sets,
+    with_distractors,
+    with_shared_distractors,
+    with_weak_targets,
+)
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
 
@@ -69,8 +75,8 @@ class Trainer:
         hearing: Hearing | None = None,
     ) -> None:
         self.scorer, self.recipe, self.train, self.valid = scorer, recipe, train, valid
-        self.asked = train
         self.seed, self.folder, self.key, self.device, self.bf16 = seed, folder, key, device, bf16
+        self.asked, self.again = self._twice(train, 0)
         self.hearing = hearing or Hearing()
         self.weights = [weights for weights in scorer.parameters() if weights.requires_grad]
         self.optimiser = make_optimiser(self.weights, recipe)
@@ -100,11 +106,31 @@ class Trainer:
     def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
         """One step on some queries, in as many passes as memory needs; returns the sum of their losses.
 
-        Without `step` the gradients stay for the next one.
+        Without `step` the gradients stay for the next one. With `weak = "extra-batch"` there is a second step at `alpha * rate`
+        on those of the queries that have weak positives, each asking for one of these; with "loss-weight" that loss times alpha is a
+        part of the first (specs A3.2).
         """
         self.scorer.train()
+        alone, again = self.recipe.weak == "extra-batch", self.again[rows]
+        again = again[again >= 0]
+        total = extra = self._accumulate(rows)
+        if len(again) and not alone and math.isfinite(total):
+            extra = self._accumulate(again, self.recipe.alpha)
+        if step and math.isfinite(total + extra):
+            self._step(rate)
+            if len(again) and alone:
+                extra = self._accumulate(again)
+                if math.isfinite(extra):
+                    self._step(self.recipe.alpha * rate)
+        return total if math.isfinite(extra) else extra
+
+    def _accumulate(self, rows: Tensor, weight: float = 1.0) -> float:
+        """Add the gradient of `weight` times the loss of some queries, their mean or sum as the recipe says; the sum of their losses.
+
+        A loss that is no number is returned at once.
+        """
         total, left = 0.0, rows
-        share = 1.0 if self.recipe.summed_gradients else 1.0 / len(rows)
+        share = weight if self.recipe.summed_gradients else weight / len(rows)
         while len(left):
             part = left[: self.progress.at_once]
             loss, gradients = self._gradients(part, share)
@@ -118,8 +144,6 @@ class Trainer:
                         laid_out_as(weights, gradient) if weights.grad is None else weights.grad.add_(gradient)
                     )
             total, left = total + loss, left[len(part) :]
-        if step:
-            self._step(rate)
         return total
 
     def _gradients(self, rows: Tensor, share: float) -> tuple[float, tuple[Tensor | None, ...] | None]:
@@ -138,7 +162,9 @@ class Trainer:
         batch = self.asked.batch(rows).to(self.device)
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
             scores = self.scorer(batch)
-        return loss_of(scores, batch, self.recipe.loss)
+        weak = self.asked.weak_marks(rows)
+        weak = None if weak is None else weak.to(self.device)
+        return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
 
     def _halve(self, rows: int) -> None:
         if rows == 1:
@@ -164,7 +190,8 @@ class Trainer:
         recipe, start = self.recipe, time.monotonic()
         chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         parts = torch.split(self._order(chance), recipe.batch)
-        self.asked, total = self._asked(number, parts), 0.0
+        self.asked, self.again = self._twice(self._asked(number, parts), number)
+        total = 0.0
         for place, rows in enumerate(parts):
             step = (number - 1) * len(parts) + place
             leaks = recipe.leaked_gradients and len(rows) < recipe.batch
@@ -190,6 +217,13 @@ class Trainer:
         if self.recipe.shared_distractors:
             return with_shared_distractors(self.train, steps, self.recipe.distractors, chance)
         return with_distractors(self.train, self.recipe.distractors, chance)
+
+    def _twice(self, asked: Questions, number: int) -> tuple[Questions, Tensor]:
+        """Queries, behind them those that are asked again for a weak positive, and the row of each one's second self or -1."""
+        if not self.recipe.asks_again:
+            return asked, torch.full((len(asked),), -1)
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number + 700_001)
+        return with_weak_targets(asked, chance, anywhere=self.recipe.variant == "none")
 
     def _judge(self, number: int) -> float | None:
         skipped = self.recipe.unjudged_last_epoch and number == self.recipe.epochs

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ctxr.data.regions import Regions
+from ctxr.models.training.known import Known
 from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.tables import Vectors
@@ -55,9 +56,11 @@ def with_features(questions: Questions, rows: npt.NDArray[np.int64], features: n
     questions, features = questions.part(torch.from_numpy(rows)), features[rows]
     count, most, width = features.shape
     own = torch.arange(count * most).view(count, most)
+    weak = questions.weak_marks(torch.arange(count))
     return replace(
         questions,
         images=Vectors(features.reshape(count * most, width)),
         texts=torch.zeros((count, 1), dtype=torch.int64),
         candidates=torch.where(questions.mask, own, own[:, :1]),
+        entailed=None if weak is None else Known.marked(weak, own),
     )

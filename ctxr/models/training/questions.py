@@ -1,13 +1,14 @@
 """Queries as arrays, and the batches made of them. Letters: Q queries, K candidates, N images, D width, T tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ctxr.models.base import Batch
+from ctxr.models.training.known import Known
 
 
 class Images(Protocol):
@@ -28,6 +29,7 @@ class Questions:
         mask: [Q, K] bool, True where there is a candidate.
         ordered: [Q] bool. target: [Q] position, -1 where unknown.
         sets: [Q] number of the image set.
+        entailed: for which further rows of images each query was found to hold; None where none of them was.
     """
 
     images: Images
@@ -37,6 +39,7 @@ class Questions:
     ordered: Tensor
     target: Tensor
     sets: Tensor
+    entailed: Known | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -48,10 +51,21 @@ class Questions:
             self.images(unique), self.texts[rows], places, self.mask[rows], self.ordered[rows], self.target[rows]
         )
 
+    def weak_marks(self, rows: Tensor) -> Tensor | None:
+        """Which candidates of these queries [B] are weak positives, bool [B, K]; None where nothing was found to hold.
+
+        The target is none, whatever else was found.
+        """
+        if self.entailed is None:
+            return None
+        others = self.mask[rows] & (torch.arange(self.mask.shape[1]) != self.target[rows, None])
+        return self.entailed.among(rows, self.candidates[rows]) & others
+
     def part(self, rows: Tensor) -> "Questions":
         """Some of the queries as questions of their own."""
         names = ("texts", "candidates", "mask", "ordered", "target", "sets")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        columns = {name: getattr(self, name)[rows] for name in names}
+        return replace(self, **columns, entailed=None if self.entailed is None else self.entailed.part(rows))
 
 
 def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
@@ -99,6 +113,42 @@ def with_shared_distractors(
         drawn = with_distractors(alone.part(rows), count, chance).candidates
         candidates[rows, : drawn.shape[1]], mask[rows, : drawn.shape[1]] = drawn, True
     return replace(alone, candidates=candidates, mask=mask, ordered=torch.zeros_like(questions.ordered))
+
+
+def with_weak_targets(
+    questions: Questions, chance: torch.Generator, anywhere: bool = False
+) -> tuple[Questions, Tensor]:
+    """The same queries, and behind them once more those with weak positives, each asking for one of these, drawn by chance.
+
+    There the written target counts as a weak positive like those that were not drawn.
+
+    Args:
+        questions: with known targets.
+        anywhere: any image for which a query holds can be drawn, and takes the target's place where it is no candidate;
+            else the weak ones among the candidates alone.
+
+    Returns:
+        The queries, and the row [Q] of each one's second self, -1 where it has none.
+    """
+    every = torch.arange(len(questions))
+    again, weak = torch.full_like(every, -1), questions.weak_marks(every)
+    if questions.entailed is None or weak is None:
+        return questions, again
+    known = questions.entailed if anywhere else Known.marked(weak, questions.candidates)
+    rows, images = known.draw(every, chance)
+    again[rows] = len(every) + torch.arange(len(rows))
+    candidates, written = questions.candidates[rows], questions.target[rows, None]
+    weak = torch.cat([weak, weak[rows].scatter(1, written, True)])
+    there = (candidates == images[:, None]) & questions.mask[rows]
+    target = torch.where(there.any(1, keepdim=True), there.int().argmax(1, keepdim=True), written)
+    candidates = torch.cat([questions.candidates, candidates.scatter(1, target, images[:, None])])
+    both = replace(
+        questions.part(torch.cat([every, rows])),
+        candidates=candidates,
+        target=torch.cat([questions.target, target[:, 0]]),
+        entailed=Known.marked(weak, candidates),
+    )
+    return both, again
 
 
 def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> Tensor:

@@ -65,7 +65,7 @@ class Recipe:
         rerank: candidates of each query, both ways, that an encoder of pairs looks at in a gallery; 0 = all. rerank_by: the
             encoder of vectors that proposes them, and by which the others stand behind; nothing with 0.
         shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
-        weak: one of `WEAK`, for captions that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
+        weak: one of `WEAK`, for texts that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
         summed_gradients: of the queries of a step; else averaged.
         undivided_decay: L2 against an averaged gradient as strong as against a sum; else divided by `batch`.
         dropout_in_evaluation: the released code never switches it off.
@@ -137,6 +137,16 @@ class Recipe:
         """Whether there is anything to train."""
         return self.variant != "zero-shot"
 
+    @property
+    def weak_share(self) -> float | None:
+        """How right a weak candidate is, as a share of a positive: 0 is a negative like any other, None is left out of the loss."""
+        return {"off": 0.0, "soft-label": self.alpha}.get(self.weak)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether queries with weak positives are asked a second time, for one of these."""
+        return self.weak in ("extra-batch", "loss-weight")
+
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
         for name, choices in _CHOICES.items():
@@ -171,10 +181,10 @@ class Recipe:
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha = {self.alpha} is not in 0..1", hint="--set alpha=0.3")
         if self.variant != IN_BATCH:
-            if self.weak != "off":
+            if self.weak != "off" and self.variant not in VARIANTS[1:]:
                 raise UsageError(
-                    f"weak = {self.weak!r} needs captions that compete in a batch, and the variant is {self.variant!r}",
-                    hint="--recipe retrieval-clip, or --set weak=off",
+                    f"weak = {self.weak!r} means nothing to the variant {self.variant!r}: no query has candidates to learn from",
+                    hint="--set weak=off",
                 )
             return
         given = [name for name in _NOT_IN_BATCH if getattr(self, name)]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.known import Known
 from ctxr.models.training.questions import Images, Questions
 
 
@@ -44,7 +45,9 @@ def make_questions(
     ordered: npt.NDArray[np.bool_],
     target: npt.NDArray[np.int64],
     sets: npt.NDArray[np.int64],
+    weak: Sequence[tuple[int, int]] = (),
 ) -> Questions:
-    """Questions with the shapes that `Questions` names."""
+    """Questions with the shapes that `Questions` names; `weak` are pairs of a query and a further picture that it holds for."""
     columns = (texts, candidates, mask, ordered, target, sets)
-    return Questions(images, *(torch.from_numpy(np.ascontiguousarray(column)) for column in columns))
+    entailed = Known.of(weak, len(target)) if weak else None
+    return Questions(images, *(torch.from_numpy(np.ascontiguousarray(column)) for column in columns), entailed=entailed)

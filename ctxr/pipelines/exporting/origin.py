@@ -7,6 +7,8 @@ from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.artifact import KINDS, dataset_of
 from ctxr.errors import DataError
+from ctxr.pipelines.revise_labels import RESTORE
+from ctxr.pipelines.revise_labels import VERB as REVISED
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -25,7 +27,9 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
     if edited := artifact.changed_files():
         raise DataError(
             f"{path / edited[0]} was changed since it was written",
-            hint=f"restore it, or run ctxr {artifact.manifest.verb} again: it makes anew what was changed",
+            hint=RESTORE
+            if artifact.manifest.verb == REVISED
+            else f"restore it, or run ctxr {artifact.manifest.verb} again: it makes anew what was changed",
         )
     return artifact, dataset_of(artifact)
 

@@ -15,11 +15,12 @@ from ctxr.errors import DataError
 from ctxr.pipelines.reporting.chain import inside
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
+from ctxr.pipelines.revise_labels import VERB
 from ctxr.pipelines.revising.auditing import checked
 from ctxr.pipelines.revising.figures import told
 from ctxr.pipelines.revising.records import Link, Round
 from ctxr.pipelines.revising.results import read_figures
-from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, VERB, folder_of, read_rounds
+from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, folder_of, read_rounds
 from ctxr.pipelines.revising.work import written_for
 
 WANTED = 0.8

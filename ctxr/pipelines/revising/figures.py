@@ -28,9 +28,8 @@ def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Cou
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
     if not ks or not pools:
         return None
-    written, extra, earlier = _columns(pools, entailed, ks)
-    extra = extra + earlier
-    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
+    written, extra, earlier, _ = _columns(pools, entailed, ks)
+    return Counted(written, extra + earlier, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
 
 
 def earlier_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
@@ -38,42 +37,48 @@ def earlier_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
     return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
 
 
+def rejected_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
+    """Captions among the first K of every picture that a round before this one rejected and this one left out, [I, len(ks)]."""
+    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[3]
+
+
 def _columns(pools: Sequence[Pool], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
     parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles]:
-    """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added by earlier rounds.
+def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
+    earlier rounds.
 
-    What was mined are the best captions that were not given, so both together hold the first K of all. Equal ones stand as they
-    were mined, behind given ones.
+    What was mined are the best captions that were not known, so both together hold the first K of all. Equal ones stand as they
+    were mined, behind known ones.
     """
-    given = np.array(pool.gallery.given, np.int64).reshape(-1, 2)
-    images = np.concatenate([given[:, 0], pool.images])
-    scores = np.concatenate([pool.given_scores, pool.scores])
-    before = np.array([3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given], np.int64)
-    kinds = np.concatenate([before, np.where(entailed, 1, 2)])
-    ranks = np.concatenate([np.zeros(len(given), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
+    known = pool.gallery.known
+    images = np.concatenate([known[:, 0], pool.images])
+    scores = np.concatenate([pool.known_scores, pool.scores])
+    before = [3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given] + [4] * len(pool.gallery.rejected)
+    kinds = np.concatenate([np.array(before, np.int64), np.where(entailed, 1, 2)])
+    ranks = np.concatenate([np.zeros(len(known), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
     order = np.lexsort((ranks, -scores, images))
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
     count = len(pool.gallery.images)
-    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3)]
-    written, extra, earlier = (np.stack(one, axis=1).astype(np.float64) for one in found)
-    return written, extra, earlier
+    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3, 4)]
+    written, extra, added, rejected = (np.stack(one, axis=1).astype(np.float64) for one in found)
+    return written, extra, added, rejected
 
 
 def looked_at(
     columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[Link], looked: Sequence[Looked]
 ) -> Counted | None:
     """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
-    earlier rounds added some of these: what people said of this round's sample tells nothing of them.
+    earlier rounds added or rejected some of these: what people said of this round's sample tells nothing of them.
 
     Args:
         columns: `counted` of the figures. links: every candidate of the round.
     """
-    if not ks or "images" not in columns or np.any(columns.get("earlier", 1)):
+    if not ks or "images" not in columns or np.any(columns.get("earlier", 1)) or np.any(columns.get("rejected", 0)):
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     places = {image: place for place, image in enumerate(columns["images"])}
@@ -161,7 +166,7 @@ def bands(links: Sequence[Link]) -> list[dict[str, Any]]:
 def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
     """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
-    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed"
+    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
     return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 

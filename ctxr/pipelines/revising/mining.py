@@ -42,7 +42,7 @@ class Gallery:
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
         given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
-            a round before this one added.
+            a round before this one added. rejected: pairs that a round before this one rejected as this one would.
     """
 
     id: str
@@ -51,6 +51,12 @@ class Gallery:
     captions: tuple[str, ...]
     given: tuple[tuple[int, int], ...]
     earlier: frozenset[tuple[int, int]] = frozenset()
+    rejected: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def known(self) -> Codes:
+        """Pairs [N, 2] that are no candidates: those that are given, then those that were rejected."""
+        return np.array([*self.given, *self.rejected], np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +64,9 @@ class Pool:
     """Candidates of one gallery as parallel columns [N], by image and then by rank.
 
     Attributes:
-        images, captions: places in the gallery. ranks: from 1. scores: of retrieval. directions: [N] 1 found for the image, 2
-            for the caption, 3 for both.
-        given_scores: of the pairs that hold already, in their order.
+        images, captions: places in the gallery. ranks: from 1, among the candidates. scores: of retrieval. directions: [N] 1
+            found for the image, 2 for the caption, 3 for both.
+        known_scores: of the pairs that are known already, in their order.
     """
 
     gallery: Gallery
@@ -69,7 +75,7 @@ class Pool:
     ranks: Codes
     scores: Matrix
     directions: Codes
-    given_scores: Matrix
+    known_scores: Matrix
 
     def __len__(self) -> int:
         return len(self.images)
@@ -209,7 +215,7 @@ def pools_of(
 
 
 def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Pool:
-    """The best `k` captions of every picture that do not hold for it already, and with `both` the best `k` pictures of every
+    """The best `k` captions of every picture that are not known to hold for it or not, and with `both` the best `k` pictures of every
     caption too. Equal ones stand by id.
 
     Args:
@@ -217,23 +223,23 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
     """
     from ctxr.models.matches import best_matches
 
-    given = np.array(gallery.given, np.int64).reshape(-1, 2)
+    known = gallery.known
 
     def best(turn: int) -> "Matches":
         asked, pool = (images, captions)[::turn]
-        left_out = given[:, ::turn]
+        left_out = known[:, ::turn]
         return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
 
-    return _found(gallery, best, _products(images, captions, given), both)
+    return _found(gallery, best, _products(images, captions, known), both)
 
 
 def mine_table(gallery: Gallery, scores: Matrix, k: int, both: bool) -> Pool:
     """As `mine`, from the scores [n, m] of the gallery's pictures with its captions."""
     from ctxr.models.matches import Matches
 
-    given = np.array(gallery.given, np.int64).reshape(-1, 2)
+    known = gallery.known
     left = scores.copy()
-    left[given[:, 0], given[:, 1]] = -np.inf
+    left[known[:, 0], known[:, 1]] = -np.inf
 
     def best(turn: int) -> Matches:
         table = left if turn == 1 else left.T
@@ -241,7 +247,7 @@ def mine_table(gallery: Gallery, scores: Matrix, k: int, both: bool) -> Pool:
         found = np.take_along_axis(table, order, axis=1)
         return Matches(np.where(np.isfinite(found), order, NOBODY), found)
 
-    return _found(gallery, best, scores[given[:, 0], given[:, 1]], both)
+    return _found(gallery, best, scores[known[:, 0], known[:, 1]], both)
 
 
 def _found(gallery: Gallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Pool:

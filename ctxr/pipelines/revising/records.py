@@ -57,7 +57,8 @@ class Link(Record, frozen=True):
 
     Attributes:
         caption: id of the query. source: retrieval model. direction: whether it was among the best captions of the image, the
-            best images of the caption, or both. rank: there, from 1 (of the image where both). score: of retrieval.
+            best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates: what was given,
+            and what earlier rounds added or rejected, is not counted. score: of retrieval.
         probability: of entailment, 0..1, by the classifier with this fingerprint. reason: why it was rejected.
         leaked: whether the classifier was trained on the image.
     """

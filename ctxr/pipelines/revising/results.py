@@ -14,6 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revising.deciding import settings_of
 from ctxr.pipelines.revising.figures import (
     as_records,
     bands,
@@ -22,6 +23,7 @@ from ctxr.pipelines.revising.figures import (
     earlier_among,
     entail_figures,
     entail_table,
+    rejected_among,
 )
 from ctxr.pipelines.revising.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, Edge, Verdicts
 from ctxr.pipelines.revising.mining import Pool
@@ -171,6 +173,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
     entailed = [one >= revised.edge.value for one in revised.probabilities]
     found = counted(revised.pools, entailed, config.top_k)
     told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
+    told["settings"] = settings_of(config)
     if found is None:
         return told
     images = [image for pool in revised.pools for image in pool.gallery.images]
@@ -178,6 +181,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[
     told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
     earlier = earlier_among(revised.pools, found.ks)
     columns = {"written": found.written, "extra": found.extra, "earlier": earlier, "leaked": leaked}
+    columns["rejected"] = rejected_among(revised.pools, found.ks)
     plain = {name: column.astype(int).tolist() for name, column in columns.items()}
     return told | {"counted": plain | {"images": images}}
 

@@ -25,11 +25,12 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.records import ImageSet, Judgment, Split
 from ctxr.data.tables import encode_row, read_table, write_table
 from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.revise_labels import RESTORE, VERB
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import reached, relative
 
-KIND, VERB = "dataset", "revise-labels"
+KIND = "dataset"
 
 FOLDER = "revised"
 """Folder of a project that holds the artifact."""
@@ -258,10 +259,7 @@ def turn(out: Path, base: Base, number: int, active: bool) -> Round:
 
 
 def _changed(out: Path, name: str) -> DataError:
-    return DataError(
-        f"{out / name} was changed since it was written",
-        hint="restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are",
-    )
+    return DataError(f"{out / name} was changed since it was written", hint=RESTORE)
 
 
 def _files(out: Path, made: Round) -> list[Path]:

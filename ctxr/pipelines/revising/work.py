@@ -1,28 +1,27 @@
 """One revision from end to end: mine, judge, decide, write a round. Each part that takes long is kept as it goes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_of
-from ctxr.data.records import ImageSet, Judgment
-from ctxr.data.tables import read_table
-from ctxr.errors import DataError
+from ctxr.data.records import ImageSet
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revising.asked import Asked, asked_of, without_rejected
 from ctxr.pipelines.revising.classifiers import open_classifier
+from ctxr.pipelines.revising.deciding import decides, on_top
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
-from ctxr.pipelines.revising.mining import Gallery, PairMiner, galleries_of, open_encoder, pools_of
+from ctxr.pipelines.revising.mining import PairMiner, open_encoder, pools_of
 from ctxr.pipelines.revising.records import WORKER, Round
-from ctxr.pipelines.revising.results import Revised, reported, write
+from ctxr.pipelines.revising.results import Revised, read_figures, reported, write
 from ctxr.pipelines.revising.rounds import (
-    JUDGMENTS,
     Base,
     base_of,
     folder_of,
@@ -45,60 +44,23 @@ REVISABLE = ("dataset",)
 """Folders of a project that hold labels to revise."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a round is about.
-
-    Attributes:
-        base: the dataset. before: rounds in force. positives: images of each caption, given or added before.
-        galleries: what is searched.
-    """
-
-    base: Base
-    before: tuple[Round, ...]
-    positives: Mapping[str, frozenset[str]]
-    galleries: tuple[Gallery, ...]
-
-    @cached_property
-    def images(self) -> tuple[str, ...]:
-        """Every picture that is asked about, once."""
-        return tuple(sorted({image for one in self.galleries for image in one.images}))
-
-    @cached_property
-    def captions(self) -> tuple[str, ...]:
-        """Every caption that is asked about, once."""
-        return tuple(sorted({caption for one in self.galleries for caption in one.captions}))
-
-
 def open_project(config: ReviseLabels, talk: Talk) -> Base:
     """The dataset that `config` names, or that was revised before, or the project's. A round that was stopped while it was put
     in force is in force afterwards, or was never there. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
     refuse_changed(out)
-    path = config.dataset or base_of(out) or chosen(None, config.workdir, REVISABLE, talk)
-    base = open_base(path)
+    before = base_of(out)
+    if config.dataset is None and before is not None and not before.exists():
+        raise UsageError(
+            f"{before}, the dataset that {out} revises, is not there any more",
+            hint="ctxr revise-labels DATASET names the folder where it is now",
+        )
+    base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, talk))
     refuse_other_base(out, base)
     if read_rounds(out) and not (out / MANIFEST).is_file():
         with locked(out):
             put_in_force(out, base, read_rounds(out))
     return base
-
-
-def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked:
-    """What a round on top of those before it is about. Raises DataError for a dataset without captions."""
-    rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
-    for one in before:
-        added = read_table(config.folder() / folder_of(one.number) / JUDGMENTS, Judgment)
-        rows += [row for row in added if row.value > 0]
-    positives: dict[str, set[str]] = {}
-    for row in rows:
-        positives.setdefault(row.query, set()).add(row.candidate)
-    fixed = {caption: frozenset(images) for caption, images in positives.items()}
-    found = galleries_of(base.dataset, fixed, config.split, config.limit)
-    if not found:
-        side = "" if config.split == "all" else f" on {config.split}"
-        raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
-    return Asked(base, tuple(before), fixed, tuple(found))
 
 
 def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> ReviseReport:
@@ -112,23 +74,29 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     leaked = _guard(config, asked, classifier, talk)
     edge = _edge(config, base, classifier, talk)
     for one in rounds:
-        if one.decides == _decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
+        if one.decides == decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
             return _there_already(config, base, one, leaked)
+    if asked.before:
+        settings = read_figures(out / folder_of(asked.before[-1].number)).get("settings", {})
+        talk.note(on_top(config, asked.before, settings, encoder, classifier, edge))
+    asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
+    if asked.rejected:
+        talk.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
     _refuse_nothing_left(asked)
     refuse_strangers(out)
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
-        decides = _decides(config, base, rounds, encoder, classifier, edge)
-        made = write(config, revised, len(rounds) + 1, decides, talk)
+        made = write(config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), talk)
     return reported(config, made, "added", leaked)
 
 
 def _refuse_nothing_left(asked: Asked) -> None:
-    """Raises DataError where every picture with every caption of its set is given already."""
-    if all(len(set(one.given)) == len(one.images) * len(one.captions) for one in asked.galleries):
-        raise DataError(
-            f"{asked.base.dataset.name}: every caption is known to hold for every picture of its set, so nothing is left to look at",
-            hint="name a dataset whose sets hold more pictures, or another --split",
+    """Raises UsageError where every picture with every caption of its set is known, before anything is written."""
+    if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in asked.galleries):
+        again = "a lower --threshold, or ctxr revise-labels --undo"
+        raise UsageError(
+            "there is no pair left to look at: every one was given, added or rejected before",
+            hint=again if asked.before else "name a dataset whose sets hold more pictures, or another --split",
         )
 
 
@@ -161,21 +129,6 @@ def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk
     there = "pairs.jsonl" in (base.tables or {})
     dev = config.dev or (base.path / "pairs.jsonl" if there else None)
     return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, talk)
-
-
-def _decides(
-    config: ReviseLabels,
-    base: Base,
-    before: Sequence[Round],
-    encoder: "Encoder | PairMiner",
-    classifier: "Classifier",
-    edge: Edge,
-) -> str:
-    """Hash over everything that decides a round on top of those before it that are in force."""
-    names = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
-    settings = {name: getattr(config, name) for name in names}
-    made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([settings, base.content, made_by, [one.decides for one in before if one.active]])
 
 
 def _revised(
@@ -238,12 +191,20 @@ def _text(dataset: Dataset, query: str) -> str:
     return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)
 
 
-def _files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+def lost_pictures(dataset: Dataset, images: Sequence[str]) -> str:
+    """How many of these pictures are not where they should lie, and the first of them, by its place where it has one; "" for none."""
     places = {image: dataset.picture(dataset.images[image]) for image in images}
-    lost = [image for image, file in places.items() if file is None or not file.is_file()]
-    if lost:
-        raise DataError(
-            f"{len(lost)} of {len(places)} pictures of {dataset.name} are not there, the first is {lost[0]}",
-            hint="name an artifact that holds its pictures",
-        )
+    lost = [str(file or image) for image, file in places.items() if file is None or not file.is_file()]
+    are = "is" if len(lost) == 1 else "are"
+    return (
+        f"{len(lost)} of {len(places)} pictures of {dataset.name} {are} not there, the first is {lost[0]}"
+        if lost
+        else ""
+    )
+
+
+def _files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+    if lost := lost_pictures(dataset, images):
+        raise DataError(lost, hint="restore it, or name a dataset that holds its pictures")
+    places = {image: dataset.picture(dataset.images[image]) for image in images}
     return {image: file for image, file in places.items() if file is not None}

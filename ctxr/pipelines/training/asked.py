@@ -20,6 +20,7 @@ class Asked:
         text: all texts of the query, joined by blanks.
         images: ids in the order of the set. target: position in them; None where it is not known.
         ordered: whether that order is one of time.
+        weak: ids of further images for which the text was found to hold, where a recipe wants to know.
     """
 
     query: str
@@ -29,6 +30,7 @@ class Asked:
     target: int | None
     ordered: bool
     split: SplitName | None
+    weak: tuple[str, ...] = ()
 
 
 def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[Asked]:

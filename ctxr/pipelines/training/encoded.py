@@ -145,6 +145,7 @@ def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images",
     def column(value: Callable[[Asked], Any], kind: type) -> Array:
         return np.array([value(one) for one in asked], kind)
 
+    weak = [(query, row[image]) for query, one in enumerate(asked) for image in one.weak if image in row]
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in asked]
     return make_questions(
         images,
@@ -154,6 +155,7 @@ def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images",
         ordered=column(lambda one: one.ordered, np.bool_),
         target=column(lambda one: -1 if one.target is None else one.target, np.int64),
         sets=column(lambda one: numbers[one.image_set], np.int64),
+        weak=weak,
     )
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import SplitName
-from ctxr.data.weak_positives import Pair, read_judgments, verdicts
+from ctxr.data.weak_positives import Pair
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.set_positives import entailed_in, none_entailed
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -104,20 +105,14 @@ def sides_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
     """
-    entailed: dict[Pair, bool] = {}
-    if recipe.weak != "off":
-        entailed = verdicts([*dataset.judgments, *(read_judgments(judgments) if judgments else ())])
-    sides = gallery_sides(dataset, entailed)
+    sides = gallery_sides(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
     if "train" not in sides:
         raise DataError(
             f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
             hint="name another --dataset",
         )
     if recipe.weak != "off" and not sides["train"].weak:
-        raise DataError(
-            f"the recipe wants weak positives, and nothing was found to be entailed on the train side of {dataset.name}",
-            hint="--judgments TABLE of a later round, or --set weak=off",
-        )
+        raise none_entailed(dataset)
     return {side: sides[side] for side in ("train", "valid", "test") if side in sides}
 
 

@@ -42,6 +42,7 @@ from ctxr.pipelines.training.history import HISTORY, drop_seeds
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.recipes import known_recipes, load_recipe
 from ctxr.pipelines.training.seed import MAKING, Job, train_seed
+from ctxr.pipelines.training.set_positives import with_weak_positives
 from ctxr.pipelines.training.standing import make_way, stands
 from ctxr.pipelines.training.summary import report_on
 
@@ -67,6 +68,8 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     dataset = open_dataset(config.dataset, config.workdir, talk)
     galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
     sides = {} if galleries else _sides(dataset, recipe)
+    if sides and recipe.weak != "off":
+        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, talk)
     everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
         check_places(everything, PLACES, recipe.all_positions)
@@ -85,8 +88,9 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     if recipe.rerank:
         parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, talk.warn))))
-    if galleries and recipe.weak != "off":
-        parents.append(Parent("weak positives", "judgments", sha256_of(galleries["train"].weak)))
+    if recipe.weak != "off":
+        weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
+        parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
     pictures = Pictures(files, contents, config.workdir, regions)
     weights = fingerprint_of(source)
     job = Job(

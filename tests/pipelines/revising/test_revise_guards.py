@@ -14,7 +14,10 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
 from ctxr.models.entailment.base import Claim
+from ctxr.pipelines.changes import parent_of
+from ctxr.pipelines.check_artifact import check_artifact
 from ctxr.pipelines.evaluating.gallery_audit import people_of
+from ctxr.pipelines.exporting.origin import open_sets
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.records import Round
@@ -98,6 +101,13 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
         sample_of(workdir, out / "rounds" / "001" / "sample.jsonl")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         people_of([out], workdir)
+    for read in (lambda: open_sets(out), lambda: parent_of(read_dataset(out), "")):
+        with pytest.raises(DataError, match=rf"{name} was changed since it was written") as unread:
+            read()
+        assert unread.value.hint == refused.value.hint
+    (found,) = [check for check in check_artifact(out, Silent()) if check.state == "problem"]
+    assert f"{name} was changed" in found.detail
+    assert found.cure == refused.value.hint
     assert bytes_of(out) == before
 
 

@@ -73,9 +73,16 @@ def test_a_recipe_of_galleries_refuses_what_means_nothing_to_it(change: str, com
         load_recipe("retrieval-clip", changes=(change,))
 
 
-def test_weak_positives_need_captions_that_compete() -> None:
-    with pytest.raises(UsageError, match="needs captions that compete in a batch, and the variant is 'batch'"):
-        load_recipe("clip-batch", changes=("weak=extra-batch",))
+@pytest.mark.parametrize("name", [name for name in OF_SETS if "zero-shot" not in name])
+def test_weak_positives_train_any_variant_that_learns_from_candidates(name: str) -> None:
+    assert load_recipe(name, changes=("weak=extra-batch", "alpha=0.5")).weak == "extra-batch"
+
+
+@pytest.mark.parametrize(("name", "variant"), [("clip-zero-shot", "zero-shot"), ("entailment", "entailment")])
+def test_weak_positives_mean_nothing_where_no_query_learns_from_candidates(name: str, variant: str) -> None:
+    with pytest.raises(UsageError, match=f"weak = 'soft-label' means nothing to the variant '{variant}'") as caught:
+        load_recipe(name, changes=("weak=soft-label",))
+    assert caught.value.hint == "--set weak=off"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""Weak positives among the candidates of a query: the loss candidate by candidate, and who is asked again for what."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ctxr.models.base import Batch
+from ctxr.models.training.losses import loss_of
+from ctxr.models.training.pair_tables import with_features
+from ctxr.models.training.questions import Questions, with_distractors, with_shared_distractors, with_weak_targets
+from ctxr.models.training.recipe import WEAK
+from tests.models.weak_questions import small, with_weak, written
+
+ALPHA = 0.3
+SOFT = {"off": 0.0, "mask-only": None, "extra-batch": None, "loss-weight": None, "soft-label": ALPHA}
+
+
+def by_hand(scores: list[float], target: int, weak: set[int], mode: str, kind: str) -> float:
+    """The loss of one query, candidate by candidate; `weak` are positions, `scores` those of candidates that are there."""
+    counted = [place for place in range(len(scores)) if place not in weak or mode in ("off", "soft-label")]
+    right = {place: 1.0 if place == target else 0.0 for place in counted}
+    if mode == "soft-label":
+        right |= dict.fromkeys(weak, ALPHA)
+    if kind == "binary":
+        total = 0.0
+        for place in counted:
+            share = 1 / (1 + math.exp(-scores[place]))
+            total -= right[place] * math.log(share) + (1 - right[place]) * math.log(1 - share)
+        return total / len(counted)
+    summed = math.log(sum(math.exp(scores[place]) for place in counted))
+    return sum(right[place] / sum(right.values()) * (summed - scores[place]) for place in counted)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "binary"])
+@pytest.mark.parametrize("mode", WEAK)
+def test_the_loss_equals_that_of_candidate_after_candidate(mode: str, kind: str) -> None:
+    questions, pairs = small()
+    rows = torch.arange(18)
+    scores = torch.randn(18, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    scores = scores.masked_fill(~questions.mask[rows], -torch.inf).requires_grad_()
+    marks = questions.weak_marks(rows)
+    assert marks is not None
+    assert {int(count) for count in marks.sum(1)} >= {0, 1, 2}
+    slow = 0.0
+    for place, query in enumerate(rows.tolist()):
+        there = questions.candidates[query][questions.mask[query]].tolist()
+        weak = {there.index(image) for image in pairs.get(query, ())}
+        slow += by_hand(scores[place].tolist()[: len(there)], int(questions.target[query]), weak, mode, kind)
+    loss = loss_of(scores, questions.batch(rows), kind, marks, SOFT[mode])
+    assert float(loss.detach()) == pytest.approx(slow, rel=1e-12)
+    (gradient,) = torch.autograd.grad(loss, scores)
+    assert bool(gradient.isfinite().all())
+    assert bool((gradient[marks] == 0).all()) == (SOFT[mode] is None)
+    assert bool((gradient[~questions.mask[rows]] == 0).all())
+
+
+@pytest.mark.parametrize("kind", ["softmax", "binary"])
+def test_without_weak_positives_and_with_those_of_no_weight_not_one_bit_is_another(kind: str) -> None:
+    questions, _ = small(dtype=torch.float32)
+    rows = torch.arange(18)
+    scores = torch.randn(18, 4, generator=torch.Generator().manual_seed(1)).masked_fill(~questions.mask, -torch.inf)
+    batch, marks = questions.batch(rows), questions.weak_marks(rows)
+    plain = loss_of(scores, batch, kind)
+    assert marks is not None
+    assert torch.equal(loss_of(scores, batch, kind, marks, 0.0), plain)
+    assert torch.equal(loss_of(scores, batch, kind, torch.zeros_like(marks), None), plain)
+    assert loss_of(scores, batch, kind, marks, None) != plain
+
+
+def test_a_query_whose_other_candidates_all_hold_learns_nothing_from_a_softmax() -> None:
+    scores, mask = torch.tensor([[0.5, 2.0, -1.0]]), torch.ones(1, 3, dtype=torch.bool)
+    none = torch.zeros(1, 1)
+    batch = Batch(none, none, none.long(), mask, mask[:, 0], torch.tensor([2]))
+    marks = torch.tensor([[True, True, False]])
+    assert float(loss_of(scores, batch, "softmax", marks, None)) == 0.0
+    binary = loss_of(scores, batch, "binary", marks, None)
+    assert float(binary) == pytest.approx(math.log(1 + math.exp(1.0)))
+
+
+def test_marks_name_weak_candidates_and_never_the_target() -> None:
+    questions, pairs = small()
+    every = torch.arange(18)
+    more = with_weak(questions, {query: {*pairs.get(query, ()), written(questions, query)} for query in range(18)})
+    marks = more.weak_marks(every)
+    assert marks is not None
+    for query in range(18):
+        held = set(questions.candidates[query][marks[query]].tolist())
+        assert held == pairs.get(query, set())
+        assert not bool((marks[query] & ~questions.mask[query]).any())
+    part = torch.tensor([7, 3, 3, 11])
+    assert torch.equal(questions.part(part).weak_marks(torch.arange(4)), questions.weak_marks(part))  # type: ignore[arg-type]
+    assert replace(questions, entailed=None).weak_marks(every) is None
+
+
+def test_features_of_pairs_keep_what_is_weak() -> None:
+    questions, _ = small()
+    turn = np.random.default_rng(0).permutation(18)
+    kept = with_features(questions, turn, np.zeros((18, 4, 2), np.float32))
+    marks = questions.weak_marks(torch.from_numpy(turn))
+    assert marks is not None
+    assert bool(marks.any())
+    assert torch.equal(kept.weak_marks(torch.arange(18)), marks)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_distractors_are_drawn_as_ever_and_those_that_hold_are_marked(shared: bool) -> None:
+    questions, _ = small()
+    everywhere = {query: set(range(0, 24, 2)) - {written(questions, query)} for query in range(0, 18, 2)}
+    known = with_weak(questions, everywhere)
+
+    def drawn(some: Questions) -> Questions:
+        chance = torch.Generator().manual_seed(3)
+        if shared:
+            return with_shared_distractors(some, torch.split(torch.arange(18), 7), 4, chance)
+        return with_distractors(some, 4, chance)
+
+    found, plain = drawn(known), drawn(replace(questions, entailed=None))
+    assert torch.equal(found.candidates, plain.candidates)
+    marks = found.weak_marks(torch.arange(18))
+    assert marks is not None
+    for query in range(18):
+        for place, image in enumerate(found.candidates[query].tolist()):
+            there = bool(found.mask[query, place])
+            assert bool(marks[query, place]) == (there and image in everywhere.get(query, ()))
+    assert int(marks.sum()) > 5
+
+
+def test_who_has_weak_candidates_is_asked_again_for_one_of_them() -> None:
+    questions, pairs = small()
+    seen: dict[int, set[int]] = {}
+    for seed in range(40):
+        both, again = with_weak_targets(questions, torch.Generator().manual_seed(seed))
+        assert [query for query in range(18) if again[query] >= 0] == [query for query in range(18) if pairs.get(query)]
+        marks = both.weak_marks(torch.arange(len(both)))
+        assert marks is not None
+        assert torch.equal(marks[:18], questions.weak_marks(torch.arange(18)))  # type: ignore[arg-type]
+        for query, row in enumerate(again.tolist()):
+            if row >= 0:
+                target = written(both, row)
+                left_out = set(both.candidates[row][marks[row]].tolist())
+                assert left_out == (pairs[query] | {written(questions, query)}) - {target}
+                assert torch.equal(both.candidates[row], questions.candidates[query])
+                assert torch.equal(both.texts[row], questions.texts[query])
+                seen.setdefault(query, set()).add(target)
+    assert seen == {query: images for query, images in pairs.items() if images}
+
+
+def test_beside_random_images_a_weak_positive_takes_the_place_of_the_target() -> None:
+    questions, _ = small()
+    far = {query: {(written(questions, query) + step) % 24 for step in (1, 5, 9)} for query in range(0, 18, 3)}
+    drawn = with_distractors(with_weak(questions, far), 4, torch.Generator().manual_seed(0))
+    both, again = with_weak_targets(drawn, torch.Generator().manual_seed(1), anywhere=True)
+    marks = both.weak_marks(torch.arange(len(both)))
+    assert marks is not None
+    assert {query for query in range(18) if again[query] >= 0} == far.keys()
+    among = 0
+    for query in far:
+        row = int(again[query])
+        candidates, before = both.candidates[row].tolist(), drawn.candidates[query].tolist()
+        target = written(both, row)
+        assert target in far[query]
+        assert set(candidates) | {target} >= set(before[1:])
+        assert len(set(candidates)) == len(candidates)
+        for place, image in enumerate(candidates):
+            holds = image in far[query] or image == before[0]
+            assert bool(marks[row, place]) == (holds and image != target)
+        among += target in before
+    assert 0 < among < len(far)

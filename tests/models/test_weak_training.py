@@ -1,0 +1,265 @@
+"""Training on weak positives of image sets: steps made by hand, every quirk of the loop, and what is learned."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ctxr.models.base import Batch
+from ctxr.models.clip import ClipScorer
+from ctxr.models.training.known import Known
+from ctxr.models.training.loop import BEST, STATE, Hearing
+from ctxr.models.training.questions import Questions
+from ctxr.models.training.recipe import WEAK, Recipe
+from ctxr.models.training.state import Epoch
+from tests.models.scorers import make_head
+from tests.models.training_questions import SMALL, Table, make_trainer
+from tests.models.weak_questions import small, with_weak, written
+
+STILL = replace(SMALL, dropout=0.0)
+ALPHA = 0.3
+
+
+def head(seed: int = 0) -> ClipScorer:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return ClipScorer(None, make_head(dropout=0.0)).double()
+
+
+def descent(loss: Tensor, weights: list[nn.Parameter]) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, weights))
+
+
+def mean_loss(scorer: nn.Module, questions: Questions, targets: dict[int, int], weak: dict[int, set[int]]) -> Tensor:
+    """Mean over `targets` (query, image that is asked for), query by query; images in `weak` are left out of the softmax alone."""
+    losses = []
+    for query, image in targets.items():
+        batch = questions.batch(torch.tensor([query]))
+        images = questions.candidates[query].tolist()
+        scores = scorer(batch)[0]
+        counted = [place for place in range(4) if bool(batch.mask[0, place]) and images[place] not in weak[query]]
+        target = counted.index(images.index(image))
+        losses.append(functional.cross_entropy(scores[counted][None], torch.tensor([target])))
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("at_once", [0, 3])
+@pytest.mark.parametrize("mode", ["extra-batch", "loss-weight"])
+def test_an_epoch_equals_steps_that_were_made_by_hand(tmp_path: Path, mode: str, at_once: int) -> None:
+    questions, pairs = small()
+    one_each = {query: {min(images)} if images else set() for query, images in pairs.items()}
+    questions = with_weak(questions, one_each)
+    recipe = replace(STILL, weak=mode, batch=18, at_once=at_once, epochs=1, eps=1e-3)
+    trainer = make_trainer(tmp_path, recipe, head(), questions=questions)
+    trainer.run()
+
+    scorer = head()
+    weights = list(scorer.parameters())
+    optimiser = torch.optim.Adam(weights, recipe.lr, (recipe.beta1, recipe.beta2), recipe.eps)
+    first = {query: written(questions, query) for query in range(18)}
+    second = {query: min(images) for query, images in one_each.items() if images}
+    without_weak = {query: one_each.get(query, set()) for query in range(18)}
+    without_written = {query: {first[query]} for query in second}
+    assert 0 < len(second) < 18
+
+    def step(gradients: list[Tensor], rate: float) -> None:
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
+        optimiser.param_groups[0]["lr"] = rate
+        optimiser.step()
+
+    plain = descent(mean_loss(scorer, questions, first, without_weak), weights)
+    if mode == "extra-batch":
+        step(plain, recipe.lr)
+        step(descent(mean_loss(scorer, questions, second, without_written), weights), ALPHA * recipe.lr)
+    else:
+        extra = descent(mean_loss(scorer, questions, second, without_written), weights)
+        step([one + ALPHA * other for one, other in zip(plain, extra, strict=True)], recipe.lr)
+    for name, value in scorer.state_dict().items():
+        torch.testing.assert_close(trainer.scorer.state_dict()[name], value, rtol=1e-7, atol=1e-10)
+
+
+class Watched(ClipScorer):
+    """A scorer that remembers what it was shown and what came back."""
+
+    def __init__(self, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.seen: list[Batch] = []
+
+    def forward(self, batch: Batch) -> Tensor:
+        self.seen.append(batch)
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("mode", WEAK)
+def test_a_head_sees_all_candidates_whatever_is_left_out_of_the_loss(tmp_path: Path, mode: str) -> None:
+    questions, pairs = small()
+    scorer = Watched(None, make_head(dropout=0.0)).double()
+    trainer = make_trainer(tmp_path, replace(STILL, weak=mode), scorer, questions=questions)
+    trainer.update(torch.arange(18), 1e-3)
+    again = [query for query in range(18) if pairs.get(query)] if mode in ("extra-batch", "loss-weight") else []
+    asked = torch.tensor([*range(18), *again])
+    looked = torch.cat([batch.mask for batch in scorer.seen])
+    shown = torch.cat([batch.images[batch.candidates] for batch in scorer.seen])
+    assert torch.equal(looked, questions.mask[asked])
+    assert torch.equal(shown, questions.images(questions.candidates[asked].flatten()).view(shown.shape))
+
+
+def test_modes_make_different_models_and_off_makes_that_of_nobody_having_looked(tmp_path: Path) -> None:
+    questions, _ = small()
+
+    def trained(mode: str, some: Questions, variant: str) -> bytes:
+        recipe = replace(STILL, weak=mode, epochs=1, variant=variant, distractors=3)
+        trainer = make_trainer(tmp_path, recipe, head(), questions=some, key=f"{mode} {variant}")
+        trainer.run()
+        return b"".join(value.numpy().tobytes() for value in trainer.scorer.state_dict().values())
+
+    for variant in ("module", "none"):
+        found = [trained(mode, questions, variant) for mode in WEAK]
+        assert len(set(found)) == len(WEAK)
+        assert found[0] == trained("off", replace(questions, entailed=None), variant)
+
+
+def test_summed_gradients_sum_the_second_loss_too(tmp_path: Path) -> None:
+    questions, _ = small()
+    found = []
+    for summed in (False, True):
+        recipe = replace(STILL, weak="loss-weight", summed_gradients=summed)
+        for mode in ("mask-only", "loss-weight"):
+            trainer = make_trainer(tmp_path, replace(recipe, weak=mode), head(), questions=questions)
+            trainer.update(torch.arange(18), 0.0, step=False)
+            found.append(torch.cat([one.grad.flatten() for one in trainer.weights if one.grad is not None]))
+        count = int((trainer.again >= 0).sum())
+    mean, mean_both, summed_alone, summed_both = found
+    torch.testing.assert_close(summed_alone, 18 * mean)
+    torch.testing.assert_close(summed_both - summed_alone, count * (mean_both - mean), rtol=1e-6, atol=1e-8)
+
+
+class Killed(BaseException):
+    """What a test stops a training with."""
+
+
+def killer(after: int) -> Callable[[Epoch], None]:
+    def kill(row: Epoch) -> None:
+        if row.epoch == after:
+            raise Killed
+
+    return kill
+
+
+@pytest.mark.parametrize(
+    ("mode", "variant", "leaked"),
+    [("extra-batch", "module", True), ("extra-batch", "none", False), ("loss-weight", "module", True)],
+)
+def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
+    tmp_path: Path, mode: str, variant: str, leaked: bool
+) -> None:
+    questions, _ = small(dtype=torch.float32)
+    recipe = replace(SMALL, weak=mode, variant=variant, leaked_gradients=leaked, schedule="cosine", dropout=0.2)
+    make_trainer(tmp_path / "whole", recipe, questions=questions).run()
+    for after in (1, 2):
+        with pytest.raises(Killed):
+            make_trainer(tmp_path / "cut", recipe, questions=questions, hearing=Hearing(epoch=killer(after))).run()
+    make_trainer(tmp_path / "cut", recipe, questions=questions).run()
+    for name in (BEST, STATE):
+        one, other = (load_file(tmp_path / folder / name) for folder in ("whole", "cut"))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+
+
+def test_where_no_step_is_taken_no_second_one_follows(tmp_path: Path) -> None:
+    questions, _ = small()
+    recipe = replace(STILL, weak="extra-batch", leaked_gradients=True, epochs=1)
+    trainer = make_trainer(tmp_path, recipe, head(), questions=questions)
+    trainer.run()
+    assert (
+        int(trainer.optimiser.state_dict()["state"][0]["step"]) == 4
+    )  # 18 queries: two steps of 8, each with a second one
+    assert all(weights.grad is not None for weights in trainer.weights)
+
+
+class Narrow(ClipScorer):
+    """A scorer that has memory for three queries."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        if len(batch.texts) > 3 and self.training:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("mode", ["extra-batch", "soft-label"])
+def test_out_of_memory_halves_the_pass_and_changes_no_step(tmp_path: Path, mode: str) -> None:
+    questions, _ = small()
+    narrow, wide = Narrow(None, make_head(dropout=0.0)).double(), head()
+    narrow.load_state_dict(wide.state_dict())
+    recipe = replace(STILL, weak=mode, epochs=2)
+    progress = make_trainer(tmp_path / "a", recipe, narrow, questions=questions).run()
+    make_trainer(tmp_path / "b", recipe, wide, questions=questions).run()
+    assert progress.at_once == 2
+    for name, weights in wide.state_dict().items():
+        torch.testing.assert_close(narrow.state_dict()[name], weights, rtol=1e-6, atol=1e-8)
+
+
+def test_a_second_loss_that_is_no_number_stops_before_its_step(tmp_path: Path) -> None:
+    questions, _ = small()
+    for mode in ("extra-batch", "loss-weight"):
+        trainer = make_trainer(tmp_path, replace(STILL, weak=mode), head(), questions=questions)
+        trainer.asked.texts[18:] = torch.nan
+        before = [weights.detach().clone() for weights in trainer.weights]
+        assert math.isnan(trainer.update(torch.arange(18), 1e-3))
+        moved = any(not torch.equal(*pair) for pair in zip(before, trainer.weights, strict=True))
+        assert moved == (mode == "extra-batch")  # its first step was sound
+        assert all(bool(weights.isfinite().all()) for weights in trainer.weights)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "binary"])
+def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path: Path, kind: str) -> None:
+    """Ten candidates along axes; a text names two of them, and only one was written down, a different one by chance."""
+    chance = torch.Generator().manual_seed(0)
+    names = torch.stack([torch.randperm(10, generator=chance)[:2] for _ in range(60)])
+    images = torch.eye(10) @ torch.linalg.qr(torch.randn(16, 10, generator=chance)).Q.T
+    texts = functional.normalize(torch.randn(10, 16, generator=chance)[names].sum(1), dim=1)
+    questions = Questions(
+        images=Table(images), texts=texts, candidates=torch.arange(10).expand(60, 10),
+        mask=torch.ones(60, 10, dtype=torch.bool), ordered=torch.zeros(60, dtype=torch.bool),
+        target=names[:, 0], sets=torch.arange(60),
+        entailed=Known.of([(query, int(image)) for query, image in enumerate(names[:, 1])], 60),
+    )  # fmt: skip
+
+    def margin(mode: str) -> float:
+        """By how much the weak candidate beats the mean of the wrong ones, of at most 20."""
+        recipe = Recipe(
+            weak=mode, loss=kind, optimiser="adam", lr=3e-2, weight_decay=0.0, batch=60, epochs=15, patience=0
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            scorer = Projected()
+        make_trainer(tmp_path / mode, recipe, scorer, questions=questions, valid=None).run()
+        with torch.no_grad():
+            scores = scorer(questions.batch(torch.arange(60)))
+        others = torch.ones(60, 10, dtype=torch.bool).scatter(1, names, False)
+        return float(scores.gather(1, names[:, 1:]).mean() - scores[others].mean())
+
+    found = {mode: margin(mode) for mode in WEAK}
+    assert all(found[mode] > found["off"] + 0.5 for mode in WEAK[1:])
+    assert all(found[mode] > found["mask-only"] + 0.1 for mode in ("extra-batch", "loss-weight"))
+
+
+class Projected(ClipScorer):
+    """Cosine of an image and a text that a matrix turns, times ten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Linear(16, 16, bias=False)
+
+    def forward(self, batch: Batch) -> Tensor:
+        texts = functional.normalize(self.turn(batch.texts), dim=1)
+        found: Tensor = 10 * (batch.images[batch.candidates] * texts[:, None]).sum(-1)
+        return found
