@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ctxr.data.hashing import sha256_of
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revising.judging import Edge
-from ctxr.pipelines.revising.mining import PairMiner
+from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.revising.rounds import Base
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctxr.data.artifacts import MANIFEST, locked, refuse_strangers
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import ImageSet
@@ -16,7 +18,8 @@ from ctxr.pipelines.revising.classifiers import open_classifier
 from ctxr.pipelines.revising.deciding import decides, on_top
 from ctxr.pipelines.revising.distances import with_distances
 from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
-from ctxr.pipelines.revising.mining import PairMiner, open_encoder, pools_of
+from ctxr.pipelines.revising.mining import open_encoder, pools_of
+from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.records import WORKER, Round
 from ctxr.pipelines.revising.results import Revised, read_figures, reported, write
 from ctxr.pipelines.revising.rounds import (
@@ -74,14 +77,14 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     for one in rounds:
         if one.decides == decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
             return _there_already(config, base, one, leaked)
-    _refuse_nothing_left(asked)
-    refuse_strangers(out)
     if asked.before:
         settings = read_figures(out / folder_of(asked.before[-1].number)).get("settings", {})
         talk.note(on_top(config, asked.before, settings, encoder, classifier, edge))
     asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
     if asked.rejected:
         talk.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
+    _refuse_nothing_left(asked)
+    refuse_strangers(out)
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
         made = write(config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), talk)
@@ -89,11 +92,12 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
 
 
 def _refuse_nothing_left(asked: Asked) -> None:
-    """Raises DataError where every picture with every caption of its set is given already."""
-    if all(len(set(one.given)) == len(one.images) * len(one.captions) for one in asked.galleries):
-        raise DataError(
-            f"{asked.base.dataset.name}: every caption is known to hold for every picture of its set, so nothing is left to look at",
-            hint="name a dataset whose sets hold more pictures, or another --split",
+    """Raises UsageError where every picture with every caption of its set is known, before anything is written."""
+    if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in asked.galleries):
+        again = "a lower --threshold, or ctxr revise-labels --undo"
+        raise UsageError(
+            "there is no pair left to look at: every one was given, added or rejected before",
+            hint=again if asked.before else "name a dataset whose sets hold more pictures, or another --split",
         )
 
 
@@ -142,11 +146,6 @@ def _revised(
     pictures = Pictures(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
     pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, talk)
-    if not any(map(len, pools)):
-        raise UsageError(
-            "there is no pair left to look at: every one was given, added or rejected before",
-            hint=f"a lower --threshold, or {config.again('--undo')}",
-        )
     own = written_for(dataset)
     premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)
     found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, talk)

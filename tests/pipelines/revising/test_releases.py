@@ -11,7 +11,7 @@ import pytest
 
 from ctxr.data.readers import read_dataset
 from ctxr.data.tables import read_table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.distances import spread
@@ -97,8 +97,9 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
         (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
     judge = LikesImg9()
     config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(DataError, match="alone: every caption is known to hold for every picture of its set"):
+    with pytest.raises(UsageError, match="there is no pair left to look at") as caught:
         run(config, classifier=judge)
+    assert "whose sets hold more pictures" in caught.value.hint
     assert not (tmp_path / "work" / "revised").exists()
     blank = read_dataset(tmp_path / "blank")
     text = replace(blank, texts={name: msgspec.structs.replace(one, text=" ") for name, one in blank.texts.items()})
