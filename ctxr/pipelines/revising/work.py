@@ -83,7 +83,7 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
     if asked.rejected:
         talk.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
-    _refuse_nothing_left(asked)
+    _refuse_nothing_left(config, asked)
     refuse_strangers(out)
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
@@ -91,10 +91,10 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     return reported(config, made, "added", leaked)
 
 
-def _refuse_nothing_left(asked: Asked) -> None:
+def _refuse_nothing_left(config: ReviseLabels, asked: Asked) -> None:
     """Raises UsageError where every picture with every caption of its set is known, before anything is written."""
     if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in asked.galleries):
-        again = "a lower --threshold, or ctxr revise-labels --undo"
+        again = f"a lower --threshold, or {config.again('--undo')}"
         raise UsageError(
             "there is no pair left to look at: every one was given, added or rejected before",
             hint=again if asked.before else "name a dataset whose sets hold more pictures, or another --split",
