@@ -89,6 +89,7 @@ def _open(
     folder = _folder(source, workdir)
     artifact: Artifact | None = None
     scorers: dict[str, Path | None] = {source: None}
+    machine = Machine(device)
     if folder is None:
         encoder, name, way = source, source, rerank or Rerank()
         origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, talk.warn)))
@@ -101,10 +102,10 @@ def _open(
         way = rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
         origin = Parent(name, KIND, artifact.sha256)
         regions = regions or str(config.get("regions", ""))
+        machine = Machine(device, str(config.get("precision", "auto")))
 
     def found(side: GallerySide) -> Mapping[str, Vectors | Matrix]:
         seen = with_regions(pictures, encoder, regions, talk)
-        machine = Machine(device)
         return {
             scorer: found_by(checkpoint, encoder, side, seen, machine, way, talk)
             for scorer, checkpoint in scorers.items()
