@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ctxr.data.artifacts import open_artifact
 from ctxr.data.dataset import Dataset
-from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.training.recipe import WITH_HEAD
@@ -156,7 +155,7 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
         return Encoder(source, made, "auto", talk.warn)
     rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
     return PairMiner(
-        source.name, sha256_of([artifact.sha256, made]), source, seeds[0], rerank, str(config.get("regions", "")), made,
+        source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), made,
         str(config.get("precision", "auto")),
     )  # fmt: skip
 
