@@ -33,10 +33,8 @@ def as_pairs(side: GallerySide, pictures: Pictures, source: "Source | CrossSourc
         images = looked_at(own, source, device, talk)
     else:
         images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, talk)
-    galleries = np.empty(len(side.images), np.int64)
-    galleries[row] = side.image_galleries
     written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (side.written, side.weak))
-    return make_pairs(images, source.tokenize(list(side.texts)).numpy(), galleries, written, weak)
+    return make_pairs(images, source.tokenize(list(side.texts)).numpy(), _galleries(side, row), written, weak)
 
 
 def shortlist_for(side: GallerySide, pictures: Pictures, rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
@@ -93,11 +91,9 @@ def _matched(
     own, row = _rows(side, pictures)
     looks = pair_looks(checkpoint, source, own, side.texts, machine, talk)
     shortlist = shortlist_of(own, side.texts, rerank, machine.device, talk)
-    galleries = np.empty(len(side.images), np.int64)
-    galleries[row] = side.image_galleries
     with talk.progress(f"looking at pairs of {side.name}", len(row)) as task:
         look = partial(looks.look, advance=task.advance)
-        found = gallery_scores(galleries, np.array(side.caption_galleries), shortlist, look)
+        found = gallery_scores(_galleries(side, row), np.array(side.caption_galleries), shortlist, look)
     return Matrix(found.values[row])
 
 
@@ -106,3 +102,10 @@ def _rows(side: GallerySide, pictures: Pictures) -> tuple[Pictures, np.ndarray]:
     own = pictures.of([side.asked()])
     place = {image: row for row, image in enumerate(own.files)}
     return own, np.array([place[image] for image in side.images], np.int64)
+
+
+def _galleries(side: GallerySide, row: np.ndarray) -> np.ndarray:
+    """The gallery of each picture, in the order of `_rows`."""
+    found = np.empty(len(side.images), np.int64)
+    found[row] = side.image_galleries
+    return found
