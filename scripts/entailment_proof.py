@@ -36,9 +36,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "no-image-data": ("image_data=false",),
     "shared-text": ("text=shared",),
     "scalar-gate": ("scalar_gate=true",),
-    "from-nothing": ("text=random:bert-tiny", "image=grid:ctxr-tiny"),
 }
-"""The rows of the paper's Table 3 as changes of the recipe, the scalar gate, and words that start as nothing. A picture's pairs are in
+"""The rows of the paper's Table 3 as changes of the recipe, and the scalar gate. A picture's pairs are in
 the stream of `full` twice, with and without their premise, so `image`, which has them once, has twice the epochs."""
 
 

@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--model", type=Path, required=True, help="folder of an encoder as transformers writes it")
     parser.add_argument("--rows", type=Path, required=True, help="folder with published files of MRPC, RTE, STS-B")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--branch", choices=("late", "sbert", "bert"), default="late")
+    parser.add_argument("--branch", choices=("late", "bert"), default="late")
     parser.add_argument("--each", action="store_true", help="a classifier for each data set instead of one for all")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--set", dest="changes", action="append", default=[])

@@ -115,7 +115,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
         return project.T, torch.zeros(project.shape[1])
     raise UsageError(
         f"the cells of {type(tower).__name__} cannot be told in the space of its texts",
-        hint="--set image=grid:ctxr-tiny",
+        hint="--set image=aligned:ctxr-tiny",
     )
 
 

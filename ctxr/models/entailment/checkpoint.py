@@ -14,7 +14,7 @@ from safetensors import safe_open
 from ctxr.data.atomic import link_or_copy, write_bytes
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.data.images import read_image
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Claim
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import ClassifierRecipe
@@ -72,6 +72,8 @@ def read_notes(folder: Path) -> Notes:
         ClassifierRecipe(**notes.recipe).check()
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{folder / CONFIG} is no config of a trained classifier", hint="train it again") from error
+    except UsageError as error:
+        raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
     return notes
 
 

@@ -1,4 +1,4 @@
-"""Image branches that start from nothing: the published sizes, small ones, and one over the cells of another encoder."""
+"""Image branches that no one has trained: the published sizes, small ones, and one over the cells of another encoder."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def random_source(name: str, sizes: Sizes) -> ImageSource:
     return made(name, build, config, pieces, preprocess, "", [vision, preprocess.describe()], sizes.seed)
 
 
-def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
-    """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is."""
+def aligned_source(name: str, sizes: Sizes, device: str) -> ImageSource:
+    """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is, with words that start in its space."""
     from ctxr.models.entailment.aligned import start_aligned
     from ctxr.models.regions import GridRegions
 
-    encoder, aligned = name.partition(":")[2], name.startswith("aligned:")
+    encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
@@ -72,13 +72,15 @@ def grid_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     )  # fmt: skip
 
     def build() -> FusionBranch:
-        stem = CellStem(features, width, aligned)
+        stem = CellStem(features, width)
         vision = VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
         return FusionBranch(vision, FusionEncoder(config))
 
     decides = [grid.describe(), sizes.vision_layers]
-    then = (lambda branch: start_aligned(branch, encoder, pieces)) if aligned else None
-    return made(name, build, config, pieces, None, encoder, decides, sizes.seed, then)
+    return made(
+        name, build, config, pieces, None, encoder, decides, sizes.seed,
+        lambda branch: start_aligned(branch, encoder, pieces),
+    )  # fmt: skip
 
 
 def black_picture() -> Any:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ctxr.errors import UsageError
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
-from ctxr.models.entailment.sources import SHARED, Sizes
+from ctxr.models.entailment.sources import REMOVED, SHARED, Sizes
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
 
@@ -65,6 +65,12 @@ class ClassifierRecipe(Recipe):
         super().check()
         if self.variant != ENTAILMENT:
             raise UsageError(f"variant = {self.variant!r} is no classifier's", hint=f"--set variant={ENTAILMENT}")
+        for name, value in (("text", self.text), ("image", self.image)):
+            if instead := REMOVED.get(value.partition(":")[0]):
+                raise UsageError(
+                    f"{name} = {value!r} is a branch that ctxr no longer has",
+                    hint=f"ctxr train --recipe entailment --set {name}={instead}",
+                )
         if not self.image and self.text in ("", SHARED):
             raise UsageError("a classifier needs a text branch or an image branch", hint="--set text=random:bert-tiny")
         if self.frozen_text and self.text in ("", SHARED):

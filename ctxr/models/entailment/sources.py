@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SHARED = "shared"
 """Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
 
+REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
+"""Kinds of branches that earlier versions had, each with what to train instead."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -81,9 +84,9 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
     """The image branch of that name.
 
     Args:
-        name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "grid:ENCODER", a fusion encoder of our
-            own over the cells of an encoder of open_clip, and "aligned:ENCODER", whose words and cells also start in its space; or
-            untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
+        name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "aligned:ENCODER", a fusion encoder of
+            our own over the cells of an encoder of open_clip, whose words and cells start in its space; or untrained weights,
+            "random:albef", "random:albef-tiny", "random:blip-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -97,26 +100,26 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
         from ctxr.models.entailment.blip import blip_source
 
         return blip_source(name, sizes)
-    from ctxr.models.entailment.fresh import RANDOM, grid_source, random_source
+    from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
 
-    if name.startswith(("grid:", "aligned:")):
-        return grid_source(name, sizes, device)
+    if name.startswith("aligned:"):
+        return aligned_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
-    known = "albef:FOLDER, blip:DIRECTORY, grid:ctxr-tiny, aligned:ctxr-tiny, " + ", ".join(RANDOM)
+    known = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
     raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
 
 
 def find_text(name: str, sizes: Sizes) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "sbert:" or "late:" to read
-    premise and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of
-    open_clip has them.
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "late:" to read premise
+    and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip has
+    them.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
-    from ctxr.models.entailment.text import APART, TINY, bert_source, tiny_source
+    from ctxr.models.entailment.text import LATE, TINY, bert_source, tiny_source
 
-    if name.partition(":")[0] in ("bert", *APART) and ":" in name:
+    if name.partition(":")[0] in ("bert", LATE) and ":" in name:
         return bert_source(name)
     if name == TINY:
         return tiny_source(sizes)
@@ -124,5 +127,5 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         return tiny_source(sizes, name.removeprefix("aligned:"))
     raise UsageError(
         f"unknown text branch {name!r}",
-        hint=f"--set text=bert:DIRECTORY, {', '.join(f'{kind}:DIRECTORY' for kind in APART)}, aligned:ctxr-tiny, {TINY} or {SHARED}",
+        hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
     )

@@ -22,7 +22,7 @@ from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.pooling import CLS, read_pooling
 from ctxr.models.entailment.pooling import CONFIG as POOLING
 from ctxr.models.entailment.sources import Sizes, TextSource
-from ctxr.models.entailment.text_branches import BertBranch, LateBranch, SentenceBranch, leftwards
+from ctxr.models.entailment.text_branches import BertBranch, LateBranch, leftwards
 from ctxr.models.hub import PATIENCE, answers
 from ctxr.models.published import careful
 
@@ -32,8 +32,8 @@ TINY = "random:bert-tiny"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
 
-APART = {"sbert": SentenceBranch, "late": LateBranch}
-"""Branches that read premise and hypothesis each by itself, by what their names begin with."""
+LATE = "late"
+"""What the name of a branch begins with that reads premise and hypothesis each by itself."""
 
 PLACES = 0.1
 """What first positions are of words, in an untrained model."""
@@ -124,7 +124,7 @@ def bert_source(name: str) -> TextSource:
     """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
 
     Args:
-        name: "bert:FOLDER" reads premise and hypothesis at once, "sbert:FOLDER" and "late:FOLDER" each apart.
+        name: "bert:FOLDER" reads premise and hypothesis at once, "late:FOLDER" each apart.
 
     Raises:
         UsageError: no folder.
@@ -136,8 +136,8 @@ def bert_source(name: str) -> TextSource:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
     folder = Path(given) if Path(given).is_dir() else _fetched(given)
     stay_inside(folder)
-    apart, pooling = kind in APART, read_pooling(folder)
-    branch = APART.get(kind, BertBranch)
+    apart, pooling = kind == LATE, read_pooling(folder)
+    branch = LateBranch if apart else BertBranch
     told = f"text branch {name!r}"
     build = careful(told, lambda: branch(_pretrained(folder), pooling))
     tokenize, words = careful(told, lambda: _tokenizer(folder, apart))()
@@ -147,8 +147,7 @@ def bert_source(name: str) -> TextSource:
         digest.update(f"{key} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     if apart or pooling != CLS:
-        way = {"bert": "at once", "sbert": "apart"}.get(kind, kind)
-        digest.update(f"{pooling} {way}".encode())
+        digest.update(f"{pooling} {LATE if apart else 'at once'}".encode())
     return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
 
 

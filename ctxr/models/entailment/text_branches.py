@@ -39,21 +39,6 @@ class BertBranch(nn.Module):
         return found
 
 
-class SentenceBranch(BertBranch):
-    """h^t = D u * v of unit vectors u of the premise and v of the hypothesis, each read by itself.
-
-    Its mean over the D dimensions is their cosine, what a sentence encoder was trained for, and the heads go on from there.
-    """
-
-    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
-        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
-        premise, hypothesis = (self._unit(cut(leftwards(own, own))) for own in (ids * (types == one) for one in (0, 1)))
-        return self.width * premise * hypothesis
-
-    def _unit(self, ids: Tensor) -> Tensor:
-        return functional.normalize(super().forward(ids, torch.zeros_like(ids)).float())
-
-
 def leftwards(told: Tensor, ids: Tensor) -> Tensor:
     """What is told of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
     return told.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))

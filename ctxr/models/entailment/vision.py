@@ -108,20 +108,17 @@ class PatchStem(nn.Module):
 
 
 class CellStem(nn.Module):
-    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D].
+    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D] and only then normalised, so that a projection which
+    means something keeps its meaning."""
 
-    Args:
-        behind: normalise what was projected and not what comes in, so that a projection which means something keeps its meaning.
-    """
-
-    def __init__(self, features: int, width: int, behind: bool = False) -> None:
+    def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        self.behind, self.norm = behind, nn.LayerNorm(width if behind else features)
+        self.norm = nn.LayerNorm(width)
         self.project = nn.Linear(features, width)
 
     def forward(self, cells: Tensor) -> Tensor:
         """[N, P, D]."""
-        patches: Tensor = self.norm(self.project(cells)) if self.behind else self.project(self.norm(cells))
+        patches: Tensor = self.norm(self.project(cells))
         return patches
 
 

@@ -48,7 +48,8 @@ def test_of_the_premise_a_word_first_looks_at_its_like() -> None:
 
 
 def test_branches_are_told_apart_by_what_they_start_from(source: ImageSource) -> None:
-    assert source.fingerprint != find_image("grid:ctxr-tiny", SIZES).fingerprint
+    other = find_image(NAME, Sizes(width=96, vision_layers=2, text_layers=1, fusion_layers=1, dropout=0.0))
+    assert source.fingerprint != other.fingerprint
     assert find_text(NAME, SIZES).fingerprint != find_text("random:bert-tiny", SIZES).fingerprint
 
 

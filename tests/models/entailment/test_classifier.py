@@ -1,7 +1,7 @@
 """The classifier: gates, heads, the joint loss with its indicators, and masked positives."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +9,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from ctxr.data.atomic import write_bytes
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
 from ctxr.models.entailment.masking import most_seen, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
@@ -221,31 +223,6 @@ def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path,
 
 
 @torch.no_grad()
-def test_a_sentence_encoder_reads_premise_and_hypothesis_apart(written: tuple[Path, BertModel]) -> None:
-    folder, model = written
-    says_to_pool(folder, "mean_tokens")
-    source = find_text(f"sbert:{folder}", Sizes())
-    premises, hypotheses = ["a bat", "the dog is here", ""], ["the dog is here", "a", "a bat"]
-    ids, types = source.tokenize(premises, hypotheses)
-    assert ids.shape == types.shape
-    told = source.build().eval()(ids, types)
-    tokenizer = BertTokenizerFast.from_pretrained(folder)
-
-    def alone(text: str) -> torch.Tensor:
-        vector: torch.Tensor = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
-        return torch.nn.functional.normalize(vector, dim=0)
-
-    for row, (premise, hypothesis) in enumerate(zip(premises, hypotheses, strict=True)):
-        wanted = 32 * alone(premise) * alone(hypothesis)
-        torch.testing.assert_close(told[row], wanted, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(told[row].mean(), alone(premise) @ alone(hypothesis), rtol=1e-4, atol=1e-5)
-    # a step cuts the columns behind its longest row: no token may stand there
-    ends = (ids != 0).sum(1)
-    assert all(bool((ids[row, : int(ends[row])] != 0).all()) for row in range(3))
-    assert source.fingerprint != find_text(f"bert:{folder}", Sizes()).fingerprint
-
-
-@torch.no_grad()
 def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypothesis(
     written: tuple[Path, BertModel],
 ) -> None:
@@ -253,7 +230,11 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
     says_to_pool(folder, "mean_tokens")
     source = find_text(f"late:{folder}", Sizes())
     premises, hypotheses = ["the dog is here", "a", ""], ["a bat", "the dog is here", "a bat"]
-    told = source.build().eval()(*source.tokenize(premises, hypotheses))
+    ids, types = source.tokenize(premises, hypotheses)
+    # a step cuts the columns behind its longest row: no token may stand there
+    ends = (ids != 0).sum(1)
+    assert all(bool((ids[row, : int(ends[row])] != 0).all()) for row in range(3))
+    told = source.build().eval()(ids, types)
     tokenizer = BertTokenizerFast.from_pretrained(folder)
 
     def read(text: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -270,15 +251,14 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
         torch.testing.assert_close(told[row], wanted, rtol=1e-3, atol=1e-3)
     swapped = source.build().eval()(*source.tokenize(hypotheses, premises))
     assert float((told - swapped)[:2].abs().max()) > 0.1
-    others = [find_text(f"{kind}:{folder}", Sizes()).fingerprint for kind in ("bert", "sbert")]
-    assert source.fingerprint not in others
+    assert source.fingerprint != find_text(f"bert:{folder}", Sizes()).fingerprint
 
 
 @torch.no_grad()
 def test_a_text_branch_that_stays_as_it_is_says_beforehand_what_it_would_say(written: tuple[Path, BertModel]) -> None:
     folder, _ = written
     says_to_pool(folder, "mean_tokens")
-    recipe = replace(RECIPE, text=f"sbert:{folder}")
+    recipe = replace(RECIPE, text=f"late:{folder}")
     asked, learning = find_branches(replace(recipe, frozen_text=True)), find_branches(recipe)
     premises, hypotheses = ["a bat"] * 20 + ["the dog is here"], ["the dog is here", *["a"] * 20]
     one, other = (
@@ -308,7 +288,7 @@ def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel])
         find_text(f"bert:{folder}", Sizes())
     says_to_pool(folder, "cls_token", "mean_tokens")
     with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
-        find_text(f"sbert:{folder}", Sizes())
+        find_text(f"late:{folder}", Sizes())
     (folder / "1_Pooling" / "config.json").write_text("[")
     with pytest.raises(DataError, match=r"config\.json is no JSON"):
         find_text(f"bert:{folder}", Sizes())
@@ -328,3 +308,17 @@ def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
         find_branches(replace(RECIPE, image=TINY, width=64))
     with pytest.raises(UsageError, match="a classifier needs a text branch or an image branch"):
         replace(RECIPE, text="shared", image="").check()
+
+
+@pytest.mark.parametrize(
+    ("branch", "name", "instead"),
+    [("text", "sbert:MODEL", "text=late:DIRECTORY"), ("image", "grid:ctxr-tiny", "image=aligned:ENCODER")],
+)
+def test_a_classifier_with_a_branch_that_was_removed_is_refused(
+    tmp_path: Path, branch: str, name: str, instead: str
+) -> None:
+    recipe = {**asdict(RECIPE), branch: name}
+    write_bytes(tmp_path / CONFIG, json.dumps(asdict(Notes(recipe, "", "", 0.5, None, 1, ""))).encode())
+    with pytest.raises(DataError, match=f"{branch} = '{name}' is a branch that ctxr no longer has") as refused:
+        read_notes(tmp_path)
+    assert refused.value.hint == f"ctxr train --recipe entailment --set {instead}"
