@@ -10,12 +10,14 @@ import numpy as np
 
 from bench.__main__ import show
 from bench.table import Row
-from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
+from ctxr.metrics.corrected import rogan_gladen
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.relations import from_pairs
 from ctxr.metrics.retrieval import Vectors, retrieved, top
+from ctxr.metrics.stratified import Part, rates
 
 SIZE, WIDTH, ASKED = 100_000, 64, 2000
-CLUSTERS, PAIRS, AUDITED = 50, 10, 200
+CLUSTERS, PAIRS, POOL, AUDITED = 50, 10, 2000, 200
 SHARE, SENSITIVITY, FALSE_ALARMS = 0.3, 0.8, 0.1
 
 
@@ -33,10 +35,8 @@ def measure(studies: int = 400) -> list[Row]:
     best = time.perf_counter() - start
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     start = time.perf_counter()
-    covered = np.array([study(rng) for _ in range(studies)]).mean(axis=0)
-    note = (
-        f"intervals of 95 % hold the truth in {covered[0]:.1%} (Rogan and Gladen), {covered[1]:.1%} (predictive values)"
-    )
+    covered = np.mean([study(rng) for _ in range(studies)])
+    note = f"intervals of 95 % hold the truth in {covered:.1%} (Rogan and Gladen)"
     return [
         Row(
             f"every figure, {ASKED:,} x {SIZE:,}",
@@ -48,40 +48,28 @@ def measure(studies: int = 400) -> list[Row]:
     ]
 
 
-def study(rng: np.random.Generator, draws: int = 400) -> tuple[bool, bool]:
-    """A drawn study of pictures with ten pairs each: whether the interval of either correction holds the true share.
+def study(rng: np.random.Generator, draws: int = 400) -> bool:
+    """A drawn study of pictures with ten pairs each: whether the interval of the corrected share holds the true one.
 
-    One audit is of pairs from anywhere, the other of a hundred pairs that were called entailed and a hundred that were not.
+    The audit is of another pool: a hundred pairs that were called entailed and a hundred that were not.
     """
     truth = rng.random((CLUSTERS, PAIRS)) < rng.beta(10 * SHARE, 10 * (1 - SHARE), CLUSTERS)[:, None]
-    called = said(rng, truth)
-    hits, trials = called.sum(axis=1).astype(np.float64), np.full(CLUSTERS, PAIRS)
-    other = rng.random(AUDITED) < SHARE
-    elsewhere = audit(other, said(rng, other))
-    halves = [rng.permutation(np.flatnonzero(called.ravel() == answer))[: AUDITED // 2] for answer in (True, False)]
-    drawn = np.concatenate(halves)
-    here = audit(truth.ravel()[drawn], called.ravel()[drawn])
-    found = (rogan_gladen(hits, trials, elsewhere, rng, draws), by_predictive_values(hits, trials, here, rng, draws))
-    one, two = (
-        interval.low is not None and interval.high is not None and interval.low <= SHARE <= interval.high
-        for interval in found
-    )
-    return one, two
+    hits, trials = said(rng, truth).sum(axis=1).astype(np.float64), np.full(CLUSTERS, PAIRS)
+    other = rng.random(POOL) < SHARE
+    called = said(rng, other)
+    parts = []
+    for answer in (True, False):
+        held = np.flatnonzero(called == answer)
+        looked = rng.choice(held, AUDITED // 2, replace=False)
+        parts.append(Part(Stratum(len(held), len(looked), int(other[looked].sum())), answer))
+    errs = rates(parts, rng, draws)
+    found = None if errs is None else rogan_gladen(hits, trials, errs, rng)
+    return found is not None and found.low is not None and found.high is not None and found.low <= SHARE <= found.high
 
 
 def said(rng: np.random.Generator, truth: np.ndarray) -> np.ndarray:
     """What the classifier calls entailed."""
     return np.where(truth, rng.random(truth.shape) < SENSITIVITY, rng.random(truth.shape) < FALSE_ALARMS)
-
-
-def audit(truth: np.ndarray, called: np.ndarray) -> Audit:
-    """The four counts."""
-    return Audit(
-        int((truth & called).sum()),
-        int((~truth & called).sum()),
-        int((truth & ~called).sum()),
-        int((~truth & ~called).sum()),
-    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
-from ctxr.metrics.corrected import Audit, Rates, by_predictive_values, rogan_gladen
+from ctxr.metrics.corrected import Rates, rogan_gladen
 from ctxr.metrics.first import First, first
 from ctxr.metrics.poststratified import Known, entailed_share
 from ctxr.metrics.relations import Relation
@@ -21,8 +21,7 @@ from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
 LabelSource = Literal["gold", "classifier"]
-AuditOf = Literal["any_pairs", "these_pairs"]
-Way = Literal["", "strata", "weighed_rates", "rates", "predictive_values"]
+Way = Literal["", "strata", "weighed_rates"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class EntailAt:
         judged: share of the pairs looked at about which somebody said something, 0..1; the others count as not entailed.
         leaked: share of the pictures that the classifier was trained on, 0..1; None where nobody knows.
         without_leaked: the value on the other pictures alone.
-        way: how it was corrected: stratum by stratum; by sensitivity and specificity over all strata of an audit; by those of pairs
-            that were drawn by no strata; or by one precision and one share of misses for all ranks. "" where it was not.
+        way: how it was corrected: stratum by stratum, or by sensitivity and specificity over all strata of an audit. "" where it
+            was not.
     """
 
     k: int
@@ -116,18 +115,16 @@ def entail_at(
     labels: LabelSource,
     rng: np.random.Generator,
     leaked: Flags | None = None,
-    audit: Audit | Rates | None = None,
-    audit_of: AuditOf = "these_pairs",
+    rates: Rates | None = None,
     resamples: int = RESAMPLES,
     clusters: Clusters | None = None,
 ) -> list[EntailAt]:
     """Entail@K for each K, with intervals over pictures. It is corrected stratum by stratum where `counted` knows of an audit by
-    strata that looked at each of them, else by `audit`; pairs that the classifier never judged stay not entailed.
+    strata that looked at each of them, else by `rates`; pairs that the classifier never judged stay not entailed.
 
     Args:
         counted: of I pictures. leaked: [I] whether the classifier was trained on a picture.
-        audit: what people said of pairs the classifier judged; those written for the picture need no classifier.
-        audit_of: whether the audit drew from these very pairs (`by_predictive_values`) or from any (`rogan_gladen`).
+        rates: how the classifier errs on pairs like these; those written for the picture need no classifier.
         resamples: for the intervals; each holds a byte a picture. clusters: of the I pictures; default: each by itself.
     """
     images = len(counted.written)
@@ -143,24 +140,15 @@ def entail_at(
         if labels == "classifier" and images:
             if counted.known:
                 corrected, way = entailed_share(written, counted.known[place], k, clusters), "strata"
-            if corrected.value is None and audit is not None:
-                corrected = _corrected(counted, place, audit, audit_of, clusters, rng)
-                way = _way(audit, audit_of)
+            if corrected.value is None and rates is not None:
+                corrected, way = _corrected(counted, place, rates, clusters, rng), "weighed_rates"
         judged = float(counted.judged[:, place].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
         found.append(EntailAt(k, labels, whole, corrected, judged, share, rest, "" if corrected.value is None else way))
     return found
 
 
-def _way(audit: Audit | Rates, audit_of: AuditOf) -> Way:
-    if isinstance(audit, Rates):
-        return "weighed_rates"
-    return "predictive_values" if audit_of == "these_pairs" else "rates"
-
-
-def _corrected(
-    counted: Counted, place: int, audit: Audit | Rates, audit_of: AuditOf, clusters: Clusters, rng: np.random.Generator
-) -> Interval:
+def _corrected(counted: Counted, place: int, rates: Rates, clusters: Clusters, rng: np.random.Generator) -> Interval:
     """Of the judged captions that were written for others the corrected share, put together with those written for the picture."""
     looked = counted.ks[place] * len(counted.written)
     written, extra, judged = (one[:, place] for one in (counted.written, counted.extra, counted.judged))
@@ -169,10 +157,7 @@ def _corrected(
     (own,) = clusters.means(written[:, None] / counted.ks[place], np.ones((len(written), 1), bool))
     if own.value is None or not rest:
         return own
-    if isinstance(audit, Audit) and audit_of == "these_pairs":
-        share = by_predictive_values(hits, others, audit, rng)
-    else:
-        share = rogan_gladen(hits, others, audit, rng)
+    share = rogan_gladen(hits, others, rates, rng)
     if share.value is None or share.low is None or share.high is None:
         return share
     value = own.value + rest * share.value

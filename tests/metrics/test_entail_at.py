@@ -6,10 +6,15 @@ import pytest
 from bench.retrieval import study
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.corrected import Audit, by_predictive_values, rogan_gladen
+from ctxr.metrics.corrected import Rates, rogan_gladen
 from ctxr.metrics.entail_at import Counted, Entailed, count, entail_at
 from ctxr.metrics.relations import from_pairs, relate
 from ctxr.metrics.retrieval import Matrix
+
+
+def sure(sensitivity: float, specificity: float) -> Rates:
+    """Rates that no chance is in."""
+    return Rates(sensitivity, specificity, np.full(400, sensitivity), np.full(400, specificity))
 
 
 def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
@@ -36,10 +41,10 @@ def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
 
 def test_captions_that_were_written_for_a_picture_need_no_classifier() -> None:
     counted = count(Matrix(np.eye(2)), Entailed(relate({0: [0], 1: [1]}), relate({0: [1]}), "classifier"), ks=(1, 2))
-    first, second = entail_at(counted, "classifier", np.random.default_rng(0), audit=Audit(5, 5, 0, 10))
+    first, second = entail_at(counted, "classifier", np.random.default_rng(0), rates=sure(0.8, 0.9))
     assert (first.corrected.value, first.corrected.low) == (1.0, None)
     assert second.value.value == 0.75
-    assert second.corrected.value == pytest.approx(0.5 + 0.5 * 0.25)
+    assert second.corrected.value == pytest.approx(0.5 + 0.5 * (0.5 + 0.9 - 1) / (0.8 + 0.9 - 1))
     assert first.leaked is None
 
 
@@ -48,16 +53,13 @@ def test_a_corrected_share_holds_the_chance_of_the_captions_that_were_written_as
     written = rng.integers(0, 6, 60).astype(float)
     others = 10 - written
     counted = Counted(written[:, None], (others / 2)[:, None], np.full((60, 1), 10.0), (10,))
-    sure = Audit(10**6, 10**6, 0, 2 * 10**6)  # half of what is called so holds, whatever chance does
-    (found,) = entail_at(counted, "classifier", rng, audit=sure)
+    (found,) = entail_at(counted, "classifier", rng, rates=sure(1.0, 2 / 3))  # a quarter of the others holds
     (own,) = Clusters(np.arange(60), rng).means(written[:, None] / 10, np.ones((60, 1), bool))
-    assert found.way == "predictive_values"
+    assert found.way == "weighed_rates"
     assert found.corrected.value == pytest.approx((written + others / 4).mean() / 10)
     wide, least = (one.high - one.low for one in (found.corrected, own))  # type: ignore[operator]
     assert wide > 0.9 * least
-    (turned,) = entail_at(counted, "classifier", rng, audit=sure, audit_of="any_pairs")
-    assert turned.way == "rates"
-    assert entail_at(counted, "gold", rng, audit=sure)[0].way == ""
+    assert entail_at(counted, "gold", rng, rates=sure(1.0, 2 / 3))[0].way == ""
 
 
 def test_pictures_can_be_chosen() -> None:
@@ -73,26 +75,25 @@ def test_k_is_at_most_the_number_of_captions(ks: tuple[int, ...]) -> None:
 
 
 def test_the_correction_turns_the_classifiers_error_back() -> None:
-    exact = Audit(800, 100, 200, 900)
     observed = 0.3 * 0.8 + 0.7 * 0.1
-    found = rogan_gladen(np.full(10, 100 * observed), np.full(10, 100), exact, np.random.default_rng(0))
+    found = rogan_gladen(np.full(10, 100 * observed), np.full(10, 100), sure(0.8, 0.9), np.random.default_rng(0))
     assert found.value == pytest.approx(0.3)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 0.3 < found.high
+    assert (found.low, found.high) == pytest.approx((0.3, 0.3))
+    chance = np.random.default_rng(1)
+    unsure = Rates(0.8, 0.9, chance.beta(80, 20, 400), chance.beta(90, 10, 400))
+    wide = rogan_gladen(np.full(10, 100 * observed), np.full(10, 100), unsure, np.random.default_rng(0))
+    assert wide.low is not None
+    assert wide.high is not None
+    assert wide.high - wide.low > 0.1
 
 
 def test_nothing_is_said_where_the_classifier_says_nothing() -> None:
     rng = np.random.default_rng(0)
-    assert rogan_gladen(np.array([5.0]), np.array([10]), Audit(5, 5, 5, 5), rng).value is None
-    assert rogan_gladen(np.array([0.0]), np.array([0]), Audit(9, 1, 1, 9), rng).value is None
-    assert by_predictive_values(np.array([5.0]), np.array([10]), Audit(0, 0, 1, 9), rng).value is None
-    with pytest.raises(DataError, match="negative count"):
-        Audit(-1, 0, 0, 0)
+    assert rogan_gladen(np.array([5.0]), np.array([10]), sure(0.5, 0.5), rng).value is None
+    assert rogan_gladen(np.array([0.0]), np.array([0]), sure(0.9, 0.9), rng).value is None
 
 
 def test_intervals_of_corrected_shares_hold_the_truth_nearly_as_often_as_they_say() -> None:
     rng = np.random.default_rng(7)
-    held = np.array([study(rng) for _ in range(120)]).mean(axis=0)
-    assert held.min() >= 0.85
-    assert held.max() <= 0.995
+    held = np.mean([study(rng) for _ in range(120)])
+    assert 0.85 <= held <= 0.995

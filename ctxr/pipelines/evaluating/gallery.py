@@ -166,7 +166,7 @@ def _measure(
                 found.rows += _query_results(side, one, scorer, dataset)
             task.advance()
     corrected = {one.source for one in found.entailments if one.side == name and one.found.corrected.value is not None}
-    found.notes += [_audited(name, one) for one in labels if one.audit is not None and one.source in corrected]
+    found.notes += [_audited(name, one) for one in labels if one.audit and one.source in corrected]
     measured = measuring.figures(side, columns, clusters)
     found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
     made: dict[str, Table | None] = dict(

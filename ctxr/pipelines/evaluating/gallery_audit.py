@@ -1,6 +1,5 @@
 """What people said of pairs that a classifier judged, wherever a project keeps it: answers, and audits of its rounds."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,6 @@ from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import WORKER, Pair, read_judgments
 from ctxr.errors import DataError
-from ctxr.metrics.corrected import Audit
 from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
 from ctxr.pipelines.revising.records import Drawn, Looked
 from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, folder_of, refuse_changed
@@ -127,14 +125,6 @@ def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: Pe
     counts = {pair: (sum(given.values()), len(given)) for pair, given in votes.items()}
     found = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
     return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
-
-
-def audit_of(said: Mapping[Pair, bool], entailed: Mapping[Pair, bool]) -> Audit | None:
-    """The classifier's errors on pairs that people decided, each counted once; None for no pair."""
-    if not entailed:
-        return None
-    table = Counter((said[pair], yes) for pair, yes in entailed.items())
-    return Audit(*(table[cell] for cell in ((True, True), (True, False), (False, True), (False, False))))
 
 
 def _stratum(number: str, drawn: Drawn) -> Of:

@@ -160,10 +160,10 @@ def entailments(
     """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)
     leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
-    audit = rates(labels.audit, rng) if isinstance(labels.audit, tuple) else labels.audit
+    errs = rates(labels.audit, rng) if labels.audit else None
     if labels.asked is not None:  # of some pictures, the clusters that they are in
         clusters = Clusters(clusters.codes[labels.asked], rng, clusters.resamples)
-    found = entail_at(counted, labels.entailed.labels, rng, leaked, audit, labels.audit_of, clusters=clusters)
+    found = entail_at(counted, labels.entailed.labels, rng, leaked, errs, clusters=clusters)
     rows = []
     for place, one in enumerate(found):
         held = counted.written[:, place] + counted.extra[:, place]

@@ -15,9 +15,6 @@ _WAYS: dict[Way, str] = {
     "strata": "stratum by stratum, so ranks are told apart",
     "weighed_rates": "by sensitivity and specificity of another audit, its strata weighed by their sizes, as far as the classifier "
     "errs here as there",
-    "rates": "by sensitivity and specificity on pairs of another side that were drawn by no strata, one value for all ranks",
-    "predictive_values": "by looks that were drawn by no strata: one precision and one share of misses for all ranks, which is too "
-    "low for the first captions where these hold more often, and right only if the looks were drawn by chance",
 }
 """What is said of the ways to correct Entail@K."""
 

@@ -15,13 +15,12 @@ from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import WORKER, Pair, verdicts
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.corrected import Audit
-from ctxr.metrics.entail_at import AuditOf, Entailed
+from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.relations import Numbered, Relation, number, relate
 from ctxr.metrics.stratified import Part
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.pipelines.evaluating.gallery_audit import People, audit_of, decided, rounds_in_force, rows_of
+from ctxr.pipelines.evaluating.gallery_audit import People, decided, rounds_in_force, rows_of
 from ctxr.pipelines.evaluating.gallery_strata import parts_of, sampled_of, strata_of
 from ctxr.pipelines.revising.rounds import LEDGER
 from ctxr.pipelines.training.gallery_sides import GallerySide
@@ -38,9 +37,10 @@ class Labels:
 
     Attributes:
         entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
-            nobody knows. audit: what people said of pairs that the classifier judged, one by one or by strata. audit_of: of these pairs,
-            or of others.
-        audited: of how many. elsewhere: whether none of them is of this side. sampled: the judged pairs by the strata of an audit.
+            nobody knows. audit: the strata of pairs that the classifier judged, with what people said of each; none where no
+            sample was looked at.
+        audited: of how many pairs people said something. elsewhere: whether none of them is of this side.
+        sampled: the judged pairs by the strata of an audit.
         asked: places of the pictures that are counted, ascending; None: all.
         by: whose labels these are, where that is neither the drawn truth nor a classifier. only_right: they never say no.
     """
@@ -48,8 +48,7 @@ class Labels:
     entailed: Entailed
     source: str
     leaked: Flags | None = None
-    audit: Audit | tuple[Part, ...] | None = None
-    audit_of: AuditOf = "these_pairs"
+    audit: tuple[Part, ...] = ()
     audited: int = 0
     asked: Codes | None = None
     by: str = ""
@@ -161,8 +160,7 @@ def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
 
 @dataclass(frozen=True, eq=False)
 class _Checked:
-    audit: Audit | tuple[Part, ...] | None
-    audit_of: AuditOf
+    audit: tuple[Part, ...]
     audited: int
     elsewhere: bool
     sampled: Sampled | None
@@ -175,19 +173,18 @@ def _checked(
     people: People,
     roots: Sequence[Path],
 ) -> _Checked:
-    """What people said of pairs that the classifier judged: of a sample by its strata, else of this side's where there are any."""
+    """What people said of the sample of pairs that the classifier judged, by its strata."""
     strata = strata_of(roots) if people.strata else {}
     known = decided(said, judgments, people)
     images, captions = set(side.images), set(side.captions)
     here = {pair: yes for pair, yes in known.items() if pair[0] in captions and pair[1] in images}
     count, elsewhere = len(here or known), bool(known) and not here
     parts = parts_of(known, people)
-    if parts:
-        # also of pairs that a cap left out, which are not among the judged
-        everyone = decided({**said, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
-        return _Checked(parts, "any_pairs", count, elsewhere, sampled_of(side, strata, everyone, people))
-    of: AuditOf = "any_pairs" if elsewhere else "these_pairs"
-    return _Checked(audit_of(said, here or known), of, count, elsewhere, None)
+    if not parts:
+        return _Checked((), count, elsewhere, None)
+    # also of pairs that a cap left out, which are not among the judged
+    everyone = decided({**said, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
+    return _Checked(parts, count, elsewhere, sampled_of(side, strata, everyone, people))
 
 
 def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
