@@ -18,9 +18,8 @@ from ctxr.models.clip import ClipScorer, trainable
 from ctxr.models.loading import Source, find_source
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.loop import Trainer
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.questions import PixelTable, Questions, make_questions
 from ctxr.models.training.recipe import Recipe
-from ctxr.models.training.tables import PixelTable, make_questions
 
 ENCODER = "random:ViT-B-16"
 WANTED = 0.4

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxr.errors import CtxrError
+from ctxr.models.devices import is_memory
 from ctxr.models.loading import Source, find_source, fingerprint
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -184,8 +185,6 @@ class Encoder:
             CtxrError: there is no memory for a single image.
         """
         import torch
-
-        from ctxr.models.training.passes import is_memory
 
         try:
             with torch.inference_mode(), float32_matmul(matmul or self._matmul):

@@ -1,4 +1,4 @@
-"""Weights that open_clip knows by `arch:pretrained`: their names, whether they are here, how they are fetched."""
+"""What names of encoders tell, and weights that open_clip knows by `arch:pretrained`: whether they are here, how they are fetched."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from ctxr.errors import CtxrError, UsageError
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
+
+
+PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")
+"""What names of encoders of pairs begin with; all others are open_clip's."""
+
+
+def makes_pairs(name: str) -> bool:
+    """Whether an encoder of that name looks at image and text together; else it makes a vector of each."""
+    return name.startswith(PAIR_ENCODERS)
 
 
 def split_name(name: str) -> tuple[str, str]:

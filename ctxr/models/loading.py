@@ -14,6 +14,7 @@ from typing import Any
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import fingerprint_of
 
 DEFAULT_ENCODER = "ViT-B-32:openai"
 TINY = "ctxr-tiny"
@@ -105,8 +106,6 @@ def fingerprint(model: Any, config: Mapping[str, Any], preprocess: Preprocess) -
         config: open_clip's model_cfg.
         preprocess: what is done to a picture first.
     """
-    from ctxr.models.published import fingerprint_of
-
     settings = {"model": dict(config), "preprocess": preprocess.describe()}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctxr.errors import CtxrError, DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Made = TypeVar("Made")
 
@@ -27,6 +27,8 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     Raises:
         DataError: damaged, or more than tensors and plain values.
     """
+    import torch
+
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -43,7 +45,7 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     if isinstance(found, dict):
         found = next((found[name] for name in under if isinstance(found.get(name), dict)), found)
     if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(one, Tensor) for name, one in found.items()
+        isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in found.items()
     ):
         raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
     return found
@@ -54,6 +56,8 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 
     Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
     """
+
+    import torch
 
     def made() -> Made:
         try:
@@ -115,6 +119,8 @@ def check_shapes(weights: Mapping[str, Tensor], places: Mapping[str, Tensor], pa
 
 def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"") -> str:
     """sha256 in hex over what is said `about` tensors, then their names, shapes and values in the order of names."""
+    import torch
+
     digest = hashlib.sha256(about)
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())

@@ -101,7 +101,7 @@ def _images(
     from ctxr.data.images import read_image
     from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
     from ctxr.models.regions import GridRegions
-    from ctxr.models.training.tables import PixelTable, Vectors
+    from ctxr.models.training.questions import PixelTable, Vectors
 
     source, dark = branches.image, black_picture()
     if source is None:

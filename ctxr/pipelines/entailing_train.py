@@ -113,8 +113,8 @@ def _train_seed(job: _Job, seed: int) -> None:
     from ctxr.models.entailment.checkpoint import Notes, write_classifier
     from ctxr.models.entailment.training import ClassifierTrainer, new_classifier, probabilities
     from ctxr.models.training.checkpoint import fill
-    from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import BEST, Hearing
+    from ctxr.models.training.scoring import in_bf16
     from ctxr.models.training.state import Epoch
 
     final, making = job.out / f"seed{seed}", job.out / MAKING / f"seed{seed}"

@@ -106,7 +106,7 @@ def scores_by(
     from ctxr.models.context import PLACES
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
-    from ctxr.models.training.judging import score_all
+    from ctxr.models.training.scoring import score_all
 
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
@@ -156,7 +156,7 @@ def way_of(
     from ctxr.models.encode import Encoder
     from ctxr.models.pairs import PairScorer
     from ctxr.models.training.checkpoint import load_head, read_checkpoint
-    from ctxr.models.training.judging import in_bf16, resolved
+    from ctxr.models.training.scoring import in_bf16, resolved
 
     device, precision = machine.device, machine.precision
     if not isinstance(source, CrossSource):
@@ -175,7 +175,8 @@ def way_of(
 
 def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:
     """The pictures with their regions, where the encoder looks at any."""
-    from ctxr.models.families import find_encoder, makes_pairs
+    from ctxr.models.families import find_encoder
+    from ctxr.models.hub import makes_pairs
 
     if not makes_pairs(encoder):
         return pictures

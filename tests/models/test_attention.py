@@ -6,7 +6,7 @@ import torch
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead, attention_of
 from ctxr.models.layers import Block
-from ctxr.models.training.attending import attend_all
+from ctxr.models.training.scoring import attend_all
 from tests.models.training_questions import make_questions
 
 

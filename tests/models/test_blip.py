@@ -12,7 +12,8 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.base import Batch
 from ctxr.models.blip import TINY, BlipEncoder, load_blip
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.families import find_encoder, makes_pairs
+from ctxr.models.families import find_encoder
+from ctxr.models.hub import makes_pairs
 from tests.models.blip_folder import make_blip, make_model
 
 TEXTS = ["a bat", "c", "the dog is near a big red ball"]

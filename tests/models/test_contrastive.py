@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.contrastive import Contrast, Known, Pairs, contrast, info_nce, make_pairs
-from ctxr.models.training.contrastive_steps import LARGEST_SCALE, ContrastTrainer, vectors_of
-from ctxr.models.training.gallery_loop import mean_recall
+from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastTrainer, info_nce, vectors_of
+from ctxr.models.training.galleries import Contrast, Pairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.gradcache import cached_gradients
 from ctxr.models.training.loop import STATE, Hearing
+from ctxr.models.training.questions import Known
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.training_questions import Table

@@ -13,10 +13,17 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.base import Batch
-from ctxr.models.training.contrastive import Known, Pairs, contrast, make_pairs
-from ctxr.models.training.gallery_loop import mean_recall
-from ctxr.models.training.matching import Shortlist, draw_negatives, gallery_scores, look_at, matching_loss
-from ctxr.models.training.matching_steps import MatchingTrainer, match_scores
+from ctxr.models.training.galleries import Pairs, contrast, make_pairs, mean_recall
+from ctxr.models.training.matching import (
+    MatchingTrainer,
+    Shortlist,
+    draw_negatives,
+    gallery_scores,
+    look_at,
+    match_scores,
+    matching_loss,
+)
+from ctxr.models.training.questions import Known
 from ctxr.models.training.recipe import Recipe
 from tests.models.training_questions import Table
 

@@ -14,9 +14,9 @@ from ctxr.errors import CtxrError
 from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer, trainable
 from ctxr.models.loading import find_source
-from ctxr.models.training.judging import accuracy_of, score_all
 from ctxr.models.training.loop import BEST, STATE, Hearing, Trainer
 from ctxr.models.training.questions import Questions
+from ctxr.models.training.scoring import accuracy_of, score_all
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head, make_scorer
 from tests.models.training_questions import SMALL, Table, make_questions, make_trainer

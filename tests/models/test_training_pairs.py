@@ -12,14 +12,13 @@ from ctxr.models.base import Batch
 from ctxr.models.blip import load_blip
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead
+from ctxr.models.devices import in_microbatches
 from ctxr.models.pairs import PairScorer
-from ctxr.models.training.attending import attend_all
 from ctxr.models.training.checkpoint import new_scorer
-from ctxr.models.training.losses import loss_of
 from ctxr.models.training.optimising import make_optimiser
-from ctxr.models.training.pair_tables import features_of, with_features
-from ctxr.models.training.passes import in_passes
+from ctxr.models.training.questions import with_features
 from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.scoring import attend_all, features_of, loss_of
 from tests.models.scorers import make_head, make_scorer
 from tests.models.training_questions import SMALL, Table, make_questions, make_trainer
 
@@ -141,7 +140,7 @@ def test_scoring_goes_on_with_half_as_many_when_memory_runs_out(error: RuntimeEr
             raise error
         sizes.extend(rows.tolist())
 
-    in_passes(torch.arange(20), 16, "cpu", work)
+    in_microbatches(torch.arange(20), 16, "cpu", work)
     assert sizes == list(range(20))
 
 
@@ -150,7 +149,7 @@ def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_s
         def work(_: torch.Tensor) -> None:
             raise error
 
-        in_passes(torch.arange(4), 4, "cpu", work)
+        in_microbatches(torch.arange(4), 4, "cpu", work)
 
     with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
         fails(RuntimeError("can't allocate memory: you tried to allocate 1 bytes"))

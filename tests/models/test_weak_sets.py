@@ -8,10 +8,15 @@ import pytest
 import torch
 
 from ctxr.models.base import Batch
-from ctxr.models.training.losses import loss_of
-from ctxr.models.training.pair_tables import with_features
-from ctxr.models.training.questions import Questions, with_distractors, with_shared_distractors, with_weak_targets
+from ctxr.models.training.questions import (
+    Questions,
+    with_distractors,
+    with_features,
+    with_shared_distractors,
+    with_weak_targets,
+)
 from ctxr.models.training.recipe import WEAK
+from ctxr.models.training.scoring import loss_of
 from tests.models.weak_questions import small, with_weak, written
 
 ALPHA = 0.3

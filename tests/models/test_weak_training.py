@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.known import Known
 from ctxr.models.training.loop import BEST, STATE, Hearing
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.questions import Known, Questions
 from ctxr.models.training.recipe import WEAK, Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.known import Known
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.questions import Known, Questions
 from tests.models.scorers import make_head
 from tests.models.training_questions import Table, make_questions
 

@@ -1,17 +1,157 @@
-"""ViLBERT and UNITER as one encoder of pairs over region features (specs A0.2, 6; volta's gated layers).
-
-Letters: B queries, K candidates, N images, R regions, F features, T tokens, D width of a pair, P pairs in a pass.
-"""
+"""A region cross-encoder: embeddings, layers and the pair that they end in. Letters: B queries, K candidates, N images, P pairs,
+T tokens, R regions, D width of a pair; each stream has a width of its own."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ctxr.data.regions import BOX
-from ctxr.models.cross.config import CrossConfig
-from ctxr.models.cross.embeddings import Regions, Words, there
-from ctxr.models.cross.stages import Joint, Own, make_stage
+from ctxr.models.cross.config import CrossConfig, Stage, Stream
+from ctxr.models.layers import EPSILON, Block
+
+
+class Words(nn.Module):
+    """Sum of word piece, position and kind, normalised (BERT)."""
+
+    def __init__(self, config: CrossConfig) -> None:
+        super().__init__()
+        width = config.text.width
+        self.pieces = nn.Embedding(config.vocabulary, width, padding_idx=0)
+        self.places = nn.Embedding(config.places, width)
+        self.kinds = nn.Embedding(config.kinds, width)
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, texts: Tensor) -> Tensor:
+        """[B, T, width] of token ids [B, T]. Raises ValueError for more tokens than there are positions."""
+        count = texts.shape[1]
+        if count > self.places.num_embeddings:
+            raise ValueError(f"a text has {count} tokens, and {self.places.num_embeddings} positions are learned")
+        items = self.pieces(texts) + self.places.weight[:count] + self.kinds.weight[0]
+        normal: Tensor = self.dropout(self.norm(items))
+        return normal
+
+
+class Regions(nn.Module):
+    """Sum of a region's features and its box, normalised; as UNITER does each is normalised first and the kind is added."""
+
+    def __init__(self, config: CrossConfig, box: int) -> None:
+        super().__init__()
+        width = config.vision.width
+        self.features, self.box = nn.Linear(config.features, width), nn.Linear(box, width)
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
+        normed = config.embedding == "uniter"
+        self.features_norm = nn.LayerNorm(width, eps=config.epsilon) if normed else nn.Identity()
+        self.box_norm = nn.LayerNorm(width, eps=config.epsilon) if normed else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, features: Tensor, boxes: Tensor, kind: Tensor | None) -> Tensor:
+        """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the kind "region"."""
+        items = self.features_norm(self.features(features)) + self.box_norm(self.box(boxes))
+        items = items if kind is None else items + kind
+        normal: Tensor = self.dropout(self.norm(items))
+        return normal
+
+
+def there(items: Tensor) -> Tensor:
+    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; the first always is, so that attention has an object."""
+    mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
+    first = torch.arange(mask.shape[1], device=mask.device) == 0
+    return mask | first
+
+
+class Side(nn.Module):
+    """One stream's part of a crossed stage: asks the other stream, then transforms what it heard.
+
+    Args:
+        stream: whose items these are.
+        width: of the attention. heads: a divisor of it. dropout: 0..1.
+    """
+
+    def __init__(self, stream: Stream, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        self.heads, self.rate = heads, dropout
+        self.query, self.key, self.value = (nn.Linear(stream.width, width) for _ in range(3))
+        self.out = nn.Linear(width, stream.width)
+        self.after_attention = nn.LayerNorm(stream.width, eps=EPSILON)
+        self.widen, self.narrow = nn.Linear(stream.width, stream.inner), nn.Linear(stream.inner, stream.width)
+        self.after_widening = nn.LayerNorm(stream.width, eps=EPSILON)
+        self.dropout = nn.Dropout(dropout)
+
+    def heard(self, items: Tensor, other: "Side", others: Tensor, mask: Tensor) -> Tensor:
+        """What items [P, T, width] become when they have looked at others [P, R, ...], where `mask` [P, R] is True."""
+        seen = functional.scaled_dot_product_attention(
+            self._by_head(self.query(items)),
+            self._by_head(other.key(others)),
+            self._by_head(other.value(others)),
+            attn_mask=mask[:, None, None, :],
+            dropout_p=self.rate if self.training else 0.0,
+        )
+        mixed = self.out(seen.transpose(1, 2).flatten(2))
+        items = self.after_attention(items + self.dropout(mixed))
+        wide = functional.gelu(self.widen(items), approximate="none")
+        normal: Tensor = self.after_widening(items + self.dropout(self.narrow(wide)))
+        return normal
+
+    def _by_head(self, items: Tensor) -> Tensor:
+        return items.view(*items.shape[:2], self.heads, items.shape[2] // self.heads).transpose(1, 2)
+
+
+class Crossed(nn.Module):
+    """Each stream looks at the other (ViLBERT's co-attention)."""
+
+    def __init__(self, config: CrossConfig) -> None:
+        super().__init__()
+        rest = (config.crossed_width, config.crossed_heads, config.dropout)
+        self.text, self.vision = Side(config.text, *rest), Side(config.vision, *rest)
+
+    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Words [P, T, ...] and regions [P, R, ...]; `said` [P, T] and `seen` [P, R] are True where there is one."""
+        return (
+            self.text.heard(words, self.vision, regions, seen),
+            self.vision.heard(regions, self.text, words, said),
+        )
+
+
+class Own(nn.Module):
+    """Each stream that takes part looks at itself."""
+
+    def __init__(self, config: CrossConfig, text: bool, vision: bool) -> None:
+        super().__init__()
+        self.text = _block(config.text, config.dropout) if text else None
+        self.vision = _block(config.vision, config.dropout) if vision else None
+
+    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Crossed`; rows of words and of regions need not belong together."""
+        words = words if self.text is None else self.text(words, said)
+        return words, regions if self.vision is None else self.vision(regions, seen)
+
+
+class Joint(Block):
+    """Word pieces and regions as one sequence (UNITER)."""
+
+    def __init__(self, config: CrossConfig) -> None:
+        if config.text != config.vision:
+            raise ValueError("a joint stage needs two streams of the same widths and heads")
+        super().__init__(config.text.width, config.text.heads, config.text.inner, config.dropout)
+
+
+def make_stage(kind: Stage, config: CrossConfig) -> nn.Module:
+    """The layer of that kind."""
+    if kind == "joint":
+        return Joint(config)
+    if kind == "crossed":
+        return Crossed(config)
+    return Own(config, text=kind != "vision", vision=kind != "text")
+
+
+def _block(stream: Stream, dropout: float) -> Block:
+    return Block(stream.width, stream.heads, stream.inner, dropout)
+
 
 PAIRS = 160
 """Pairs in one pass: sixteen sets of ten."""

@@ -6,15 +6,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from ctxr.models.cross.config import CrossConfig
-    from ctxr.models.preprocess import Preprocess
+from ctxr.models.cross import config as configs
+from ctxr.models.cross.config import TOKENS, CrossConfig
+from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta, read_volta_config
+from ctxr.models.cross.wordpieces import made_vocabulary, make_tokenizer, read_vocabulary
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import fingerprint_of
 
 RANDOM = ("vilbert", "uniter", "vilbert-tiny", "uniter-tiny")
 """Models that can be built without weights."""
@@ -70,16 +74,10 @@ def load_cross(name: str, seed: int = 0) -> CrossSource:
 
 def fingerprint(model: nn.Module, config: CrossConfig, pieces: Sequence[str]) -> str:
     """sha256 in hex over all weights, the config and the vocabulary; `model` in fp32."""
-    from ctxr.models.published import fingerprint_of
-
     return fingerprint_of(model.state_dict(), json.dumps([asdict(config), list(pieces)], sort_keys=True).encode())
 
 
 def _volta(name: str, folder: Path) -> CrossSource:
-    from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta
-    from ctxr.models.cross.volta_config import read_volta_config
-    from ctxr.models.cross.wordpieces import read_vocabulary
-
     config_path, weights = find_files(folder)
     config = read_volta_config(config_path)
     pieces = read_vocabulary(folder / VOCABULARY)
@@ -92,9 +90,6 @@ def _volta(name: str, folder: Path) -> CrossSource:
 
 
 def _random(name: str, rest: str, seed: int) -> CrossSource:
-    from ctxr.models.cross import config as configs
-    from ctxr.models.cross.wordpieces import made_vocabulary
-
     kind, _, features = rest.partition(":")
     if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
         raise UsageError(f"{name}: {features!r} is no number of features", hint=f"random:{kind}:2048, for example")
@@ -108,10 +103,6 @@ def _random(name: str, rest: str, seed: int) -> CrossSource:
     config = make(len(pieces), int(features)) if features else make(len(pieces))
 
     def build() -> nn.Module:
-        import torch
-
-        from ctxr.models.cross.encoder import RegionEncoder
-
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return RegionEncoder(config).eval()
@@ -120,9 +111,6 @@ def _random(name: str, rest: str, seed: int) -> CrossSource:
 
 
 def _source(name: str, config: CrossConfig, pieces: list[str], build: Callable[[], nn.Module]) -> CrossSource:
-    from ctxr.models.cross.config import TOKENS
-    from ctxr.models.cross.wordpieces import make_tokenizer
-
     return CrossSource(
         name=name,
         fingerprint=fingerprint(build(), config, pieces),

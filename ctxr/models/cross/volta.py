@@ -2,16 +2,194 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ctxr.data.regions import BOX
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross.config import CrossConfig
+from ctxr.models.cross.config import CrossConfig, Stage, Stream
 from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.published import check_shapes, read_tensors, renamed
+
+_HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
+_GATES = ("tt", "tv", "vt", "vv")
+_MOST = 1_000_000
+_STAGES: dict[tuple[str, ...], Stage] = {
+    # gates of the attention, streams of the feed-forward layer
+    ("tt", "t"): "text",
+    ("vv", "v"): "vision",
+    ("tt", "vv", "t", "v"): "both",
+    ("tv", "vt", "t", "v"): "crossed",
+    ("tt", "tv", "vt", "vv", "t", "v"): "joint",
+}
+_SIZES = (
+    ("hidden_size", "sublayer2attn_hidden_size", "sublayer2v_attn_hidden_size"),
+    ("num_attention_heads", "sublayer2num_attention_heads", "sublayer2v_num_attention_heads"),
+    ("intermediate_size", "sublayer2intermediate_size", "sublayer2v_intermediate_size"),
+)
+
+
+def read_volta_config(path: Path) -> CrossConfig:
+    """The encoder that a config of volta describes.
+
+    Args:
+        path: JSON as volta publishes it, e.g. `vilbert_base.json` or `ctrl_uniter_base.json`.
+
+    Raises:
+        DataError: not readable, or an architecture other than ViLBERT's and UNITER's.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise DataError(f"{path}: holds no JSON object")
+    return _Reader(path, raw).config()
+
+
+class _Reader:
+    def __init__(self, path: Path, raw: Mapping[str, Any]) -> None:
+        self.path, self.raw = path, raw
+
+    def config(self) -> CrossConfig:
+        text, vision = self._stream(""), self._stream("v_")
+        stages = self._stages()
+        crossed = {self._crossed(2 * place) for place, kind in enumerate(stages) if kind == "crossed"}
+        if len(crossed) > 1:
+            raise self._wrong("has crossed sublayers of several sizes")
+        width, heads = crossed.pop() if crossed else (text.width, text.heads)
+        self._expect("hidden_act", ("gelu",))
+        self._expect("v_hidden_act", ("gelu",))
+        self._expect("fusion_method", ("mul",))
+        self._expect("add_global_imgfeat", ("first",))
+        self._expect("num_locs", (BOX,))
+        self._expect("model", ("bert",))
+        self._expect("bert_model", ("bert-base-uncased", "bert-large-uncased"))
+        self._expect("do_lower_case", (True,))
+        pooled = self._whole("pooler_size")
+        if self._whole("v_pooler_size") != pooled:
+            raise self._wrong("has poolers of two sizes")
+        if "joint" in stages and text != vision:
+            raise self._wrong("shares sublayers between streams of two sizes")
+        return CrossConfig(
+            text=text,
+            vision=vision,
+            stages=stages,
+            crossed_width=width,
+            crossed_heads=heads,
+            embedding=self._embedding(),
+            vocabulary=self._whole("vocab_size"),
+            kinds=self._whole("type_vocab_size"),
+            places=self._whole("max_position_embeddings"),
+            features=self._whole("v_feature_size"),
+            pooled=pooled,
+            dropout=self._dropout(),
+            epsilon=self._share("layer_norm_eps", 1e-12),
+            spread=self._share("initializer_range", 0.02),
+        )
+
+    def _stream(self, mark: str) -> Stream:
+        width, heads, inner = (self._whole(mark + key) for key, _, _ in _SIZES)
+        if width % heads:
+            raise self._wrong(f"has {heads} heads, which do not divide a width of {width}")
+        return Stream(width, heads, inner)
+
+    def _stages(self) -> tuple[Stage, ...]:
+        """One for each attention sublayer and the feed-forward one behind it."""
+        attending = {gate: self._sublayers(f"{gate}_attn_sublayers") for gate in _GATES}
+        feeding = {side: self._sublayers(f"{side}_ff_sublayers") for side in ("t", "v")}
+        shared = self._sublayers("shared_sublayers")
+        count = len(set().union(*attending.values(), *feeding.values()))
+        if not count or count % 2:
+            raise self._wrong(f"has {count} sublayers, not pairs of attention and feed-forward ones")
+        stages = []
+        for place in range(0, count, 2):
+            who = tuple(gate for gate in _GATES if place in attending[gate])
+            who += tuple(side for side in ("t", "v") if place + 1 in feeding[side])
+            kind = _STAGES.get(who)
+            both = {place, place + 1}
+            if kind is None or both & shared != (both if kind == "joint" else set()):
+                raise self._wrong(f"sublayers {place} and {place + 1} are neither ViLBERT's nor UNITER's")
+            self._check_sizes(place, kind)
+            stages.append(kind)
+        return tuple(stages)
+
+    def _check_sizes(self, place: int, kind: Stage) -> None:
+        """Sizes of single sublayers are for crossed attention alone."""
+        for key, table, v_table in _SIZES:
+            for mark, name in (("", table), ("v_", v_table)):
+                own = self._of_sublayer(name, place + (key == "intermediate_size"), mark + key)
+                free = kind == "crossed" and key != "intermediate_size"
+                if not free and own != self._whole(mark + key):
+                    raise self._wrong(f"{name} gives sublayer {place} a size of its own, which is not supported")
+
+    def _crossed(self, place: int) -> tuple[int, int]:
+        """Width and heads of a crossed attention."""
+        sizes = []
+        for key, table, v_table in _SIZES[:2]:
+            size = self._of_sublayer(table, place, key)
+            if size != self._of_sublayer(v_table, place, f"v_{key}"):
+                raise self._wrong(f"sublayer {place} has a {key} for each stream, and they look at each other")
+            sizes.append(size)
+        width, heads = sizes
+        if width % heads:
+            raise self._wrong(f"sublayer {place} has {heads} heads, which do not divide a width of {width}")
+        return width, heads
+
+    def _of_sublayer(self, table: str, place: int, key: str) -> int:
+        sizes = self.raw.get(table, {})
+        if not isinstance(sizes, dict):
+            raise self._wrong(f"{table} is {sizes!r}, wanted an object")
+        return self._whole(key) if str(place) not in sizes else self._checked(f"{table}.{place}", sizes[str(place)])
+
+    def _sublayers(self, key: str) -> set[int]:
+        listed = self.raw.get(key, [])
+        if not isinstance(listed, list) or not all(type(one) is int and 0 <= one < _MOST for one in listed):
+            raise self._wrong(f"{key} is {listed!r}, wanted a list of sublayers")
+        return set(listed)
+
+    def _embedding(self) -> Literal["vilbert", "uniter"]:
+        kind = self.raw.get("image_embeddings")
+        if kind == "vilbert":
+            return "vilbert"
+        if kind == "uniter" and self._whole("type_vocab_size") > 1:
+            return "uniter"
+        raise self._wrong(f"image_embeddings is {kind!r}, known are vilbert and uniter")
+
+    def _dropout(self) -> float:
+        names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+        rates = {self._share(mark + name, 0.1) for mark in ("", "v_") for name in names}
+        if len(rates) > 1:
+            raise self._wrong("has several rates of dropout", "set the four *_dropout_prob to one value")
+        return rates.pop()
+
+    def _whole(self, key: str) -> int:
+        return self._checked(key, self.raw.get(key))
+
+    def _checked(self, key: str, value: object) -> int:
+        if type(value) is not int or not 0 < value <= _MOST:
+            raise self._wrong(f"{key} is {value!r}, wanted a whole number")
+        return value
+
+    def _share(self, key: str, default: float) -> float:
+        value = self.raw.get(key, default)
+        if type(value) not in (int, float) or not 0 <= value < 1:
+            raise self._wrong(f"{key} is {value!r}, wanted a number from 0 to 1")
+        return float(value)
+
+    def _expect(self, key: str, known: tuple[object, ...]) -> None:
+        value = self.raw.get(key, known[0])
+        if value not in known:
+            raise self._wrong(f"{key} is {value!r}, known is {' or '.join(map(repr, known))}")
+
+    def _wrong(self, what: str, hint: str = _HINT) -> DataError:
+        return DataError(f"{self.path}: {what}", hint=hint)
+
 
 VOCABULARY = "vocab.txt"
 _PICKLES = ("pytorch_model*.bin", "*.pth")

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError
+from ctxr.models.devices import in_microbatches
 from ctxr.models.entailment.asked import asked_source
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
 from ctxr.models.entailment.masking import to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import SHARED, ImageSource, TextSource, find_image, find_text
 from ctxr.models.training.loop import Trainer
-from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Images, Questions
 
 
@@ -187,5 +187,5 @@ def probabilities(
         if advance is not None:
             advance(len(rows))
 
-    in_passes(claims.place.sort(stable=True).indices, at_once, device, judge)
+    in_microbatches(claims.place.sort(stable=True).indices, at_once, device, judge)
     return entailed.numpy()

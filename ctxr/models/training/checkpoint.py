@@ -17,11 +17,11 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead, Fusion
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.families import makes_pairs
+from ctxr.models.devices import memory_for
+from ctxr.models.hub import makes_pairs
 from ctxr.models.loading import Source, fingerprint
 from ctxr.models.pairs import PairScorer
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.passes import memory_for
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import save_tensors
 

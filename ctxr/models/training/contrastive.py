@@ -1,97 +1,21 @@
-"""Captions and pictures of a batch against each other: which pairs hold, and the loss over all of them.
+"""Bi-encoders in galleries: all captions and pictures of a batch against each other.
 
-Letters: C captions, N pictures, B pairs of a batch, n pictures of a batch.
+Letters: m captions and n pictures of a batch, D width.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
-from ctxr.models.training.known import Known as Known
-from ctxr.models.training.questions import Images, Questions
-
-
-@dataclass(frozen=True)
-class Pairs(Questions):
-    """Captions with the pictures they were written for; a query is one such pair, its picture the one candidate.
-
-    Attributes:
-        captions: [Q] number of the caption of each pair: one that was written for several pictures stands in several.
-        written: for which pictures captions were written. weak: for which others they were found to hold.
-        first: [C] a pair of each caption, by which its text is found.
-        galleries: [N] number of the gallery of each picture that is searched; `sets` is that of each pair.
-    """
-
-    captions: Tensor
-    written: Known
-    weak: Known
-    first: Tensor
-    galleries: Tensor
-
-
-def make_pairs(
-    images: Images,
-    texts: npt.NDArray[np.int64],
-    galleries: npt.NDArray[np.int64],
-    written: Sequence[tuple[int, int]],
-    weak: Sequence[tuple[int, int]] = (),
-) -> Pairs:
-    """Pairs with the shapes that `Pairs` names.
-
-    Args:
-        images: N pictures by row. texts: token ids [C, T] of captions. galleries: [N] in which each picture is searched.
-        written: (caption, picture), ascending; every caption has one. weak: further ones that hold.
-    """
-    table = torch.tensor(written, dtype=torch.int64).reshape(-1, 2)
-    captions, own = table[:, 0].contiguous(), table[:, 1].contiguous()
-    named = torch.from_numpy(galleries)
-    there = torch.ones(len(captions), dtype=torch.bool)
-    return Pairs(
-        images=images,
-        texts=torch.from_numpy(texts)[captions],
-        candidates=own[:, None],
-        mask=there[:, None],
-        ordered=~there,
-        target=torch.zeros(len(captions), dtype=torch.int64),
-        sets=named[own],
-        captions=captions,
-        written=Known.of(written, len(texts)),
-        weak=Known.of(weak, len(texts)),
-        first=torch.searchsorted(captions, torch.arange(len(texts))),
-        galleries=named,
-    )
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """Pairs of a batch of m captions and n pictures, each of which stands in it once.
-
-    Attributes:
-        captions: [m] their numbers, ascending. images: [n] rows, ascending.
-        told, own: [B] places of each pair's caption and picture among them.
-        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that were found to hold.
-    """
-
-    captions: Tensor
-    images: Tensor
-    told: Tensor
-    own: Tensor
-    positive: Tensor
-    weak: Tensor
-
-
-def contrast(pairs: Pairs, captions: Tensor, images: Tensor) -> Contrast:
-    """What is known of the captions [B], each with the picture [B] that it stands for here."""
-    texts, told = torch.unique(captions, return_inverse=True)
-    pictures, own = torch.unique(images, return_inverse=True)
-    positive = pairs.written.mask(texts, pictures)
-    positive[told, own] = True
-    return Contrast(texts, pictures, told, own, positive, pairs.weak.mask(texts, pictures) & ~positive)
+from ctxr.metrics.retrieval import Vectors
+from ctxr.models.clip import ClipScorer
+from ctxr.models.devices import in_microbatches
+from ctxr.models.training.galleries import Contrast, GalleryTrainer, Pairs, contrast, cross_entropy_of
+from ctxr.models.training.gradcache import Gradients, cached_gradients
 
 
 def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft: float | None = None) -> Tensor:
@@ -112,17 +36,70 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft
     return (to_image + to_text) / 2
 
 
-def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, place: Tensor, soft: float | None) -> Tensor:
-    """Mean over rows [B, K]: the candidate at `place` is right, other positives are left out, weak ones too without `soft`."""
-    right = functional.one_hot(place, scores.shape[1]).bool()
-    left_out = (positive if soft is not None else positive | weak) & ~right
-    logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
-    wanted = right.to(scores.dtype)
-    if soft is not None:
-        wanted = wanted + soft * weak.to(scores.dtype)
-        wanted = wanted / wanted.sum(1, keepdim=True)
-    return -(wanted * logs.masked_fill(wanted == 0, 0.0)).sum(1).mean()
-
-
 def _wide(vectors: Tensor) -> torch.dtype:
     return torch.float32 if vectors.dtype == torch.bfloat16 else vectors.dtype
+
+
+LARGEST_SCALE = math.log(100)
+"""Of the learned temperature's logarithm, as CLIP was trained."""
+
+
+class ContrastTrainer(GalleryTrainer):
+    """One training of a bi-encoder by all captions and pictures of a batch; arguments as for `Trainer`."""
+
+    def gradients(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
+        """Of InfoNCE over the whole batch, exact however small the passes are."""
+        known = contrast(self.pairs, captions, images)
+        most, scorer = self.progress.at_once, cast(ClipScorer, self.scorer)
+
+        def loss(vectors: Any) -> Tensor:
+            return info_nce(vectors[0], vectors[1], scorer.encoder.logit_scale.exp(), known, self.soft)
+
+        towers = (
+            [partial(self._image_vectors, part) for part in torch.split(known.images, most)],
+            [partial(self._text_vectors, part) for part in torch.split(self.pairs.first[known.captions], most)],
+        )
+        return cached_gradients(towers, loss, self.weights, self.device)
+
+    def scored(self, pairs: Pairs) -> Vectors:
+        """Unit vectors of every picture and caption."""
+        return vectors_of(self.scorer, pairs, self.progress.at_once, self.device, self.bf16)
+
+    def _image_vectors(self, rows: Tensor) -> Tensor:
+        return _image_vectors(self.scorer, self.pairs, rows, self.device, self.bf16)
+
+    def _text_vectors(self, rows: Tensor) -> Tensor:
+        return _text_vectors(self.scorer, self.pairs, rows, self.device, self.bf16)
+
+    def _step(self, rate: float) -> None:
+        super()._step(rate)
+        with torch.no_grad():
+            cast(ClipScorer, self.scorer).encoder.logit_scale.clamp_(0, LARGEST_SCALE)
+
+
+def vectors_of(scorer: nn.Module, pairs: Pairs, at_once: int, device: str = "cpu", bf16: bool = False) -> Vectors:
+    """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
+    found = []
+    for encode, rows in (
+        (_image_vectors, torch.arange(len(pairs.galleries))),
+        (_text_vectors, pairs.first),
+    ):
+        parts: list[np.ndarray] = []
+
+        def work(part: Tensor, encode: Any = encode, parts: Any = parts) -> None:
+            parts.append(encode(scorer, pairs, part, device, bf16).float().cpu().numpy())
+
+        with torch.no_grad():
+            in_microbatches(rows, at_once, device, work)
+        found.append(np.concatenate(parts))
+    return Vectors(found[0], found[1])
+
+
+def _image_vectors(scorer: nn.Module, pairs: Pairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
+    with torch.autocast(device, torch.bfloat16, enabled=bf16):
+        return cast(ClipScorer, scorer).image_vectors(pairs.images(rows).to(device))
+
+
+def _text_vectors(scorer: nn.Module, pairs: Pairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
+    with torch.autocast(device, torch.bfloat16, enabled=bf16):
+        return cast(ClipScorer, scorer).text_vectors(pairs.texts[rows].to(device))

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.training.judging import accuracy_of, score_all
-from ctxr.models.training.losses import loss_of
+from ctxr.models.devices import is_memory
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
-from ctxr.models.training.passes import is_memory
 from ctxr.models.training.questions import (
     Questions,
     by_sets,
@@ -25,6 +23,7 @@ from ctxr.models.training.questions import (
     with_weak_targets,
 )
 from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
 from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
 
 STATE, BEST = "state.safetensors", "best.safetensors"

@@ -1,14 +1,89 @@
-"""Queries as arrays, and the batches made of them. Letters: Q queries, K candidates, N images, D width, T tokens."""
+"""Queries as arrays, the pictures they ask about, and the batches made of them.
 
-from collections.abc import Sequence
+Letters: Q queries, K candidates, N images, R regions, F features of a region, D width, T tokens.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ctxr.data.regions import Regions
 from ctxr.models.base import Batch
-from ctxr.models.training.known import Known
+from ctxr.models.preprocess import Preprocess
+
+
+@dataclass(frozen=True)
+class Known:
+    """For which pictures each caption holds, as compressed rows.
+
+    Attributes:
+        starts: int64 [C + 1] where each caption's pictures begin. images: int64, ascending in each caption.
+    """
+
+    starts: Tensor
+    images: Tensor
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "Known":
+        """From (caption, picture) pairs; a pair that stands twice counts once."""
+        table = torch.tensor(sorted(set(pairs)), dtype=torch.int64).reshape(-1, 2)
+        sizes = torch.bincount(table[:, 0], minlength=captions)
+        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), table[:, 1].contiguous())
+
+    @classmethod
+    def marked(cls, marks: Tensor, images: Tensor) -> "Known":
+        """From the marked ones, bool [C, K], of `images` [C, K]; those that are marked in a row are all different."""
+        last = torch.iinfo(torch.int64).max
+        ascending = torch.where(marks, images, last).sort(1).values
+        sizes = marks.sum(1)
+        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), ascending[ascending != last])
+
+    def mask(self, captions: Tensor, images: Tensor) -> Tensor:
+        """Which of these captions [b] hold for which of these pictures [n], ascending: bool [b, n]."""
+        rows, held = self._pairs(captions)
+        place = torch.searchsorted(images, held).clamp(max=len(images) - 1)
+        there = images[place] == held
+        marked = torch.zeros(len(captions), len(images), dtype=torch.bool)
+        marked[rows[there], place[there]] = True
+        return marked
+
+    def among(self, captions: Tensor, images: Tensor) -> Tensor:
+        """For which of its own pictures [b, K] each of these captions [b] holds: bool [b, K]."""
+        rows, held = self._pairs(captions)
+        which, place = (images[rows] == held[:, None]).nonzero(as_tuple=True)
+        marked = torch.zeros_like(images, dtype=torch.bool)
+        marked[rows[which], place] = True
+        return marked
+
+    def part(self, captions: Tensor) -> "Known":
+        """For which pictures these captions [b] hold, the first of them as row 0."""
+        sizes = self.starts.diff()[captions]
+        return Known(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions)[1])
+
+    def turned(self, images: int) -> "Known":
+        """For which captions each of `images` pictures holds."""
+        captions = len(self.starts) - 1
+        owner = torch.arange(captions).repeat_interleave(self.starts.diff())
+        return Known.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
+
+    def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """One partner for each of `rows` that has any: (those rows, their partners), by `chance` or torch's own generator."""
+        starts, sizes = self.starts[rows], self.starts.diff()[rows]
+        some = sizes > 0
+        drawn = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
+        return rows[some], self.images[starts[some] + drawn]
+
+    def _pairs(self, captions: Tensor) -> tuple[Tensor, Tensor]:
+        """(place in `captions`, picture) of every pair."""
+        sizes = self.starts.diff()[captions]
+        rows = torch.arange(len(captions)).repeat_interleave(sizes)
+        within = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        return rows, self.images[self.starts[captions].repeat_interleave(sizes) + within]
 
 
 class Images(Protocol):
@@ -162,3 +237,74 @@ def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> T
         if not len(again):
             return drawn
         drawn[again] = torch.randint(choices, (len(again), count), generator=chance)
+
+
+class Vectors:
+    """Unit vectors [N, D] in memory."""
+
+    def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
+        self._vectors = torch.from_numpy(np.ascontiguousarray(vectors))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """float32 [n, D]."""
+        return self._vectors[rows]
+
+
+class PixelTable:
+    """Pictures uint8 [n, 3, H, W] in arrays of equal length but for the last; normalised on the device when asked for."""
+
+    def __init__(self, arrays: Sequence[npt.NDArray[np.uint8]], preprocess: Preprocess, device: str) -> None:
+        self._arrays, self._preprocess, self._device = arrays, preprocess, device
+        self._length = len(arrays[0]) if arrays else 1
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """float32 [n, 3, H, W] on the device."""
+        pixels = np.stack([self._arrays[row // self._length][row % self._length] for row in rows.tolist()])
+        return self._preprocess.normalised(torch.from_numpy(pixels).to(self._device))
+
+
+def make_questions(
+    images: Images,
+    texts: npt.NDArray[np.float32] | npt.NDArray[np.int64],
+    *,
+    candidates: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.bool_],
+    ordered: npt.NDArray[np.bool_],
+    target: npt.NDArray[np.int64],
+    sets: npt.NDArray[np.int64],
+    weak: Sequence[tuple[int, int]] = (),
+) -> Questions:
+    """Questions with the shapes that `Questions` names; `weak` are pairs of a query and a further picture that it holds for."""
+    columns = (texts, candidates, mask, ordered, target, sets)
+    entailed = Known.of(weak, len(target)) if weak else None
+    return Questions(images, *(torch.from_numpy(np.ascontiguousarray(column)) for column in columns), entailed=entailed)
+
+
+class RegionTable:
+    """Regions of pictures, read when they are asked for: those of a whole benchmark do not fit into memory.
+
+    Args:
+        regions: where they lie. contents: SHA-256 of the picture of each row.
+    """
+
+    def __init__(self, regions: Regions, contents: Sequence[str]) -> None:
+        self._regions, self._contents = regions, list(contents)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """float32 [n, R, F + BOX]."""
+        return torch.from_numpy(self._regions.of([self._contents[row] for row in rows.tolist()]))
+
+
+def with_features(questions: Questions, rows: npt.NDArray[np.int64], features: npt.NDArray[np.float32]) -> Questions:
+    """Queries by row, with their pair features [Q, K, D] as images: each candidate of a query is one of its own."""
+    questions, features = questions.part(torch.from_numpy(rows)), features[rows]
+    count, most, width = features.shape
+    own = torch.arange(count * most).view(count, most)
+    weak = questions.weak_marks(torch.arange(count))
+    return replace(
+        questions,
+        images=Vectors(features.reshape(count * most, width)),
+        texts=torch.zeros((count, 1), dtype=torch.int64),
+        candidates=torch.where(questions.mask, own, own[:, :1]),
+        entailed=None if weak is None else Known.marked(weak, own),
+    )

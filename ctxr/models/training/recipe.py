@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
-from ctxr.models.families import makes_pairs
+from ctxr.models.hub import makes_pairs
 
 VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""

@@ -73,7 +73,7 @@ class Pictures:
 
 def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", talk: Talk) -> "Questions":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
-    from ctxr.models.training.tables import Vectors
+    from ctxr.models.training.questions import Vectors
 
     pictures = pictures.of(asked)
     images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
@@ -121,7 +121,7 @@ def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", devi
 
 def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
     """Pictures by their place among `pictures`, decoded, resized and cut once."""
-    from ctxr.models.training.tables import PixelTable
+    from ctxr.models.training.questions import PixelTable
 
     with talk.progress("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
@@ -136,7 +136,7 @@ def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: T
 
 def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-    from ctxr.models.training.tables import make_questions
+    from ctxr.models.training.questions import make_questions
 
     row = {image: place for place, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in asked), default=1)

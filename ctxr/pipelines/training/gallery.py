@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
     from ctxr.models.loading import Source
-    from ctxr.models.training.contrastive import Pairs
+    from ctxr.models.training.galleries import Pairs
     from ctxr.models.training.matching import Shortlist
 
 
@@ -26,7 +26,7 @@ def as_pairs(side: GallerySide, pictures: Pictures, source: "Source | CrossSourc
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.preprocess import Preprocess
-    from ctxr.models.training.contrastive import make_pairs
+    from ctxr.models.training.galleries import make_pairs
 
     own, row = _rows(side, pictures)
     if isinstance(source, CrossSource):

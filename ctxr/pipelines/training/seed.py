@@ -106,11 +106,11 @@ def train_seed(job: Job, seed: int) -> None:
 def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
+    from ctxr.models.devices import memory_for
     from ctxr.models.training.checkpoint import new_scorer, width_of
     from ctxr.models.training.events import Events
-    from ctxr.models.training.judging import in_bf16
     from ctxr.models.training.loop import Hearing, Trainer
-    from ctxr.models.training.passes import memory_for
+    from ctxr.models.training.scoring import in_bf16
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
@@ -149,9 +149,9 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
 def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
     """The loop of a recipe, and what it needs beyond others."""
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.training.contrastive_steps import ContrastTrainer
+    from ctxr.models.training.contrastive import ContrastTrainer
     from ctxr.models.training.loop import Trainer
-    from ctxr.models.training.matching_steps import MatchingTrainer
+    from ctxr.models.training.matching import MatchingTrainer
 
     if not job.galleries:
         return Trainer, {}
@@ -194,7 +194,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
-    from ctxr.models.training.judging import resolved
+    from ctxr.models.training.scoring import resolved
 
     recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
     if isinstance(source, CrossSource):

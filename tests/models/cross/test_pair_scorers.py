@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from ctxr.data.regions import BOX
 from ctxr.models.base import Batch
 from ctxr.models.context import ContextHead
-from ctxr.models.cross import load_cross
 from ctxr.models.cross.config import tiny_uniter, tiny_vilbert
-from ctxr.models.cross.embeddings import there
-from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.cross.encoder import RegionEncoder, there
+from ctxr.models.cross.sources import load_cross
 from ctxr.models.pairs import PairScorer
 
 FEATURES, WORDS, WIDTH = 6, 50, 32

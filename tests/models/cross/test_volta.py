@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross import load_cross
 from ctxr.models.cross.config import uniter, vilbert
 from ctxr.models.cross.encoder import RegionEncoder
-from ctxr.models.cross.volta_config import read_volta_config
+from ctxr.models.cross.sources import load_cross
+from ctxr.models.cross.volta import read_volta_config
 from ctxr.models.layers import parameters_of
 from tests.models.cross.volta_layout import (
     CONFIGS,

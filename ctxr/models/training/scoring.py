@@ -1,0 +1,148 @@
+"""Scores of many queries, what is asked of an encoder for them, their loss, and how often the target has the highest."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ctxr.models.base import Batch
+from ctxr.models.clip import ClipScorer
+from ctxr.models.context import attention_of
+from ctxr.models.devices import in_microbatches
+from ctxr.models.pairs import PairScorer
+from ctxr.models.precision import choose_precision
+from ctxr.models.training.questions import Questions
+
+
+@torch.no_grad()
+def score_all(
+    scorer: nn.Module,
+    questions: Questions,
+    at_once: int,
+    device: str = "cpu",
+    bf16: bool = False,
+    advance: Callable[[float], None] | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """float32 [Q, K] on the CPU, -inf where there is no candidate.
+
+    Args:
+        scorer: as it is, in evaluation mode or not.
+        questions: what to score; queries of one set stand together, so its images are looked at once.
+        at_once: queries in one pass, fewer where memory runs out.
+        device: where the scorer lives. bf16: compute in it by autocast.
+        advance: told of every pass how many queries are done.
+        seed: of what a scorer that is not in evaluation mode draws; None to draw on from wherever torch is.
+    """
+    scores = torch.full(questions.mask.shape, float("-inf"))
+
+    def score(rows: Tensor) -> None:
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            scores[rows] = scorer(questions.batch(rows).to(device)).float().cpu()
+        if advance is not None:
+            advance(len(rows))
+
+    gpus = list(range(torch.cuda.device_count())) if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=gpus, enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        in_microbatches(questions.sets.sort(stable=True).indices, at_once, device, score)
+    return scores
+
+
+def in_bf16(precision: str, device: str) -> bool:
+    """Whether a recipe's precision means autocast on this device."""
+    # on a CPU autocast wins or loses by the architecture: it has to be asked for
+    return precision == "bf16" or (
+        precision == "auto" and device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
+    )
+
+
+def resolved(precision: str, device: str) -> str:
+    """A recipe's precision as an encoder of vectors takes it, so that it trains and scores in the same: "fp32" or "bf16"."""
+    return "bf16" if in_bf16(precision, device) else "fp32"
+
+
+def accuracy_of(scores: Tensor, target: Tensor) -> float | None:
+    """Share of queries 0..1 whose target scores highest; of n candidates that share the top each counts 1/n.
+
+    None where no query has a known target. `scores` [Q, K], `target` [Q] with -1 where unknown.
+    """
+    known = target >= 0
+    if not bool(known.any()):
+        return None
+    top = scores[known] == scores[known].amax(1, keepdim=True)
+    hit = top.gather(1, target[known][:, None]).squeeze(1)
+    return float((hit.double() / top.sum(1)).mean())
+
+
+def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None, soft: float | None = 0.0) -> Tensor:
+    """The loss, summed over queries.
+
+    Args:
+        scores: [B, K], -inf where there is no candidate.
+        batch: with known targets.
+        kind: "softmax", cross-entropy over the candidates of a query; or "binary", cross-entropy of each candidate by itself
+            (target or not), averaged over the candidates of a query.
+        weak: bool [B, K], candidates beside the target that were found to be right too; None where none was.
+        soft: the share of a positive to which each of these is right: 0 makes them negatives like any other; None leaves
+            them out, as if they were no candidates.
+    """
+    counted, right = batch.mask, functional.one_hot(batch.target, scores.shape[1]).to(scores.dtype)
+    if weak is not None and soft is None:
+        scores, counted = scores.masked_fill(weak, float("-inf")), counted & ~weak
+    if weak is not None and soft:
+        right = right + soft * weak.to(scores.dtype)
+        if kind == "softmax":
+            logs = scores.log_softmax(1).masked_fill(right == 0, 0.0)
+            return -(right / right.sum(1, keepdim=True) * logs).sum()
+    if kind == "softmax":
+        return functional.cross_entropy(scores, batch.target, reduction="sum")
+    logits = torch.where(counted, scores, 0.0)
+    each = functional.binary_cross_entropy_with_logits(logits, right, reduction="none") * counted
+    summed: Tensor = (each.sum(1) / counted.sum(1)).sum()
+    return summed
+
+
+@torch.no_grad()
+def features_of(
+    encoder: Any, questions: Questions, rows: Sequence[int], at_once: int, device: str, bf16: bool
+) -> npt.NDArray[np.float32]:
+    """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
+    found: list[Tensor] = []
+
+    def look(part: Tensor) -> None:
+        batch = questions.batch(part).to(device)
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            pairs = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
+        found.append((pairs.float() * batch.mask[..., None]).cpu())
+
+    in_microbatches(torch.tensor(rows, dtype=torch.int64), at_once, device, look)
+    return np.asarray(torch.cat(found).numpy())
+
+
+@torch.no_grad()
+def attend_all(
+    scorer: ClipScorer | PairScorer, questions: Questions, wanted: Sequence[int], at_once: int, device: str = "cpu"
+) -> Tensor:
+    """float32 [n, K, K] on the CPU: how much each candidate (rows) looks at each (columns) in the last layer, mean of its heads.
+
+    Args:
+        scorer: with a head, for what the questions hold; in evaluation or not, it is looked at as in evaluation.
+        questions: with vectors of images and texts. wanted: n rows of them. at_once: queries in one pass. device: where the scorer lives.
+
+    Raises ValueError for a scorer without a head.
+    """
+    if scorer.head is None:
+        raise ValueError("a scorer without a head attends to nothing")
+    count = questions.mask.shape[1]
+    found = [torch.zeros(0, count, count)]
+    for rows in torch.split(torch.tensor(wanted, dtype=torch.long), at_once):
+        batch = questions.batch(rows).to(device)
+        shares = attention_of(scorer.head, scorer.pairs(batch), batch.mask, batch.ordered)
+        found.append(shares[:, -1].mean(1).float().cpu())
+    return torch.cat(found)
