@@ -15,9 +15,10 @@ from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
 
 if TYPE_CHECKING:
+    from ctxr.models.entailment.base import TextSource
     from ctxr.models.entailment.recipe import ClassifierRecipe
-    from ctxr.models.entailment.sources import TextSource
-    from ctxr.models.entailment.training import Branches, ClaimTable
+    from ctxr.models.entailment.sources import Branches
+    from ctxr.models.entailment.training import ClaimTable
     from ctxr.models.training.questions import Images
 
 TEXTS = 128
@@ -73,7 +74,7 @@ def claim_table(
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
-    from ctxr.models.entailment.asked import looking_up
+    from ctxr.models.entailment.training import looking_up
 
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
     known = _said(texts, branches.text, workdir, device, talk)

@@ -21,7 +21,8 @@ from ctxr.pipelines.training.standing import make_way, stands
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.classifier import EntailmentClassifier
-    from ctxr.models.entailment.training import Branches, ClaimTable
+    from ctxr.models.entailment.sources import Branches
+    from ctxr.models.entailment.training import ClaimTable
 
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
@@ -35,7 +36,7 @@ class _Job:
     """What the seeds of a run have in common."""
 
     def __init__(self, config: Train, recipe: ClassifierRecipe, talk: Talk) -> None:
-        from ctxr.models.entailment.training import find_branches
+        from ctxr.models.entailment.sources import find_branches
         from ctxr.models.precision import choose_device
 
         self.config, self.recipe, self.talk = config, recipe, talk
@@ -111,7 +112,8 @@ def train_classifier(config: Train, recipe: ClassifierRecipe, talk: Talk) -> Tra
 def _train_seed(job: _Job, seed: int) -> None:
     """Train one seed to its end, choose its threshold on dev, and write it; nothing is done if it is there."""
     from ctxr.models.entailment.checkpoint import Notes, write_classifier
-    from ctxr.models.entailment.training import ClassifierTrainer, new_classifier, probabilities
+    from ctxr.models.entailment.sources import new_classifier
+    from ctxr.models.entailment.training import ClassifierTrainer, probabilities
     from ctxr.models.training.checkpoint import fill
     from ctxr.models.training.loop import BEST, Hearing
     from ctxr.models.training.scoring import in_bf16

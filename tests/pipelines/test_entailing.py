@@ -16,7 +16,7 @@ from ctxr.data.artifacts import Parent
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.entailment import text_branches
+from ctxr.models.entailment import text
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.loop import Trainer
@@ -252,13 +252,13 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    ask = text_branches.BertBranch.forward
+    ask = text.BertBranch.forward
 
-    def counted(branch: text_branches.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+    def counted(branch: text.BertBranch, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
         asked.append(len(ids))
         return ask(branch, ids, types)
 
-    monkeypatch.setattr(text_branches.BertBranch, "forward", counted)
+    monkeypatch.setattr(text.BertBranch, "forward", counted)
     changes = (*SMALL, "epochs=1", "frozen_text=true")
     config = Train("entailment-tiny", world, seeds=2, changes=changes, workdir=tmp_path, device="cpu")
     train.run(config)

@@ -1,12 +1,19 @@
-"""What every entailment classifier takes and gives."""
+"""What every entailment classifier and each of its branches takes and gives, before anything is built."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ctxr.models.preprocess import Preprocess
 
 TEXT, IMAGE, JOINT = 0, 1, 2
 """Columns of the indicators and of the heads: textual, visual, multi-modal."""
@@ -49,3 +56,70 @@ class Classifier(Protocol):
 
         Raises DataError for a picture that cannot be read.
         """
+
+
+SHARED = "shared"
+"""Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
+
+REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
+"""Kinds of branches that earlier versions had, each with what to train instead."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of branches that start from nothing; published ones bring their own.
+
+    Attributes:
+        width: D. vision_layers, text_layers, fusion_layers: of each part. image_size: pixels that a published vision transformer
+            looks at, 0 for as many as it was trained on. seed: of first weights.
+    """
+
+    width: int = 128
+    vision_layers: int = 2
+    text_layers: int = 2
+    fusion_layers: int = 2
+    dropout: float = 0.1
+    image_size: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """A text branch.
+
+    Attributes:
+        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
+        build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
+        tokenize: premises and hypotheses to ids and types int64 [B, T], id 0 where there is none.
+        asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
+    """
+
+    name: str
+    fingerprint: str
+    width: int
+    build: Callable[[], nn.Module]
+    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """An image branch.
+
+    Attributes:
+        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^v.
+        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch` says what it does).
+        tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
+        preprocess: what is done to pixels first; None where cells of an encoder are looked at.
+        cells: that encoder's name; "" for pixels.
+        pairs: premises and hypotheses as the layers over words take them, for a text branch that shares them; None where it cannot.
+    """
+
+    name: str
+    fingerprint: str
+    width: int
+    build: Callable[[], Any]
+    tokenize: Callable[[Sequence[str]], Tensor]
+    preprocess: Preprocess | None
+    cells: str = ""
+    pairs: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]] | None = None

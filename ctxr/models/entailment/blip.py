@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
-from ctxr.models.entailment.sources import ImageSource, Sizes
+from ctxr.models.entailment.base import ImageSource, Sizes
 from ctxr.models.entailment.vision import black_patches
 
 

@@ -18,14 +18,8 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Claim
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.training import (
-    Branches,
-    ClaimTable,
-    find_branches,
-    make_claims,
-    new_classifier,
-    probabilities,
-)
+from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
+from ctxr.models.entailment.training import ClaimTable, make_claims, probabilities
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
 

@@ -8,14 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ctxr.models.cross.wordpieces import END, START, made_vocabulary, make_tokenizer
+from ctxr.models.entailment.aligned import start_aligned
+from ctxr.models.entailment.base import ImageSource, Sizes
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
-from ctxr.models.entailment.sources import ImageSource, Sizes
 from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.regions import GridRegions
 
 RANDOM = {"random:albef": (384, 16), "random:albef-tiny": (32, 8)}
 """Untrained weights of ALBEF's sizes, and of tests: pixels of a side, and of a patch."""
@@ -50,17 +53,14 @@ def random_source(name: str, sizes: Sizes) -> ImageSource:
     vision = {"side": side, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
 
     def build() -> FusionBranch:
-        return FusionBranch(pixel_vision(**vision), FusionEncoder(config))
+        return drawn(lambda: pixel_vision(**vision), config, sizes.seed)
 
     preprocess = Preprocess((side, side), MEAN, STD, resize_mode="squash")
-    return made(name, build, config, pieces, preprocess, "", [vision, preprocess.describe()], sizes.seed)
+    return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], sizes.seed))
 
 
 def aligned_source(name: str, sizes: Sizes, device: str) -> ImageSource:
     """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is, with words that start in its space."""
-    from ctxr.models.entailment.aligned import start_aligned
-    from ctxr.models.regions import GridRegions
-
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
@@ -71,16 +71,14 @@ def aligned_source(name: str, sizes: Sizes, device: str) -> ImageSource:
         products=True,
     )  # fmt: skip
 
-    def build() -> FusionBranch:
+    def vision() -> VisionTransformer:
         stem = CellStem(features, width)
-        vision = VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
-        return FusionBranch(vision, FusionEncoder(config))
+        return VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
 
-    decides = [grid.describe(), sizes.vision_layers]
-    return made(
-        name, build, config, pieces, None, encoder, decides, sizes.seed,
-        lambda branch: start_aligned(branch, encoder, pieces),
-    )  # fmt: skip
+    def build() -> FusionBranch:
+        return start_aligned(drawn(vision, config, sizes.seed), encoder, pieces)
+
+    return untrained(name, build, config, pieces, encoder, ([grid.describe(), sizes.vision_layers], sizes.seed))
 
 
 def black_picture() -> Any:
@@ -90,8 +88,6 @@ def black_picture() -> Any:
 
 def cells_of(grid: Any, pictures: Sequence[Any]) -> Any:
     """float32 [N, P, F], row by row from the top left, without the whole picture and without boxes."""
-    import numpy as np
-
     return np.stack([one[1:, : grid.features] for one in grid.regions(pictures)])
 
 
@@ -101,29 +97,34 @@ def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, inne
     return VisionTransformer(PatchStem(patch, width), (side // patch) ** 2, dark, width, depth, heads, inner)
 
 
-def made(
-    name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], preprocess: Preprocess | None,
-    cells: str, decides: object, seed: int, then: Callable[[FusionBranch], FusionBranch] | None = None,
+def untrained(
+    name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], looks: Preprocess | str,
+    decides: Sequence[object],
 ) -> ImageSource:  # fmt: skip
-    """The source of a branch whose weights follow from a seed."""
+    """The source of a branch whose first weights are drawn.
 
-    def seeded() -> FusionBranch:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            branch = initialised(build())
-        return branch if then is None else then(branch)
-
-    settings = json.dumps([name, asdict(config), list(pieces), decides, seed], sort_keys=True, default=str)
+    Args:
+        looks: what is done to pixels first, or the name of the encoder whose cells are looked at.
+        decides: what the weights follow from, beside name, config and word pieces.
+    """
+    settings = json.dumps([name, asdict(config), list(pieces), *decides], sort_keys=True, default=str)
     return ImageSource(
         name=name,
         fingerprint=hashlib.sha256(settings.encode()).hexdigest(),
         width=config.width,
-        build=seeded,
+        build=build,
         tokenize=make_tokenizer(pieces, most=WORDS),
-        preprocess=preprocess,
-        cells=cells,
+        preprocess=None if isinstance(looks, str) else looks,
+        cells=looks if isinstance(looks, str) else "",
         pairs=paired(pieces, PREMISE),
     )
+
+
+def drawn(vision: Callable[[], VisionTransformer], config: FusionConfig, seed: int) -> FusionBranch:
+    """A branch whose first weights follow from a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return initialised(FusionBranch(vision(), FusionEncoder(config)))
 
 
 def spread_of(width: int) -> float:

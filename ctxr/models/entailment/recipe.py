@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
-from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
-from ctxr.models.entailment.sources import REMOVED, SHARED, Sizes
+from ctxr.models.entailment.base import IMAGE, JOINT, REMOVED, SHARED, TEXT, Sizes
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
 

@@ -1,83 +1,21 @@
-"""What the names of text branches and image branches stand for, before anything is built."""
+"""What the names of text branches and image branches stand for, and the classifier that they make."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ctxr.errors import UsageError
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from ctxr.models.preprocess import Preprocess
-
-SHARED = "shared"
-"""Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
-
-REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
-"""Kinds of branches that earlier versions had, each with what to train instead."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Of branches that start from nothing; published ones bring their own.
-
-    Attributes:
-        width: D. vision_layers, text_layers, fusion_layers: of each part. image_size: pixels that a published vision transformer
-            looks at, 0 for as many as it was trained on. seed: of first weights.
-    """
-
-    width: int = 128
-    vision_layers: int = 2
-    text_layers: int = 2
-    fusion_layers: int = 2
-    dropout: float = 0.1
-    image_size: int = 0
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class TextSource:
-    """A text branch.
-
-    Attributes:
-        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
-        build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
-        tokenize: premises and hypotheses to ids and types int64 [B, T], id 0 where there is none.
-        asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
-    """
-
-    name: str
-    fingerprint: str
-    width: int
-    build: Callable[[], nn.Module]
-    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]
-    asked: bool = False
-
-
-@dataclass(frozen=True)
-class ImageSource:
-    """An image branch.
-
-    Attributes:
-        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^v.
-        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch` says what it does).
-        tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
-        preprocess: what is done to pixels first; None where cells of an encoder are looked at.
-        cells: that encoder's name; "" for pixels.
-        pairs: premises and hypotheses as the layers over words take them, for a text branch that shares them; None where it cannot.
-    """
-
-    name: str
-    fingerprint: str
-    width: int
-    build: Callable[[], Any]
-    tokenize: Callable[[Sequence[str]], Tensor]
-    preprocess: Preprocess | None
-    cells: str = ""
-    pairs: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]] | None = None
+from ctxr.errors import DataError, UsageError
+from ctxr.models.blip import is_blip
+from ctxr.models.entailment.albef import albef_source
+from ctxr.models.entailment.base import SHARED, ImageSource, Sizes, TextSource
+from ctxr.models.entailment.blip import blip_source
+from ctxr.models.entailment.classifier import EntailmentClassifier
+from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
 
 def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
@@ -90,18 +28,10 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
-    from ctxr.models.blip import is_blip
-
     if name.startswith("albef:"):
-        from ctxr.models.entailment.albef import albef_source
-
         return albef_source(name, sizes)
     if is_blip(name):
-        from ctxr.models.entailment.blip import blip_source
-
         return blip_source(name, sizes)
-    from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
-
     if name.startswith("aligned:"):
         return aligned_source(name, sizes, device)
     if name in RANDOM:
@@ -117,8 +47,6 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
-    from ctxr.models.entailment.text import LATE, TINY, bert_source, tiny_source
-
     if name.partition(":")[0] in ("bert", LATE) and ":" in name:
         return bert_source(name)
     if name == TINY:
@@ -129,3 +57,48 @@ def find_text(name: str, sizes: Sizes) -> TextSource:
         f"unknown text branch {name!r}",
         hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
     )
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What a classifier is made of; None for a branch that it does without.
+
+    Attributes:
+        text: with `SHARED`, it is that of the image branch and None here.
+    """
+
+    text: TextSource | None
+    image: ImageSource | None
+    shared: bool = False
+
+    def tokenize(self, premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """(ids, types, ids of the hypotheses for the image branch), a row for each claim; one column of 0 for no branch."""
+        nothing = torch.zeros(len(premises), 1, dtype=torch.int64)
+        paired = self.text.tokenize if self.text else self.image.pairs if self.shared and self.image else None
+        ids, types = paired(premises, hypotheses) if paired else (nothing, nothing)
+        return ids, types, self.image.tokenize(hypotheses) if self.image else nothing
+
+
+def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
+    """The branches that a recipe names. Raises what `find_text` and `find_image` raise, DataError for widths that differ."""
+    image = find_image(recipe.image, recipe.sizes, device) if recipe.image else None
+    shared = recipe.text == SHARED
+    text = find_text(recipe.text, recipe.sizes) if recipe.text and not shared else None
+    text = frozen_text_source(text, device) if text and recipe.frozen_text else text
+    if shared and (image is None or image.pairs is None):
+        raise DataError(f"{recipe.image} has no layers over words alone to share", hint="--set text=bert:DIRECTORY")
+    if text and image and text.width != image.width:
+        raise DataError(
+            f"{text.name} is {text.width} wide and {image.name} {image.width}: what they say is added",
+            hint="take branches of one width; for untrained ones --set width=",
+        )
+    return Branches(text, image, shared)
+
+
+def new_classifier(recipe: ClassifierRecipe, branches: Branches, seed: int = 0) -> EntailmentClassifier:
+    """The classifier before training; `seed` decides the first weights of heads and gates."""
+    image: Any = branches.image.build() if branches.image else None
+    text: Any = SharedBranch(image) if branches.shared else branches.text.build() if branches.text else None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return EntailmentClassifier(text, image, recipe.head_width, recipe.scalar_gate, recipe.dropout)

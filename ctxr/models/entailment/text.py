@@ -1,4 +1,7 @@
-"""The text branch: a BERT-like encoder of transformers, over premise and hypothesis at once or over each apart."""
+"""The text branch: a BERT-like encoder of transformers, over premise and hypothesis at once or over each apart.
+
+Letters: B claims, T tokens, V words, D width of h^t.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,118 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
+from ctxr.models.entailment.base import Sizes, TextSource
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
-from ctxr.models.entailment.fusion import FusionBranch
-from ctxr.models.entailment.pooling import CLS, read_pooling
-from ctxr.models.entailment.pooling import CONFIG as POOLING
-from ctxr.models.entailment.sources import Sizes, TextSource
-from ctxr.models.entailment.text_branches import BertBranch, LateBranch, leftwards
+from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.hub import PATIENCE, answers
 from ctxr.models.published import careful
+
+POOLING = "1_Pooling/config.json"
+"""Where sentence encoders write how they pool."""
+
+CLS, MEAN = "cls", "mean"
+
+_MODES = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
+
+
+def read_pooling(folder: Path) -> str:
+    """`cls` or `mean`, as `1_Pooling/config.json` of the folder says; `cls` where it has none.
+
+    Raises DataError for a damaged file, and for another mode or several at once.
+    """
+    file = folder / POOLING
+    if not file.is_file():
+        return CLS
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} is no JSON", hint="bring back the file, or remove it to take [CLS]") from error
+    modes = told.items() if isinstance(told, dict) else ()
+    chosen = [name for name, on in modes if name.startswith("pooling_mode_") and on is True]
+    if len(chosen) != 1 or chosen[0] not in _MODES:
+        named = " and ".join(chosen) or "no mode"
+        raise DataError(f"{file} wants {named}", hint=f"ctxr pools by one of {', '.join(_MODES)}")
+    return _MODES[chosen[0]]
+
+
+def pooled(states: Tensor, ids: Tensor, how: str) -> Tensor:
+    """One vector [B, D] of each row of states [B, T, D]; `ids` [B, T] are 0 where there is no token."""
+    if how == CLS:
+        return states[:, 0]
+    there = (ids != 0).unsqueeze(-1).to(states.dtype)
+    return (states * there).sum(1) / there.sum(1)
+
+
+MIDDLE, SPREAD = 0.6, 6.0
+"""Where cosines of sentences and of their words lie, and by how much they are drawn apart for heads that start at random."""
+
+
+class BertBranch(nn.Module):
+    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
+
+    Args:
+        pooling: as `read_pooling` says: [CLS], or the mean of all tokens.
+
+    Attributes:
+        width: D.
+    """
+
+    def __init__(self, model: Any, pooling: str = CLS) -> None:
+        super().__init__()
+        self.model, self.width, self.pooling = model, int(model.config.hidden_size), pooling
+        self.typed = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
+
+    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, D] of ids and types [B, T], 0 where there is none."""
+        return pooled(self.states(ids, types), ids, self.pooling)
+
+    def states(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, T, D] of each token."""
+        told = {"token_type_ids": types} if self.typed else {}
+        found: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **told).last_hidden_state
+        return found
+
+
+def leftwards(told: Tensor, ids: Tensor) -> Tensor:
+    """What is told of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
+    return told.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
+
+
+class LateBranch(BertBranch):
+    """h^t of four likenesses of vectors that know nothing of the other text (late interaction, Khattab and Zaharia 2020).
+
+    The cosine of both texts; for each word of the hypothesis the cosine with the word of the premise that is most like it, their mean
+    and their least; and the mean of the same for each word of the premise. What all words of the hypothesis find in the premise may
+    follow from it, whatever else the premise says: unlike a product of two vectors that is not symmetric, as entailment is not.
+    Each number fills a quarter of h^t; with so few, heads learn from some hundred pairs.
+    """
+
+    def forward(self, ids: Tensor, types: Tensor) -> Tensor:
+        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
+        premise, hypothesis = (self._read(cut(leftwards(own, own))) for own in (ids * (types == one) for one in (0, 1)))
+        whole = (premise[0] * hypothesis[0]).sum(-1)
+        words = hypothesis[2][:, :, None] & premise[2][:, None]
+        alike = (hypothesis[1] @ premise[1].transpose(1, 2)).masked_fill(~words, -1.0)
+        covered, back = alike.amax(2), alike.amax(1)
+        least = covered.masked_fill(~hypothesis[2], 1.0).amin(1)
+        told = torch.stack([whole, _mean(covered, hypothesis[2]), least, _mean(back, premise[2])], 1)
+        found: Tensor = (SPREAD * (told - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
+        return found
+
+    def _read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(unit vectors [B, D], of each token [B, T, D], which tokens are words [B, T]: neither the first nor the last)."""
+        states = self.states(ids, torch.zeros_like(ids)).float()
+        last = (ids != 0).sum(1, keepdim=True) - 1
+        at = torch.arange(ids.shape[1], device=ids.device)
+        units = functional.normalize(pooled(states, ids, self.pooling)), functional.normalize(states, dim=-1)
+        return *units, (at > 0) & (at < last)
+
+
+def _mean(values: Tensor, there: Tensor) -> Tensor:
+    """[B] over what is there of [B, T]; 0 of nothing."""
+    found: Tensor = (values * there).sum(1) / there.sum(1).clamp(min=1)
+    return found
+
 
 TINY = "random:bert-tiny"
 """Untrained weights from a seed."""
@@ -215,3 +322,44 @@ def _tokenizer(
         return leftwards(ids, ids), leftwards(types, ids)
 
     return tokenize_apart if apart else tokenize, words
+
+
+AT_ONCE = 16
+"""Claims in one pass, those of like length together."""
+
+
+class CachedBranch(nn.Module):
+    """h^t that is known beforehand: no weights.
+
+    Args:
+        width: D.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, told: Tensor, types: Tensor) -> Tensor:
+        """h^t [B, D], as it is."""
+        return told
+
+
+def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
+    """The branch of `source` as it is; the encoder is built when it is first asked, and runs on `device`."""
+    made: list[nn.Module] = []
+
+    @torch.no_grad()
+    def ask(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+        if not made:
+            made.append(source.build().to(device).eval())
+        found = torch.zeros(len(premises), source.width)
+        order = sorted(range(len(premises)), key=lambda row: len(premises[row]) + len(hypotheses[row]))
+        for start in range(0, len(order), AT_ONCE):
+            rows = order[start : start + AT_ONCE]
+            ids, types = source.tokenize([premises[row] for row in rows], [hypotheses[row] for row in rows])
+            ids = cut(ids)
+            found[rows] = made[0](ids.to(device), types[:, : ids.shape[1]].to(device)).float().cpu()
+        return found, torch.zeros(len(premises), 1, dtype=torch.int64)
+
+    fingerprint = hashlib.sha256(f"{source.fingerprint} as it is".encode()).hexdigest()
+    return TextSource(source.name, fingerprint, source.width, lambda: CachedBranch(source.width), ask, asked=True)

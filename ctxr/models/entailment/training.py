@@ -9,62 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import DataError
 from ctxr.models.devices import in_microbatches
-from ctxr.models.entailment.asked import asked_source
-from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
-from ctxr.models.entailment.masking import to_mask, with_masked
+from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.sources import SHARED, ImageSource, TextSource, find_image, find_text
+from ctxr.models.entailment.sources import Branches
 from ctxr.models.training.loop import Trainer
 from ctxr.models.training.questions import Images, Questions
-
-
-@dataclass(frozen=True)
-class Branches:
-    """What a classifier is made of; None for a branch that it does without.
-
-    Attributes:
-        text: with `SHARED`, it is that of the image branch and None here.
-    """
-
-    text: TextSource | None
-    image: ImageSource | None
-    shared: bool = False
-
-    def tokenize(self, premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
-        """(ids, types, ids of the hypotheses for the image branch), a row for each claim; one column of 0 for no branch."""
-        nothing = torch.zeros(len(premises), 1, dtype=torch.int64)
-        paired = self.text.tokenize if self.text else self.image.pairs if self.shared and self.image else None
-        ids, types = paired(premises, hypotheses) if paired else (nothing, nothing)
-        return ids, types, self.image.tokenize(hypotheses) if self.image else nothing
-
-
-def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
-    """The branches that a recipe names. Raises what `find_text` and `find_image` raise, DataError for widths that differ."""
-    image = find_image(recipe.image, recipe.sizes, device) if recipe.image else None
-    shared = recipe.text == SHARED
-    text = find_text(recipe.text, recipe.sizes) if recipe.text and not shared else None
-    text = asked_source(text, device) if text and recipe.frozen_text else text
-    if shared and (image is None or image.pairs is None):
-        raise DataError(f"{recipe.image} has no layers over words alone to share", hint="--set text=bert:DIRECTORY")
-    if text and image and text.width != image.width:
-        raise DataError(
-            f"{text.name} is {text.width} wide and {image.name} {image.width}: what they say is added",
-            hint="take branches of one width; for untrained ones --set width=",
-        )
-    return Branches(text, image, shared)
-
-
-def new_classifier(recipe: ClassifierRecipe, branches: Branches, seed: int = 0) -> EntailmentClassifier:
-    """The classifier before training; `seed` decides the first weights of heads and gates."""
-    from ctxr.models.entailment.text import SharedBranch
-
-    image: Any = branches.image.build() if branches.image else None
-    text: Any = SharedBranch(image) if branches.shared else branches.text.build() if branches.text else None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return EntailmentClassifier(text, image, recipe.head_width, recipe.scalar_gate, recipe.dropout)
 
 
 @dataclass(frozen=True)
@@ -189,3 +139,18 @@ def probabilities(
 
     in_microbatches(claims.place.sort(stable=True).indices, at_once, device, judge)
     return entailed.numpy()
+
+
+def looking_up(
+    texts: Sequence[tuple[str, str]], said: npt.NDArray[np.float32], branches: Branches
+) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]:
+    """As `Branches.tokenize`, from what was said [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
+    known = torch.from_numpy(np.concatenate([said, np.zeros((1, said.shape[1]), np.float32)]))
+    row = {pair: number for number, pair in enumerate(texts)}
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        rows = [row.get(pair, len(texts)) for pair in zip(premises, hypotheses, strict=True)]
+        nothing = torch.zeros(len(rows), 1, dtype=torch.int64)
+        return known[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
+
+    return tokenize

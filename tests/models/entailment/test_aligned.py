@@ -10,7 +10,8 @@ from torch.nn import functional
 from ctxr.errors import UsageError
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.aligned import into_space, word_vectors
-from ctxr.models.entailment.sources import ImageSource, Sizes, find_image, find_text
+from ctxr.models.entailment.base import ImageSource, Sizes
+from ctxr.models.entailment.sources import find_image, find_text
 from ctxr.models.loading import find_source
 
 NAME = "aligned:ctxr-tiny"

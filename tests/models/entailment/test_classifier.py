@@ -12,13 +12,18 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from ctxr.data.atomic import write_bytes
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Sizes
 from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
-from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss
-from ctxr.models.entailment.masking import most_seen, to_mask, with_masked
+from ctxr.models.entailment.classifier import (
+    EntailmentClassifier,
+    PairBatch,
+    joint_loss,
+    most_seen,
+    to_mask,
+    with_masked,
+)
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.sources import Sizes, find_image, find_text
-from ctxr.models.entailment.training import Branches, find_branches, new_classifier
+from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
 from tests.models.blip_folder import WORDS
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")

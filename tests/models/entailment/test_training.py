@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ctxr.models.entailment.classifier import PairBatch
-from ctxr.models.entailment.masking import with_masked
-from ctxr.models.entailment.training import (
-    Branches,
-    ClaimTable,
-    ClassifierTrainer,
-    find_branches,
-    make_claims,
-    new_classifier,
-    probabilities,
-)
+from ctxr.models.entailment.classifier import PairBatch, with_masked
+from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
+from ctxr.models.entailment.training import ClaimTable, ClassifierTrainer, make_claims, probabilities
 from ctxr.models.training.state import Progress
 from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
 
