@@ -9,6 +9,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.resampling import LEVEL
+from ctxr.metrics.votes import Doubles
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,17 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
     >>> finite_total([Stratum(10, 10, 7)])
     Total(value=7.0, low=7.0, high=7.0)
     """
+    population, sampled, positive = columns_of(strata)
+    if not sampled.all():
+        return None
+    share, rest = positive / sampled, population - sampled
+    value = float(share @ population)
+    below, above = rest_spread(sampled, positive, rest, confidence=confidence)
+    return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
+
+
+def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
+    """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
     for one in strata:
         if not 0 <= one.positive <= one.sampled <= one.population:
             raise DataError(
@@ -46,14 +58,24 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
             )
     table = np.array([(one.population, one.sampled, one.positive) for one in strata], np.float64).reshape(-1, 3)
     population, sampled, positive = table[table[:, 0] > 0].T
-    if not sampled.all():
-        return None
-    share, rest = positive / sampled, population - sampled
-    value, varies = float(share @ population), rest > 0
-    looks = 1 / (1 / sampled[varies] + 1 / rest[varies])
-    limits = share_limits(share[varies], looks, sampled[varies] - 1, confidence)
-    below, above = (float(np.linalg.norm((limit - share[varies]) * rest[varies])) for limit in limits)
-    return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
+    return population, sampled, positive
+
+
+def rest_spread(
+    sampled: Doubles, positive: Doubles, rest: Doubles, *, weight: int = 1, of: float = 1.0, confidence: float = LEVEL
+) -> tuple[float, float]:
+    """How far below and above its estimate the number of entailed pairs may lie that nobody looked at, in all strata together.
+
+    Args:
+        sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
+        rest: [S] pairs that nobody looked at. weight: 2 where the sampled pairs vary with the share too.
+        of: the distances are shares of so many pairs.
+    """
+    sampled, positive, rest = (column[rest > 0] for column in (sampled, positive, rest))
+    share = positive / sampled
+    limits = share_limits(share, 1 / (1 / sampled + weight / rest), sampled - 1, confidence)
+    below, above = (float(np.linalg.norm((limit - share) * rest / of)) for limit in limits)
+    return below, above
 
 
 def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interval:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
+from ctxr.metrics.finite_population import rest_spread
 from ctxr.metrics.first import first
-from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.resampling import LEVEL
 from ctxr.metrics.retrieval import BLOCK, Scored
 from ctxr.metrics.votes import Codes, Doubles
@@ -112,9 +112,8 @@ def entailed_share(written: Doubles, known: Known, k: int, clusters: Clusters, c
     found = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
     if clusters.size < LEAST_CLUSTERS or not held.any():
         return found
-    # pairs that were looked at stand in the figure too, and vary with the share: hence the 2
-    limits = share_limits(share, 1 / (1 / looks + 2 / rest[held]), looks - 1, confidence)
+    # pairs that were looked at stand in the figure too, and vary with the share: hence the weight
+    strata = rest_spread(looks, positive, rest[held], weight=2, of=everything, confidence=confidence)
     pictures = [0.0 if edge is None else edge - value for edge in (found.low, found.high)]
-    strata = [(limit - share) * rest[held] / everything for limit in limits]
-    below, above = (np.hypot(drawn, np.linalg.norm(each)) for drawn, each in zip(pictures, strata, strict=True))
+    below, above = (np.hypot(drawn, each) for drawn, each in zip(pictures, strata, strict=True))
     return replace(found, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

@@ -14,9 +14,8 @@ from ctxr.errors import DataError
 from ctxr.metrics.agreement import NO_VARIATION, Agreement
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.finite_population import Stratum, Total, finite_share, finite_total
+from ctxr.metrics.finite_population import Stratum, Total, columns_of, finite_share, finite_total
 from ctxr.metrics.resampling import LEVEL
-from ctxr.metrics.votes import Doubles
 
 UNSEEN = "a stratum was not looked at"
 
@@ -132,17 +131,16 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
     >>> round(found.sensitivity, 4), round(found.specificity, 4)
     (0.5405, 0.9684)
     """
-    held = [part for part in parts if part.stratum.population]
-    called = np.array([part.called for part in held], bool)
-    population, sampled, positive = _columns(held)
-    if not len(held) or not sampled.all():
+    called = np.array([part.called for part in parts if part.stratum.population], bool)
+    population, sampled, positive = columns_of([part.stratum for part in parts])
+    if not len(called) or not sampled.all():
         return None
     share = positive / sampled
     entailed, other = population * share, population * (1 - share)
     if not entailed.sum() or not other.sum():
         return None
-    chance = rng.beta(positive + 0.5, sampled - positive + 0.5, (draws, len(held)))
-    sizes = rng.gamma(population, size=(draws, len(held)))
+    chance = rng.beta(positive + 0.5, sampled - positive + 0.5, (draws, len(called)))
+    sizes = rng.gamma(population, size=(draws, len(called)))
     with_chance, without = sizes * chance, sizes * (1 - chance)
     return Rates(
         float(entailed[called].sum() / entailed.sum()),
@@ -158,22 +156,16 @@ def kappa(parts: Sequence[Part]) -> Agreement:
     >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
     0.719
     """
-    held = [part for part in parts if part.stratum.population]
-    population, sampled, positive = _columns(held)
+    called = np.array([part.called for part in parts if part.stratum.population], np.float64)
+    population, sampled, positive = columns_of([part.stratum for part in parts])
     looked = int(sampled.sum())
-    if not len(held) or not sampled.all():
+    if not len(called) or not sampled.all():
         return Agreement(None, looked, 2 * looked, UNSEEN)
     weight = population / population.sum()
-    yes, called = positive / sampled, np.array([part.called for part in held], np.float64)
+    yes = positive / sampled
     people, classifier = float(weight @ yes), float(weight @ called)
     observed = float(weight @ (yes * called + (1 - yes) * (1 - called)))
     chance = people * classifier + (1 - people) * (1 - classifier)
     if chance >= 1 - 1e-15:
         return Agreement(None, looked, 2 * looked, NO_VARIATION)
     return Agreement((observed - chance) / (1 - chance), looked, 2 * looked)
-
-
-def _columns(parts: Sequence[Part]) -> tuple[Doubles, Doubles, Doubles]:
-    told = [(one.stratum.population, one.stratum.sampled, one.stratum.positive) for one in parts]
-    population, sampled, positive = np.array(told, np.float64).reshape(-1, 3).T
-    return population, sampled, positive

@@ -5,8 +5,9 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.corrected import rogan_gladen
-from ctxr.metrics.finite_population import Stratum
+from ctxr.metrics.finite_population import Stratum, finite_total
 from ctxr.metrics.kappa import cohen
+from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.stratified import Part, allocate, kappa, rates, reliability
 from ctxr.metrics.votes import gather
 
@@ -24,6 +25,22 @@ def test_strata_are_weighed_by_their_sizes() -> None:
     assert found.recall.value == pytest.approx(270 / (270 + 50))
     assert found.entailed.value == pytest.approx(320)
     assert (found.called, found.pairs, found.looked) == (400, 1400, 40)
+
+
+def test_the_rest_of_all_strata_varies_as_each_does_by_itself() -> None:
+    strata = [Stratum(100, 10, 9), Stratum(300, 20, 0), Stratum(40, 40, 7)]
+    found = finite_total(strata)
+    assert found is not None
+    value, below, above = 0.0, 0.0, 0.0
+    for one in strata:
+        share, rest = one.positive / one.sampled, one.population - one.sampled
+        value += share * one.population
+        if rest:
+            looks = 1 / (1 / one.sampled + 1 / rest)
+            low, high = share_limits(np.array([share]), np.array([looks]), np.array([one.sampled - 1.0]))
+            below += (rest * (share - float(low[0]))) ** 2
+            above += (rest * (float(high[0]) - share)) ** 2
+    assert (found.value, found.low, found.high) == pytest.approx((value, value - below**0.5, value + above**0.5))
 
 
 def test_what_was_not_looked_at_gives_no_figure() -> None:
