@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.finite_population import Stratum
-from ctxr.metrics.poststratified import Known, Sampled, entailed_share, known_at
+from ctxr.metrics.finite_population import AuditStratum
+from ctxr.metrics.poststratified import KnownPairs, Sampled, entailed_share, known_at
 from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
@@ -40,7 +40,7 @@ class World:
         """Captions that hold among the first k, [I]."""
         return np.asarray(self.written(k) + (self.first(k) & self.holds).sum(axis=1), np.float64)
 
-    def known(self, k: int, looks: int, rng: np.random.Generator) -> Known:
+    def known(self, k: int, looks: int, rng: np.random.Generator) -> KnownPairs:
         """What an audit of so many looks says of the first k."""
         images, ranks = (one.ravel() for one in np.indices(self.holds.shape))
         strata, drawn = self.drawn(looks, rng)
@@ -65,7 +65,7 @@ class World:
         holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
         parts = [
             Part(
-                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
+                AuditStratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
                 bool(called[held][0]),
             )
             for held in (strata == one for one in range(strata.max() + 1))

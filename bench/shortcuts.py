@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import Row
-from ctxr.metrics.shortcuts import Asked, Verdict, corrected, extreme_credits, judge, learnt_credits, place_credits
+from ctxr.metrics.shortcuts import Trial, Verdict, corrected, extreme_credits, judge, learnt_credits, place_credits
 
 LIMIT = 0.025
-Learn = Callable[[list[Asked]], NDArray[np.float64]]
+Learn = Callable[[list[Trial]], NDArray[np.float64]]
 
 
 def measure(rounds: int = 1000) -> list[Row]:
@@ -55,16 +55,16 @@ def false_alarms(learn: Learn, rounds: int) -> tuple[float, float]:
     return found["alone"] / rounds, found["anywhere"] / rounds
 
 
-def draw(rng: np.random.Generator, sets: int = 50) -> list[Asked]:
+def draw(rng: np.random.Generator, sets: int = 50) -> list[Trial]:
     """Sets of ten with one to three different targets each, all positions equally likely."""
     return [
-        Asked(str(number), "video", None, 10, int(target), 20)
+        Trial(str(number), "video", None, 10, int(target), 20)
         for number in range(sets)
         for target in rng.choice(10, int(rng.integers(1, 4)), replace=False)
     ]
 
 
-def leave_one_out(asked: list[Asked]) -> NDArray[np.float64]:
+def leave_one_out(asked: list[Trial]) -> NDArray[np.float64]:
     """Credits [Q] of the position that is commonest in all sets but the query's own."""
     counts = np.zeros(10)
     own: dict[str, NDArray[np.float64]] = {}

@@ -29,7 +29,7 @@ from ctxr.models.loading import find_source
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.checkpoint import new_scorer
-from ctxr.models.training.loop import Trainer
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.training.asked import Asked
@@ -76,7 +76,7 @@ def _questions(work: Path) -> tuple[list[Asked], Pictures]:
 
 
 def _trainer(scorer: ClipScorer, recipe: Recipe, questions: Any, folder: Path, bf16: bool = False) -> Trainer:
-    return Trainer(scorer, recipe, questions, None, 0, folder, bf16=bf16)
+    return Trainer(scorer, recipe, questions, None, TrainingRun(folder, bf16=bf16))
 
 
 def _from_vectors(name: str, asked: Sequence[Asked], pictures: Pictures) -> Row:

@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.table import Row
 from ctxr.models.clip import ClipScorer, trainable
-from ctxr.models.loading import Source, find_source
+from ctxr.models.loading import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.loop import Trainer
-from ctxr.models.training.questions import PixelTable, Questions, make_questions
+from ctxr.models.training.loop import Trainer, TrainingRun
+from ctxr.models.training.questions import PixelTable, Questions
 from ctxr.models.training.recipe import Recipe
 
 ENCODER = "random:ViT-B-16"
@@ -41,7 +41,7 @@ def measure(device: str = "cuda", name: str = ENCODER, sets: int = 36, steps: in
         recipe = Recipe(variant="batch", lr=4e-6, batch=sets, epochs=1, patience=0)
         scorer = ClipScorer(trainable(source.build)).to(device)
         questions = _questions(source, device, sets)
-        trainer = Trainer(scorer, recipe, questions, None, 0, Path(folder), device=device, bf16=True)
+        trainer = Trainer(scorer, recipe, questions, None, TrainingRun(Path(folder), device=device, bf16=True))
         rows = torch.arange(sets)
         with FlopCounterMode(display=False) as counter:
             trainer.update(rows, recipe.lr)
@@ -83,7 +83,7 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _questions(source: Source, device: str, sets: int) -> Questions:
+def _questions(source: EncoderSource, device: str, sets: int) -> Questions:
     """One description for each set of ten pictures of noise."""
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
     rng = np.random.default_rng(0)
@@ -91,12 +91,12 @@ def _questions(source: Source, device: str, sets: int) -> Questions:
     texts = [
         " ".join(rng.choice(("red", "circle", "behind", "a", "small", "dog", "left", "of"), 23)) for _ in range(sets)
     ]
-    return make_questions(
-        PixelTable([pixels], preprocess, device),
-        source.tokenize(texts).numpy(),
-        candidates=np.arange(10 * sets, dtype=np.int64).reshape(sets, 10),
-        mask=np.ones((sets, 10), bool),
-        ordered=np.zeros(sets, bool),
-        target=rng.integers(0, 10, sets),
-        sets=np.arange(sets),
-    )
+    columns = {
+        "texts": source.tokenize(texts).numpy(),
+        "candidates": np.arange(10 * sets, dtype=np.int64).reshape(sets, 10),
+        "mask": np.ones((sets, 10), bool),
+        "ordered": np.zeros(sets, bool),
+        "target": rng.integers(0, 10, sets),
+        "sets": np.arange(sets),
+    }
+    return Questions.of(PixelTable([pixels], preprocess, device), columns)

@@ -14,9 +14,9 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.corrected import Rates, rogan_gladen
 from ctxr.metrics.first import First, first
-from ctxr.metrics.poststratified import Known, entailed_share
+from ctxr.metrics.poststratified import KnownPairs, entailed_share
 from ctxr.metrics.relations import Relation
-from ctxr.metrics.retrieval import BLOCK, Scored
+from ctxr.metrics.retrieval import BLOCK, QueryScores
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
@@ -77,11 +77,11 @@ class Counted:
     extra: Doubles
     judged: Doubles
     ks: tuple[int, ...]
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownPairs, ...] = ()
 
 
 def count(
-    scored: Scored, known: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
+    scored: QueryScores, known: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
 ) -> Counted:
     """Look at the first K captions of pictures, ties in expectation.
 

@@ -13,7 +13,7 @@ from ctxr.metrics.votes import Doubles
 
 
 @dataclass(frozen=True)
-class Stratum:
+class AuditStratum:
     """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
 
     population: int
@@ -30,7 +30,7 @@ class Total:
     high: float
 
 
-def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total | None:
+def finite_total(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> Total | None:
     """The number of entailed pairs in all strata together. What was drawn is known, only the rest of each stratum varies
     (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a prior would say too much
     of large strata where next to nothing holds.
@@ -49,7 +49,7 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
     return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
 
 
-def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
+def columns_of(strata: Sequence[AuditStratum]) -> tuple[Doubles, Doubles, Doubles]:
     """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
     for one in strata:
         if not 0 <= one.positive <= one.sampled <= one.population:
@@ -78,7 +78,7 @@ def rest_spread(
     return below, above
 
 
-def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interval:
+def finite_share(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> Interval:
     """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
     there is none, or no pair at all.
 

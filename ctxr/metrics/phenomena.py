@@ -7,7 +7,7 @@ from ctxr.data.records import Judgment, Query
 
 
 @dataclass(frozen=True)
-class Share:
+class PhenomenonShare:
     """One row of the table: by part of the dataset (`all`, `video`, `photos`), in how many of the descriptions that
     somebody looked at the phenomenon was found."""
 
@@ -25,7 +25,7 @@ def shares(
     queries: Iterable[Query],
     judgments: Iterable[Judgment],
     kinds: Mapping[str, str],
-) -> list[Share]:
+) -> list[PhenomenonShare]:
     """A row for each phenomenon that somebody looked for.
 
     Args:
@@ -35,7 +35,7 @@ def shares(
     asked = {query.id: query for query in queries}
     said = verdicts(phenomena, asked.values(), judgments)
     parts = ("all", "video", "photos")
-    table = {one: Share(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
+    table = {one: PhenomenonShare(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
     for (query, phenomenon), found in said.items():
         for part in ("all", kinds[asked[query].image_set]):
             table[phenomenon].looked[part] += 1

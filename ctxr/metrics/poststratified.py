@@ -14,7 +14,7 @@ from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.finite_population import rest_spread
 from ctxr.metrics.first import first
 from ctxr.metrics.resampling import LEVEL
-from ctxr.metrics.retrieval import BLOCK, Scored
+from ctxr.metrics.retrieval import BLOCK, QueryScores
 from ctxr.metrics.votes import Codes, Doubles
 
 LEAST = 4
@@ -40,7 +40,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownPairs:
     """What is known of the pairs among the first K of I pictures, those written for them left out.
 
     Attributes:
@@ -53,7 +53,7 @@ class Known:
     looks: Doubles
 
 
-def chances(scored: Scored, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
+def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
     """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
     step = max(1, block // width)
@@ -75,7 +75,7 @@ def chances(scored: Scored, sampled: Sampled, ks: Sequence[int], block: int = BL
     return found
 
 
-def known_at(sampled: Sampled, chance: Doubles, images: int) -> Known:
+def known_at(sampled: Sampled, chance: Doubles, images: int) -> KnownPairs:
     """Sum up pairs by their chance [P] to be among the first K of one of `images` pictures."""
     strata = len(sampled.looks)
     unseen = sampled.said < 0
@@ -87,12 +87,14 @@ def known_at(sampled: Sampled, chance: Doubles, images: int) -> Known:
         [np.bincount(sampled.strata, seen * weight, strata) for weight in (np.ones(len(seen)), sampled.said > 0)],
         axis=1,
     )
-    return Known(
+    return KnownPairs(
         entailed.astype(np.float64), rest.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
     )
 
 
-def entailed_share(written: Doubles, known: Known, k: int, clusters: Clusters, confidence: float = LEVEL) -> Interval:
+def entailed_share(
+    written: Doubles, known: KnownPairs, k: int, clusters: Clusters, confidence: float = LEVEL
+) -> Interval:
     """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
 
     Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the

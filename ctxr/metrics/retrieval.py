@@ -25,7 +25,7 @@ BLOCK = 16_000_000
 Scores = npt.NDArray[np.floating]
 
 
-class Scored(Protocol):
+class QueryScores(Protocol):
     """Scores of queries for candidates, computed when they are asked for; higher is better."""
 
     @property
@@ -35,10 +35,10 @@ class Scored(Protocol):
     def rows(self, queries: Codes) -> Scores:
         """The scores of these queries for all candidates, [b, G]."""
 
-    def part(self, queries: Codes, candidates: Codes) -> "Scored":
+    def part(self, queries: Codes, candidates: Codes) -> "QueryScores":
         """The same for some queries and candidates, numbered anew."""
 
-    def turned(self) -> "Scored":
+    def turned(self) -> "QueryScores":
         """The same with queries and candidates exchanged."""
 
 
@@ -116,7 +116,7 @@ class Retrieved:
 
 
 def retrieved(
-    scored: Scored, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
+    scored: QueryScores, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
 ) -> Retrieved:
     """Ask the queries of `right` and look where its candidates stand.
 
@@ -168,7 +168,7 @@ class CaptionRetrieval:
 
 
 def caption_retrieval(
-    scored: Scored, owners: Codes, folds: int = 1, ks: Sequence[int] = KS, block: int = BLOCK
+    scored: QueryScores, owners: Codes, folds: int = 1, ks: Sequence[int] = KS, block: int = BLOCK
 ) -> CaptionRetrieval:
     """Pictures ask for captions (TR) and captions for pictures (IR), each picture with as many captions as it has.
 
@@ -238,7 +238,7 @@ def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubl
     return found
 
 
-def top(scored: Scored, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:
+def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:
     """The k best candidates of every query, block by block: queries [b], candidates [b, k] best first, their scores [b, k].
 
     Equal scores stand in the order of their numbers. k is cut to the number of candidates.
@@ -268,7 +268,7 @@ def _kth(scores: Scores, k: Codes) -> Scores:
     return found
 
 
-def _recalls(scored: Scored, right: Relation, ks: Sequence[int], block: int) -> Doubles:
+def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
     for held, scores in _blocks(scored, right, block):
         found = places(scores, right.mask(held, scores.shape[1]))
@@ -276,7 +276,7 @@ def _recalls(scored: Scored, right: Relation, ks: Sequence[int], block: int) -> 
     return np.concatenate(parts)
 
 
-def _blocks(scored: Scored, right: Relation, block: int) -> Iterator[tuple[slice, Scores]]:
+def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[slice, Scores]]:
     """Scores of the queries of a relation: places in it, and their rows."""
     count, width = scored.shape
     if len(right) and (right.queries[-1] >= count or right.candidates.max() >= width):

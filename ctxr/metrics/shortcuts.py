@@ -23,7 +23,7 @@ BINS = 5
 
 
 @dataclass(frozen=True)
-class Asked:
+class Trial:
     """One query as a shortcut sees it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Verdict:
     sets: int = 0
 
 
-def extreme_credits(asked: Sequence[Asked], values: Mapping[str, Doubles], largest: bool) -> Doubles:
+def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], largest: bool) -> Doubles:
     """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where values are missing.
 
     Args:
@@ -87,17 +87,17 @@ def extreme_credits(asked: Sequence[Asked], values: Mapping[str, Doubles], large
     return credits
 
 
-def place_credits(asked: Sequence[Asked], last: bool) -> Doubles:
+def place_credits(asked: Sequence[Trial], last: bool) -> Doubles:
     """Credits [Q] of always choosing the first image of a set, or the last."""
     return np.array([float(query.target == (query.size - 1 if last else 0)) for query in asked])
 
 
-def learns_on_train(asked: Sequence[Asked]) -> bool:
+def learns_on_train(asked: Sequence[Trial]) -> bool:
     """Whether there are targets on train and elsewhere: then what is learnt is learnt there and tried elsewhere."""
     return {query.split == "train" for query in asked} == {True, False}
 
 
-def learnt_credits(asked: Sequence[Asked], by_length: bool) -> Doubles:
+def learnt_credits(asked: Sequence[Trial], by_length: bool) -> Doubles:
     """Credits [Q] of the position that was most often right elsewhere, in sets of the same kind and size; with `by_length`
     among descriptions about as long.
 
@@ -132,7 +132,7 @@ def learnt_credits(asked: Sequence[Asked], by_length: bool) -> Doubles:
     return credits
 
 
-def _in_turn(asked: Sequence[Asked], taught: bool) -> list[list[int]]:
+def _in_turn(asked: Sequence[Trial], taught: bool) -> list[list[int]]:
     """Rows of each set together, in the order of the hash of its name; with `taught`, train comes first."""
     rows: dict[tuple[bool, bytes], list[int]] = {}
     for row, query in enumerate(asked):
@@ -154,7 +154,7 @@ def length_bins(lengths: Sequence[int], learnt_on: npt.NDArray[np.bool_] | None 
     return [int(place) for place in np.searchsorted(edges, known, side="left")]
 
 
-def judge(rule: str, part: str, asked: Sequence[Asked], credits: Doubles, one_choice: bool = True) -> Verdict | None:
+def judge(rule: str, part: str, asked: Sequence[Trial], credits: Doubles, one_choice: bool = True) -> Verdict | None:
     """The verdict on a rule, before correction; None if it could not choose for any query.
 
     Descriptions of one target stand or fall together, and so may those of one set; only sets are independent. So each set

@@ -14,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.agreement import NO_VARIATION, Agreement
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.finite_population import Stratum, Total, columns_of, finite_share, finite_total
+from ctxr.metrics.finite_population import AuditStratum, Total, columns_of, finite_share, finite_total
 from ctxr.metrics.resampling import LEVEL
 
 UNSEEN = "a stratum was not looked at"
@@ -24,7 +24,7 @@ UNSEEN = "a stratum was not looked at"
 class Part:
     """A stratum, and whether the classifier's decision adds its pairs."""
 
-    stratum: Stratum
+    stratum: AuditStratum
     called: bool
 
 

@@ -31,7 +31,7 @@ class Batch:
         return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
 
-class Scorer(Protocol):
+class CandidateScorer(Protocol):
     """Says how well each candidate fits its query."""
 
     def __call__(self, batch: Batch) -> Tensor:

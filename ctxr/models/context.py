@@ -38,8 +38,7 @@ class ContextHead(nn.Module):
     Args:
         width: of a pair's features.
         layers: blocks. heads: of each. inner: width inside a block. dropout: 0..1.
-        positions: learn where in an ordered set a candidate stands (+TemporalEmbeddings).
-        places: how many positions; an ordered set must not be larger.
+        positions: learn where in an ordered set of at most `PLACES` a candidate stands (+TemporalEmbeddings).
         add_input: the highway: add the pair to what the transformer makes of it.
     """
 
@@ -51,12 +50,11 @@ class ContextHead(nn.Module):
         inner: int = 3072,
         dropout: float = 0.1,
         positions: bool = False,
-        places: int = PLACES,
         add_input: bool = True,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(width, heads, inner, dropout) for _ in range(layers))
-        self.positions = nn.Embedding(places, width) if positions else None
+        self.positions = nn.Embedding(PLACES, width) if positions else None
         self.add_input = add_input
         self.score = nn.Linear(width, 1)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxr.errors import CtxrError
 from ctxr.models.devices import is_memory
-from ctxr.models.loading import Source, find_source, fingerprint
+from ctxr.models.loading import EncoderSource, find_source, fingerprint
 from ctxr.models.precision import (
     BF16_PARAMETERS,
     choose_device,
@@ -69,7 +69,7 @@ class Encoder:
         precision: "fp32" or "bf16", as really used.
     """
 
-    def __init__(self, source: Source, device: str, precision: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
         model = source.build()
         self._source, self._warn = source, warn
         self._preprocess = Preprocess.from_config(model.visual.preprocess_cfg)

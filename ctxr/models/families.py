@@ -5,10 +5,10 @@ from collections.abc import Callable
 from ctxr.models.blip import is_blip, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
 from ctxr.models.hub import makes_pairs
-from ctxr.models.loading import Source, find_source
+from ctxr.models.loading import EncoderSource, find_source
 
 
-def find_encoder(name: str, warn: Callable[[str], None]) -> Source | CrossSource:
+def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:
     """What a name of either family stands for. Raises what `find_source`, `load_blip` and `load_cross` raise."""
     if not makes_pairs(name):
         return find_source(name, warn)

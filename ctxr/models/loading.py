@@ -28,7 +28,7 @@ _SUFFIXES = (".safetensors", ".bin", ".pth", ".pt")
 
 
 @dataclass(frozen=True)
-class Source:
+class EncoderSource:
     """A model that can be built, as often as wanted, always the same.
 
     Attributes:
@@ -51,7 +51,7 @@ class Source:
         return int(self.config["embed_dim"])
 
 
-def find_source(name: str, warn: Callable[[str], None]) -> Source:
+def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
     """What a name stands for; weights are fetched if they are not on this machine.
 
     Args:
@@ -110,7 +110,7 @@ def fingerprint(model: Any, config: Mapping[str, Any], preprocess: Preprocess) -
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
 
-def _pretrained(name: str) -> Source:
+def _pretrained(name: str) -> EncoderSource:
     import open_clip
 
     arch, tag = split_name(name)
@@ -127,10 +127,10 @@ def _pretrained(name: str) -> Source:
             arch, pretrained=str(path), force_quick_gelu=quick, force_preprocess_cfg=settings, weights_only=True
         )
 
-    return Source(f"{arch}:{tag}", _careful(f"{arch}:{tag}", build), config, _tokenizer(arch))
+    return EncoderSource(f"{arch}:{tag}", _careful(f"{arch}:{tag}", build), config, _tokenizer(arch))
 
 
-def _random(arch: str) -> Source:
+def _random(arch: str) -> EncoderSource:
     import open_clip
     import torch
 
@@ -145,10 +145,10 @@ def _random(arch: str) -> Source:
         torch.manual_seed(0)
         return open_clip.create_model(arch, pretrained_text=False)
 
-    return Source(f"random:{arch}", _careful(f"random:{arch}", build), config, _tokenizer(arch))
+    return EncoderSource(f"random:{arch}", _careful(f"random:{arch}", build), config, _tokenizer(arch))
 
 
-def _folder(name: str, folder: Path) -> Source:
+def _folder(name: str, folder: Path) -> EncoderSource:
     """A folder in open_clip's local-dir format; ctxr.json beside it may hold the threshold."""
     import open_clip
 
@@ -166,7 +166,7 @@ def _folder(name: str, folder: Path) -> Source:
     def build() -> Any:
         return open_clip.create_model(f"local-dir:{folder}", weights_only=True)
 
-    return Source(name, _careful(name, build), config, _tokenizer(f"local-dir:{folder}"), _threshold(folder))
+    return EncoderSource(name, _careful(name, build), config, _tokenizer(f"local-dir:{folder}"), _threshold(folder))
 
 
 def _threshold(folder: Path) -> float:

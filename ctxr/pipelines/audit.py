@@ -12,7 +12,7 @@ from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.data.dataset import Dataset
-    from ctxr.metrics.shortcuts import Asked, Verdict
+    from ctxr.metrics.shortcuts import Trial, Verdict
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def as_table(report: AuditReport) -> Table:
     return Table("Shortcuts", heads, rows, note)
 
 
-def _parts(asked: "list[Asked]") -> tuple[str, ...]:
+def _parts(asked: "list[Trial]") -> tuple[str, ...]:
     kinds = sorted({query.kind for query in asked}, reverse=True)
     return ("all", *kinds) if len(kinds) > 1 else ("all",)
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Image
-from ctxr.metrics.shortcuts import Asked, extreme_credits, learnt_credits, place_credits
+from ctxr.metrics.shortcuts import Trial, extreme_credits, learnt_credits, place_credits
 from ctxr.models.looks import sharpness
 from ctxr.pipelines.picture_vectors import open_pictures
 from ctxr.pipelines.stats_tables import MOST_POSITIONS
@@ -20,18 +20,18 @@ SEVERAL_CHOICES = ("position by length",)
 """Rules that may choose different images of one set for different descriptions."""
 
 
-def asked_of(dataset: Dataset, worker: str) -> list[Asked]:
+def asked_of(dataset: Dataset, worker: str) -> list[Trial]:
     """Each query with its target, in the order of judgments; sets of one image are left out: nobody can miss there."""
     found = []
     for query, image_set, target in dataset.targets(worker):
         if query.labels is None and len(image_set.images) > 1:
             words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
             split = dataset.split_of(image_set)
-            found.append(Asked(image_set.id, image_set.kind, split, len(image_set.images), target, words))
+            found.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
     return found
 
 
-def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
+def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
     The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
@@ -91,11 +91,11 @@ def rules(dataset: Dataset, asked: list[Asked], skip_pictures: bool, talk: Talk)
     yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, wanted, sharpnesses, why)
 
 
-def _in_order(query: Asked) -> bool:
+def _in_order(query: Trial) -> bool:
     return query.size <= MOST_POSITIONS
 
 
-def _all_asked(asked: list[Asked]) -> set[str]:
+def _all_asked(asked: list[Trial]) -> set[str]:
     """Sets in which every image is the target of some query."""
     targets: dict[str, set[int]] = {}
     for query in asked:
@@ -110,7 +110,7 @@ def _sets(count: int) -> str:
 def _both_ends(
     ends: tuple[str, str],
     what: str,
-    asked: list[Asked],
+    asked: list[Trial],
     wanted: set[str],
     values: Mapping[str, Doubles],
     why: str,

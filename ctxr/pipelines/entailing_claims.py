@@ -102,11 +102,11 @@ def _images(
     from ctxr.data.images import read_image
     from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
     from ctxr.models.regions import GridRegions
-    from ctxr.models.training.questions import PixelTable, Vectors
+    from ctxr.models.training.questions import PixelTable, VectorTable
 
     source, dark = branches.image, black_picture()
     if source is None:
-        return Vectors(np.zeros((1, 1), np.float32))
+        return VectorTable(np.zeros((1, 1), np.float32))
     contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
 
     def read(part: slice) -> list[np.ndarray]:
@@ -118,7 +118,7 @@ def _images(
             grid = GridRegions(source.cells, FINEST, device)
             made_by = {**grid.describe(), "what": "cells", "device": device}
             arrays = cached(workdir, made_by, contents, lambda part: cells_of(grid, read(part)), task.advance)
-            return Vectors(np.concatenate(arrays))
+            return VectorTable(np.concatenate(arrays))
         fit = source.preprocess
         made_by = {"preprocess": fit.describe()}
         return PixelTable(

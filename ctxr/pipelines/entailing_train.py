@@ -115,7 +115,7 @@ def _train_seed(job: _Job, seed: int) -> None:
     from ctxr.models.entailment.sources import new_classifier
     from ctxr.models.entailment.training import ClassifierTrainer, probabilities
     from ctxr.models.training.checkpoint import fill
-    from ctxr.models.training.loop import BEST, Hearing
+    from ctxr.models.training.loop import BEST, Callbacks, TrainingRun
     from ctxr.models.training.scoring import in_bf16
     from ctxr.models.training.state import Epoch
 
@@ -133,11 +133,9 @@ def _train_seed(job: _Job, seed: int) -> None:
 
     bf16 = in_bf16(recipe.precision, job.device)
     with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-        hearing = Hearing(talk.warn, task.advance, tell, talk.note)
-        trainer = ClassifierTrainer(
-            model, recipe, table, dev, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing
-        )
-        progress = trainer.run()
+        callbacks = Callbacks(talk.warn, task.advance, tell, talk.note)
+        run = TrainingRun(making, seed, job.key(seed), job.device, bf16, callbacks)
+        progress = ClassifierTrainer(model, recipe, table, dev, run).run()
     fill(model, making / BEST, "the classifier that was trained")
     value, reached = HALF, None
     if dev is not None:

@@ -17,7 +17,7 @@ from ctxr.pipelines.training.paired import as_features, as_inputs, at_once, regi
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.training.questions import Questions
 
 RUN = "run"
@@ -145,7 +145,7 @@ class Way:
 
 
 def way_of(
-    checkpoint: Path | None, source: "Source | CrossSource", pictures: Pictures, machine: Machine, talk: Talk
+    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: Pictures, machine: Machine, talk: Talk
 ) -> Way:
     """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
 
@@ -184,7 +184,7 @@ def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None)
     return replace(pictures, regions=regions_for(source, name, pictures.workdir))  # type: ignore[arg-type]
 
 
-def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | CrossSource":
+def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "EncoderSource | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
     Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.

@@ -11,7 +11,7 @@ from ctxr.data.readers.phenomena import PHENOMENA
 from ctxr.data.records import ImageSet, Query
 from ctxr.data.splits import SPLITS
 from ctxr.metrics.language import Parsed, language, mention_share
-from ctxr.metrics.phenomena import Share, shares
+from ctxr.metrics.phenomena import PhenomenonShare, shares
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.pipelines.result_tables import Table
 
@@ -195,7 +195,7 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
     return Table("Distances within sets", heads, tuple(rows), note)
 
 
-def phenomena_shares(dataset: Dataset) -> list[Share]:
+def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
     """Phenomena by kind, from whoever judged them."""
     kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
     return shares(PHENOMENA, dataset.queries.values(), dataset.judgments, kinds)

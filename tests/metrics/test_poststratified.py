@@ -5,7 +5,7 @@ import pytest
 
 from bench.poststratified import KINDS, studies, world
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.poststratified import Known, Sampled, chances, entailed_share, known_at
+from ctxr.metrics.poststratified import KnownPairs, Sampled, chances, entailed_share, known_at
 from ctxr.metrics.retrieval import Matrix, hits_at
 
 
@@ -66,8 +66,8 @@ def test_a_stratum_with_few_looks_among_the_first_k_is_told_by_all_of_its_looks(
 
 def test_nothing_is_said_of_a_stratum_that_nobody_looked_at() -> None:
     clusters = Clusters(np.arange(6), np.random.default_rng(0), 50)
-    known = Known(np.ones(6), np.ones((6, 2)), np.array([[4.0, 2.0], [0.0, 0.0]]))
+    known = KnownPairs(np.ones(6), np.ones((6, 2)), np.array([[4.0, 2.0], [0.0, 0.0]]))
     found = entailed_share(np.ones(6), known, 4, clusters)
     assert (found.value, found.clusters) == (None, 6)
-    nothing_left = Known(np.ones(6), np.array([[1.0, 0.0]] * 6), known.looks)
+    nothing_left = KnownPairs(np.ones(6), np.array([[1.0, 0.0]] * 6), known.looks)
     assert entailed_share(np.ones(6), nothing_left, 4, clusters).value == pytest.approx(0.625)

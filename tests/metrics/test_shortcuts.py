@@ -10,7 +10,7 @@ import pytest
 
 import ctxr.metrics.shortcuts
 from ctxr.metrics.shortcuts import (
-    Asked,
+    Trial,
     Verdict,
     corrected,
     extreme_credits,
@@ -24,19 +24,19 @@ from ctxr.metrics.shortcuts import (
 
 def draw(
     rng: np.random.Generator, sets: int, weights: list[float] | None = None, split: str | None = None
-) -> list[Asked]:
+) -> list[Trial]:
     """Sets of ten with one to three different targets each, drawn by `weights` (evenly without)."""
     found = []
     for number in range(sets):
         targets = rng.choice(10, int(rng.integers(1, 4)), replace=False, p=weights)
         kind = "video" if number % 4 else "photos"
         found += [
-            Asked(f"{split}{number}", kind, split, 10, int(target), int(rng.integers(3, 40))) for target in targets
+            Trial(f"{split}{number}", kind, split, 10, int(target), int(rng.integers(3, 40))) for target in targets
         ]
     return found
 
 
-def verdicts(asked: list[Asked], values: dict[str, np.ndarray]) -> list[Verdict]:
+def verdicts(asked: list[Trial], values: dict[str, np.ndarray]) -> list[Verdict]:
     rules = {
         "first": place_credits(asked, last=False),
         "last": place_credits(asked, last=True),
@@ -49,7 +49,7 @@ def verdicts(asked: list[Asked], values: dict[str, np.ndarray]) -> list[Verdict]
     return corrected([one for one in found if one is not None])
 
 
-def slow_learnt(asked: list[Asked], by_length: bool) -> list[float]:
+def slow_learnt(asked: list[Trial], by_length: bool) -> list[float]:
     """For each query look at every other one again."""
     taught = learns_on_train(asked)
     learnt_on = np.array([query.split == "train" for query in asked]) if taught else None
@@ -81,12 +81,12 @@ def test_the_examples_in_the_text_are_true() -> None:
 def test_what_is_learnt_is_what_looking_at_all_teachers_gives(by_length: bool, taught: bool) -> None:
     rng = np.random.default_rng(3)
     asked = draw(rng, 30, split="train") + draw(rng, 20, split="valid") if taught else draw(rng, 40)
-    asked.append(Asked("large", "video", asked[-1].split, 12, 11, 5))
+    asked.append(Trial("large", "video", asked[-1].split, 12, 11, 5))
     assert learnt_credits(asked, by_length).tolist() == pytest.approx(slow_learnt(asked, by_length), nan_ok=True)
 
 
 def test_ties_share_the_credit() -> None:
-    asked = [Asked("s", "video", None, 4, target, 3) for target in range(4)]
+    asked = [Trial("s", "video", None, 4, target, 3) for target in range(4)]
     values = {"s": np.array([2.0, 5.0, 5.0, 1.0])}
     assert extreme_credits(asked, values, largest=True).tolist() == [0, 0.5, 0.5, 0]
     assert extreme_credits(asked, values, largest=False).tolist() == [0, 0, 0, 1]
@@ -94,7 +94,7 @@ def test_ties_share_the_credit() -> None:
 
 
 def test_sets_without_values_are_left_out_and_not_counted_as_wrong() -> None:
-    asked = [Asked("a", "video", None, 2, 1, 3), Asked("b", "video", None, 2, 1, 3)]
+    asked = [Trial("a", "video", None, 2, 1, 3), Trial("b", "video", None, 2, 1, 3)]
     credits = extreme_credits(asked, {"a": np.array([1.0, 2.0]), "b": np.array([1.0, np.nan])}, largest=True)
     assert credits.tolist() == pytest.approx([1.0, float("nan")], nan_ok=True)
     verdict = judge("largest", "all", asked, credits)
@@ -104,7 +104,7 @@ def test_sets_without_values_are_left_out_and_not_counted_as_wrong() -> None:
 
 
 def test_chance_is_the_mean_over_sets_of_different_size() -> None:
-    asked = [Asked("a", "video", None, 2, 0, 3), Asked("b", "video", None, 10, 3, 3)]
+    asked = [Trial("a", "video", None, 2, 0, 3), Trial("b", "video", None, 10, 3, 3)]
     verdict = judge("first", "all", asked, place_credits(asked, last=False))
     assert verdict is not None
     assert verdict.accuracy == 0.5
@@ -112,7 +112,7 @@ def test_chance_is_the_mean_over_sets_of_different_size() -> None:
 
 
 def test_one_set_teaches_nothing_about_itself() -> None:
-    asked = [Asked("s", "video", None, 10, target, 3) for target in (1, 4)]
+    asked = [Trial("s", "video", None, 10, target, 3) for target in (1, 4)]
     assert np.isnan(learnt_credits(asked, by_length=False)).all()
 
 
@@ -151,7 +151,7 @@ def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
 
 
 def test_several_descriptions_of_one_target_are_one_trial() -> None:
-    once = [Asked(str(n), "video", None, 10, n % 3, 9) for n in range(30)]
+    once = [Trial(str(n), "video", None, 10, n % 3, 9) for n in range(30)]
     alone = judge("first", "all", once, place_credits(once, last=False))
     five = judge("first", "all", once * 5, place_credits(once * 5, last=False))
     assert alone == five
@@ -172,7 +172,7 @@ def test_repeated_targets_give_no_false_alarms() -> None:
 
 
 def test_a_rule_with_several_choices_in_a_set_counts_each_set_once() -> None:
-    asked = [Asked("s", "video", None, 10, target, 3) for target in (1, 4)]
+    asked = [Trial("s", "video", None, 10, target, 3) for target in (1, 4)]
     verdict = judge("r", "all", asked, np.ones(2), one_choice=False)
     assert verdict is not None
     assert verdict.accuracy == 1.0

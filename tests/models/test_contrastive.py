@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError
 from ctxr.models.clip import ClipScorer
 from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastTrainer, info_nce, vectors_of
-from ctxr.models.training.galleries import Contrast, Pairs, contrast, make_pairs, mean_recall
+from ctxr.models.training.galleries import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.gradcache import cached_gradients
-from ctxr.models.training.loop import STATE, Hearing
-from ctxr.models.training.questions import Known
+from ctxr.models.training.loop import STATE, Callbacks, TrainingRun
+from ctxr.models.training.questions import PositivePairs
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.training_questions import Table
@@ -54,7 +54,7 @@ def make_scorer(dropout: float = 0.3, seed: int = 0) -> ClipScorer:
         return ClipScorer(Towers(dropout)).double()
 
 
-def make(weak: bool = True, seed: int = 0) -> Pairs:
+def make(weak: bool = True, seed: int = 0) -> GalleryPairs:
     """Nine pictures in two galleries with one to three captions each; one caption was written for two of them."""
     chance = torch.Generator().manual_seed(seed)
     owners = [0, 0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -68,7 +68,7 @@ def make(weak: bool = True, seed: int = 0) -> Pairs:
 def trainer(folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any) -> ContrastTrainer:
     pairs = more.pop("pairs", None) or make()
     scorer = scorer or make_scorer()
-    return ContrastTrainer(scorer, recipe, pairs, pairs, more.pop("seed", 0), folder, **more)
+    return ContrastTrainer(scorer, recipe, pairs, pairs, TrainingRun(folder, **more))
 
 
 def gradients(scorer: nn.Module) -> Tensor:
@@ -77,7 +77,7 @@ def gradients(scorer: nn.Module) -> Tensor:
     )
 
 
-def by_hand(images: Tensor, texts: Tensor, scale: float, pairs: Pairs, rows: list[int], weak: str) -> float:
+def by_hand(images: Tensor, texts: Tensor, scale: float, pairs: GalleryPairs, rows: list[int], weak: str) -> float:
     """The loss pair by pair, as the paper words it: an own positive against all that is not known to hold."""
     written, also = listed(pairs.written), listed(pairs.weak)
     held = [(int(pairs.captions[row]), int(pairs.candidates[row, 0])) for row in rows]
@@ -99,7 +99,7 @@ def by_hand(images: Tensor, texts: Tensor, scale: float, pairs: Pairs, rows: lis
     return total / len(held)
 
 
-def listed(known: Known) -> set[tuple[int, int]]:
+def listed(known: PositivePairs) -> set[tuple[int, int]]:
     return {(c, i) for c in range(CAPTIONS) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
 
 
@@ -146,7 +146,7 @@ def test_a_soft_label_of_no_weight_takes_weak_positives_for_negatives() -> None:
 def test_what_holds_is_found_in_any_batch() -> None:
     chance = np.random.default_rng(0)
     table = chance.random((7, 10)) < 0.3
-    known = Known.of([(int(c), int(i)) for c, i in np.argwhere(table)], 7)
+    known = PositivePairs.of([(int(c), int(i)) for c, i in np.argwhere(table)], 7)
     captions, images = torch.tensor([5, 0, 5, 3]), torch.tensor([1, 4, 8, 9])
     assert known.mask(captions, images).numpy().tolist() == table[[5, 0, 5, 3]][:, [1, 4, 8, 9]].tolist()
     assert (
@@ -216,7 +216,7 @@ def test_out_of_memory_goes_on_with_cached_gradients_and_the_same_step(tmp_path:
         return found
 
     scorer.encoder.encode_image = small
-    one = trainer(tmp_path / "small", replace(SMALL, epochs=1), scorer, hearing=Hearing(warn=told.append))
+    one = trainer(tmp_path / "small", replace(SMALL, epochs=1), scorer, callbacks=Callbacks(warn=told.append))
     assert one.run().at_once < 3
     assert any("out of memory" in line and "still 6 a step" in line for line in told)
     for name, weights in plain.scorer.state_dict().items():
@@ -231,7 +231,7 @@ def test_no_memory_for_one_query_is_said(tmp_path: Path) -> None:
 
     scorer.encoder.encode_image = full
     with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
-        trainer(tmp_path, scorer=scorer, hearing=Hearing()).run()
+        trainer(tmp_path, scorer=scorer, callbacks=Callbacks()).run()
 
 
 @pytest.mark.parametrize("weak", ["off", "extra-batch", "loss-weight"])
@@ -246,7 +246,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, we
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path / "parts", recipe, pairs=pairs, hearing=Hearing(epoch=stop)).run()
+        trainer(tmp_path / "parts", recipe, pairs=pairs, callbacks=Callbacks(epoch=stop)).run()
     rest = trainer(tmp_path / "parts", recipe, pairs=pairs)
     assert rest.run().epochs == 3
     for name, weights in whole.scorer.state_dict().items():

@@ -13,17 +13,18 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.base import Batch
-from ctxr.models.training.galleries import Pairs, contrast, make_pairs, mean_recall
+from ctxr.models.training.galleries import GalleryPairs, contrast, make_pairs, mean_recall
+from ctxr.models.training.loop import TrainingRun
 from ctxr.models.training.matching import (
     MatchingTrainer,
+    PairMatcher,
     Shortlist,
     draw_negatives,
     gallery_scores,
-    look_at,
     match_scores,
     matching_loss,
 )
-from ctxr.models.training.questions import Known
+from ctxr.models.training.questions import PositivePairs
 from ctxr.models.training.recipe import Recipe
 from tests.models.training_questions import Table
 
@@ -60,7 +61,7 @@ def make_looker(dropout: float = 0.0) -> Looker:
         return Looker(dropout).double()
 
 
-def make(weak: bool = True) -> Pairs:
+def make(weak: bool = True) -> GalleryPairs:
     """Nine pictures in two galleries with one to three captions each; one caption was written for two of them."""
     chance = torch.Generator().manual_seed(0)
     texts = torch.tensor([[one % WORDS, one // WORDS, 3 * one % WORDS, 5 * one % WORDS] for one in range(len(OWNERS))])
@@ -71,10 +72,10 @@ def make(weak: bool = True) -> Pairs:
 
 def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Looker | None = None, **more: Any) -> MatchingTrainer:
     pairs = more.pop("pairs", None) or make()
-    return MatchingTrainer(scorer or make_looker(), recipe, pairs, pairs, 0, folder, **more)
+    return MatchingTrainer(scorer or make_looker(), recipe, pairs, pairs, TrainingRun(folder), **more)
 
 
-def listed(known: Known) -> set[tuple[int, int]]:
+def listed(known: PositivePairs) -> set[tuple[int, int]]:
     return {(c, i) for c in range(len(OWNERS)) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
 
 
@@ -213,7 +214,7 @@ def test_scores_that_are_no_numbers_end_the_training(tmp_path: Path) -> None:
         one._judge(1)
 
 
-def slow_scores(scorer: Looker, pairs: Pairs) -> np.ndarray:
+def slow_scores(scorer: Looker, pairs: GalleryPairs) -> np.ndarray:
     found = np.zeros((IMAGES, len(OWNERS)))
     none = torch.zeros(1, dtype=torch.int64)
     for image in range(IMAGES):
@@ -252,7 +253,7 @@ def test_a_shortlist_is_looked_at_and_the_rest_stands_behind_in_the_order_of_the
     assert set(zip(*(place.tolist() for place in np.nonzero(wanted)), strict=True)) == expected
     scorer.shown.clear()
     with torch.no_grad():
-        looked = look_at(scorer, pairs.images, pairs.texts[pairs.first], images, captions, wanted)
+        looked = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first]).scores(images, captions, wanted)
         slow = slow_scores(scorer, pairs)[:6, :10]
     assert sum(len(texts) for texts, _ in scorer.shown[: -IMAGES * len(OWNERS)]) == wanted.sum()
     values = shortlist.ordered(looked, wanted, images, captions)

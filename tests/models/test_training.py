@@ -14,7 +14,7 @@ from ctxr.errors import CtxrError
 from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer, trainable
 from ctxr.models.loading import find_source
-from ctxr.models.training.loop import BEST, STATE, Hearing, Trainer
+from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.scoring import accuracy_of, score_all
 from ctxr.models.training.state import Epoch
@@ -142,7 +142,7 @@ def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
     said: list[str] = []
     for after in (1, 2, 3):
         with pytest.raises(Killed):
-            make_trainer(tmp_path / "cut", recipe, hearing=Hearing(epoch=killer(after), note=said.append)).run()
+            make_trainer(tmp_path / "cut", recipe, callbacks=Callbacks(epoch=killer(after), note=said.append)).run()
     make_trainer(tmp_path / "cut", recipe).run()
     assert said == [f"seed 0 goes on after epoch {epoch} of 3" for epoch in (1, 2)]
     for name in (BEST, STATE):
@@ -158,7 +158,7 @@ def test_a_training_killed_while_it_writes_goes_on_from_the_epoch_before(
         raise Killed
 
     with pytest.raises(Killed):
-        make_trainer(tmp_path / "cut", hearing=Hearing(epoch=killer(1))).run()
+        make_trainer(tmp_path / "cut", callbacks=Callbacks(epoch=killer(1))).run()
     with monkeypatch.context() as patched:
         patched.setattr("ctxr.models.training.loop.save_state", cut)
         with pytest.raises(Killed):
@@ -253,7 +253,7 @@ def test_out_of_memory_halves_the_pass_and_changes_no_step(tmp_path: Path) -> No
     said: list[str] = []
     narrow, wide = Narrow(None, make_head(dropout=0.0)).double(), ClipScorer(None, make_head(dropout=0.0)).double()
     questions = in_float64(make_questions(wide))
-    make_trainer(tmp_path / "a", STILL, narrow, questions=questions, hearing=Hearing(warn=said.append)).run()
+    make_trainer(tmp_path / "a", STILL, narrow, questions=questions, callbacks=Callbacks(warn=said.append)).run()
     make_trainer(tmp_path / "b", STILL, wide, questions=questions).run()
     assert said == [
         "out of memory on cpu: going on with 4 queries at a time, still 8 a step",

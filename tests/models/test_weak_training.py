@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from ctxr.models.base import Batch
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.loop import BEST, STATE, Hearing
-from ctxr.models.training.questions import Known, Questions
+from ctxr.models.training.loop import BEST, STATE, Callbacks
+from ctxr.models.training.questions import PositivePairs, Questions
 from ctxr.models.training.recipe import WEAK, Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head
@@ -165,7 +165,7 @@ def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
     make_trainer(tmp_path / "whole", recipe, questions=questions).run()
     for after in (1, 2):
         with pytest.raises(Killed):
-            make_trainer(tmp_path / "cut", recipe, questions=questions, hearing=Hearing(epoch=killer(after))).run()
+            make_trainer(tmp_path / "cut", recipe, questions=questions, callbacks=Callbacks(epoch=killer(after))).run()
     make_trainer(tmp_path / "cut", recipe, questions=questions).run()
     for name in (BEST, STATE):
         one, other = (load_file(tmp_path / folder / name) for folder in ("whole", "cut"))
@@ -229,7 +229,7 @@ def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path
         images=Table(images), texts=texts, candidates=torch.arange(10).expand(60, 10),
         mask=torch.ones(60, 10, dtype=torch.bool), ordered=torch.zeros(60, dtype=torch.bool),
         target=names[:, 0], sets=torch.arange(60),
-        entailed=Known.of([(query, int(image)) for query, image in enumerate(names[:, 1])], 60),
+        entailed=PositivePairs.of([(query, int(image)) for query, image in enumerate(names[:, 1])], 60),
     )  # fmt: skip
 
     def margin(mode: str) -> float:

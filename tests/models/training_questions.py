@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.loop import Hearing, Trainer
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head, random_images, random_texts
@@ -48,6 +48,5 @@ def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **mor
     """A trainer of a small head on questions of its own, with the same ones for validation."""
     scorer = scorer or ClipScorer(None, make_head(dropout=recipe.dropout))
     questions = more.pop("questions", None) or make_questions(scorer)
-    hearing = more.pop("hearing", Hearing())
     valid = more.pop("valid", questions)
-    return Trainer(scorer, recipe, questions, valid, more.pop("seed", 0), folder, hearing=hearing, **more)
+    return Trainer(scorer, recipe, questions, valid, TrainingRun(folder, **more))

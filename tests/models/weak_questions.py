@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ctxr.models.clip import ClipScorer
-from ctxr.models.training.questions import Known, Questions
+from ctxr.models.training.questions import PositivePairs, Questions
 from tests.models.scorers import make_head
 from tests.models.training_questions import Table, make_questions
 
@@ -27,7 +27,7 @@ def written(questions: Questions, query: int) -> int:
 
 
 def with_weak(questions: Questions, pairs: dict[int, set[int]]) -> Questions:
-    known = Known.of([(query, image) for query, images in pairs.items() for image in images], len(questions))
+    known = PositivePairs.of([(query, image) for query, images in pairs.items() for image in images], len(questions))
     return replace(questions, entailed=known)
 
 

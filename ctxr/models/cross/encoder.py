@@ -12,7 +12,7 @@ from ctxr.models.cross.config import CrossConfig, Stage, Stream
 from ctxr.models.layers import EPSILON, Block
 
 
-class Words(nn.Module):
+class WordEmbeddings(nn.Module):
     """Sum of word piece, position and kind, normalised (BERT)."""
 
     def __init__(self, config: CrossConfig) -> None:
@@ -34,7 +34,7 @@ class Words(nn.Module):
         return normal
 
 
-class Regions(nn.Module):
+class RegionEmbeddings(nn.Module):
     """Sum of a region's features and its box, normalised; as UNITER does each is normalised first and the kind is added."""
 
     def __init__(self, config: CrossConfig, box: int) -> None:
@@ -62,7 +62,7 @@ def there(items: Tensor) -> Tensor:
     return mask | first
 
 
-class Side(nn.Module):
+class CoAttention(nn.Module):
     """One stream's part of a crossed stage: asks the other stream, then transforms what it heard.
 
     Args:
@@ -82,7 +82,7 @@ class Side(nn.Module):
         self.after_widening = nn.LayerNorm(stream.width, eps=EPSILON)
         self.dropout = nn.Dropout(dropout)
 
-    def heard(self, items: Tensor, other: "Side", others: Tensor, mask: Tensor) -> Tensor:
+    def heard(self, items: Tensor, other: "CoAttention", others: Tensor, mask: Tensor) -> Tensor:
         """What items [P, T, width] become when they have looked at others [P, R, ...], where `mask` [P, R] is True."""
         seen = functional.scaled_dot_product_attention(
             self._by_head(self.query(items)),
@@ -107,7 +107,7 @@ class Crossed(nn.Module):
     def __init__(self, config: CrossConfig) -> None:
         super().__init__()
         rest = (config.crossed_width, config.crossed_heads, config.dropout)
-        self.text, self.vision = Side(config.text, *rest), Side(config.vision, *rest)
+        self.text, self.vision = CoAttention(config.text, *rest), CoAttention(config.vision, *rest)
 
     def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Words [P, T, ...] and regions [P, R, ...]; `said` [P, T] and `seen` [P, R] are True where there is one."""
@@ -171,7 +171,7 @@ class RegionEncoder(nn.Module):
     def __init__(self, config: CrossConfig, most: int = PAIRS) -> None:
         super().__init__()
         self.config, self.most, self.width = config, most, config.pooled
-        self.words, self.regions = Words(config), Regions(config, BOX)
+        self.words, self.regions = WordEmbeddings(config), RegionEmbeddings(config, BOX)
         self.stages = nn.ModuleList(make_stage(kind, config) for kind in config.stages)
         self.pool_text = nn.Linear(config.text.width, config.pooled)
         self.pool_vision = nn.Linear(config.vision.width, config.pooled)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
-from ctxr.models.entailment.base import ImageSource, Sizes
+from ctxr.models.entailment.base import BranchSizes, ImageSource
 from ctxr.models.entailment.fresh import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.vision import resized_places
@@ -53,7 +53,7 @@ _CROSSED = {
 }  # fmt: skip
 
 
-def albef_source(name: str, sizes: Sizes) -> ImageSource:
+def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
     """The image branch of "albef:FOLDER".
 
     Raises:

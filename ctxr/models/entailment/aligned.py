@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.entailment.fusion import FusionBranch
-from ctxr.models.loading import Source, find_source, fingerprint
+from ctxr.models.loading import EncoderSource, find_source, fingerprint
 from ctxr.models.preprocess import Preprocess
 
 WORDS_AT_ONCE = 64
@@ -27,7 +27,7 @@ LITTLE = 0.1
 
 
 @dataclass(frozen=True)
-class Words:
+class WordSpace:
     """What an encoder makes of words.
 
     Attributes:
@@ -40,7 +40,7 @@ class Words:
 
 
 @torch.no_grad()
-def words_of(model: Any, source: Source, pieces: Sequence[str], width: int) -> Words:
+def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
     """Words as the text tower has them, in `width` directions. Raises UsageError for an encoder of fewer dimensions."""
     vectors = word_vectors(model, source, pieces)
     if width > min(vectors.shape):
@@ -53,11 +53,11 @@ def words_of(model: Any, source: Source, pieces: Sequence[str], width: int) -> W
     meaning = (vectors - centre) @ axes
     meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
     meaning[0] = 0  # padding
-    return Words(centre, axes, meaning)
+    return WordSpace(centre, axes, meaning)
 
 
 def meanings(encoder: str, pieces: Sequence[str], width: int) -> Tensor:
-    """[V, D] of the words of a vocabulary, as `Words.meaning`. Raises what `find_source` and `words_of` raise."""
+    """[V, D] of the words of a vocabulary, as `WordSpace.meaning`. Raises what `find_source` and `words_of` raise."""
     source = find_source(encoder, _silent)
     return words_of(source.build(), source, pieces, width).meaning
 
@@ -96,7 +96,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
 
 @torch.no_grad()
-def word_vectors(model: Any, source: Source, pieces: Sequence[str]) -> Tensor:
+def word_vectors(model: Any, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
     """Unit vectors [V, E] of words, each told to the text tower by itself."""
     said = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
     parts = (said[start : start + WORDS_AT_ONCE] for start in range(0, len(said), WORDS_AT_ONCE))

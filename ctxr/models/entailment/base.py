@@ -66,7 +66,7 @@ REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BranchSizes:
     """Of branches that start from nothing; published ones bring their own.
 
     Attributes:

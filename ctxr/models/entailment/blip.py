@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
-from ctxr.models.entailment.base import ImageSource, Sizes
+from ctxr.models.entailment.base import BranchSizes, ImageSource
 from ctxr.models.entailment.vision import black_patches
 
 
@@ -57,7 +57,7 @@ class BlipBranch(nn.Module):
         return black_patches(images, hidden, self.black)
 
 
-def blip_source(name: str, sizes: Sizes) -> ImageSource:
+def blip_source(name: str, sizes: BranchSizes) -> ImageSource:
     """The image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny". Raises what `load_blip` raises."""
     source = load_blip(name, sizes.seed)
     preprocess = source.preprocess

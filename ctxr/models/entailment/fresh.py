@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ctxr.models.cross.wordpieces import END, START, made_vocabulary, make_tokenizer
 from ctxr.models.entailment.aligned import start_aligned
-from ctxr.models.entailment.base import ImageSource, Sizes
+from ctxr.models.entailment.base import BranchSizes, ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
 from ctxr.models.preprocess import Preprocess
@@ -36,7 +36,7 @@ FINEST = 64
 """Cells of a picture at most."""
 
 
-def random_source(name: str, sizes: Sizes) -> ImageSource:
+def random_source(name: str, sizes: BranchSizes) -> ImageSource:
     """ALBEF untrained, in its published sizes or tiny."""
     side, patch = RANDOM[name]
     side = sizes.image_size or side
@@ -59,7 +59,7 @@ def random_source(name: str, sizes: Sizes) -> ImageSource:
     return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], sizes.seed))
 
 
-def aligned_source(name: str, sizes: Sizes, device: str) -> ImageSource:
+def aligned_source(name: str, sizes: BranchSizes, device: str) -> ImageSource:
     """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is, with words that start in its space."""
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)

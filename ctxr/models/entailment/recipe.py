@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
-from ctxr.models.entailment.base import IMAGE, JOINT, REMOVED, SHARED, TEXT, Sizes
+from ctxr.models.entailment.base import IMAGE, JOINT, REMOVED, SHARED, TEXT, BranchSizes
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
 
@@ -45,9 +45,9 @@ class ClassifierRecipe(Recipe):
     fusion_layers: int = 2
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> BranchSizes:
         """Of the branches."""
-        return Sizes(
+        return BranchSizes(
             self.width, self.vision_layers, self.text_layers, self.fusion_layers, self.dropout, self.image_size
         )
 

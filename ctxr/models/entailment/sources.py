@@ -10,7 +10,7 @@ from torch import Tensor
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import is_blip
 from ctxr.models.entailment.albef import albef_source
-from ctxr.models.entailment.base import SHARED, ImageSource, Sizes, TextSource
+from ctxr.models.entailment.base import SHARED, BranchSizes, ImageSource, TextSource
 from ctxr.models.entailment.blip import blip_source
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
@@ -18,7 +18,7 @@ from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
 
-def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
+def find_image(name: str, sizes: BranchSizes, device: str = "cpu") -> ImageSource:
     """The image branch of that name.
 
     Args:
@@ -40,7 +40,7 @@ def find_image(name: str, sizes: Sizes, device: str = "cpu") -> ImageSource:
     raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
 
 
-def find_text(name: str, sizes: Sizes) -> TextSource:
+def find_text(name: str, sizes: BranchSizes) -> TextSource:
     """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "late:" to read premise
     and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip has
     them.

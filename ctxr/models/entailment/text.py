@@ -20,7 +20,7 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip_files import stay_inside
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
-from ctxr.models.entailment.base import Sizes, TextSource
+from ctxr.models.entailment.base import BranchSizes, TextSource
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.hub import PATIENCE, answers
@@ -166,7 +166,7 @@ class SharedBranch(nn.Module):
         return self._image[0].words.read(ids, types)[:, 0]
 
 
-def tiny_source(sizes: Sizes, encoder: str = "") -> TextSource:
+def tiny_source(sizes: BranchSizes, encoder: str = "") -> TextSource:
     """An untrained BERT, as wide as the image branch that it stands beside; its words start as an encoder has them, if one is named.
 
     Raises what `find_source` raises.

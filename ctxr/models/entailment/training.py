@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from ctxr.models.devices import in_microbatches
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
-from ctxr.models.training.loop import Trainer
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import Images, Questions
 
 
@@ -75,10 +75,9 @@ class ClassifierTrainer(Trainer):
         recipe: ClassifierRecipe,
         train: ClaimTable,
         valid: ClaimTable | None,
-        *args: Any,
-        **more: Any,
+        run: TrainingRun,
     ) -> None:
-        super().__init__(scorer, recipe, cast(Questions, train), cast(Questions, valid), *args, **more)
+        super().__init__(scorer, recipe, cast(Questions, train), cast(Questions, valid), run)
         self.claims, self.dev, self.how = train, valid, recipe
         self.masked = torch.zeros(0, dtype=torch.int64)
 

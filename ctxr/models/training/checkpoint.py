@@ -19,7 +19,7 @@ from ctxr.models.context import ContextHead, Fusion
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.devices import memory_for
 from ctxr.models.hub import makes_pairs
-from ctxr.models.loading import Source, fingerprint
+from ctxr.models.loading import EncoderSource, fingerprint
 from ctxr.models.pairs import PairScorer
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.recipe import Recipe
@@ -173,7 +173,7 @@ def load_head(folder: Path, encoder: Any = None) -> Any:
     return scorer.train(notes.dropout_in_evaluation)
 
 
-def tuned(source: Source | CrossSource, folder: Path, name: str) -> Source | CrossSource:
+def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> EncoderSource | CrossSource:
     """The encoder of a checkpoint: `source` with the weights in `folder`, if it holds any; then called `name`."""
     file = folder / ENCODER
     if not file.exists():
@@ -201,12 +201,12 @@ def fill(module: nn.Module, file: Path, what: str) -> None:
         ) from error
 
 
-def width_of(source: Source | CrossSource) -> int:
+def width_of(source: EncoderSource | CrossSource) -> int:
     """Length of the vectors, or of the pair features, that `source` makes."""
     return source.width if isinstance(source, CrossSource) else source.dim
 
 
-def fingerprint_of(source: Source | CrossSource) -> str:
+def fingerprint_of(source: EncoderSource | CrossSource) -> str:
     """SHA-256 over weights, architecture and preprocessing of the model that `source` builds."""
     if isinstance(source, CrossSource):
         return source.fingerprint

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.clip import ClipScorer
 from ctxr.models.devices import in_microbatches
-from ctxr.models.training.galleries import Contrast, GalleryTrainer, Pairs, contrast, cross_entropy_of
+from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
 from ctxr.models.training.gradcache import Gradients, cached_gradients
 
 
@@ -61,7 +61,7 @@ class ContrastTrainer(GalleryTrainer):
         )
         return cached_gradients(towers, loss, self.weights, self.device)
 
-    def scored(self, pairs: Pairs) -> Vectors:
+    def scored(self, pairs: GalleryPairs) -> Vectors:
         """Unit vectors of every picture and caption."""
         return vectors_of(self.scorer, pairs, self.progress.at_once, self.device, self.bf16)
 
@@ -77,7 +77,9 @@ class ContrastTrainer(GalleryTrainer):
             cast(ClipScorer, self.scorer).encoder.logit_scale.clamp_(0, LARGEST_SCALE)
 
 
-def vectors_of(scorer: nn.Module, pairs: Pairs, at_once: int, device: str = "cpu", bf16: bool = False) -> Vectors:
+def vectors_of(
+    scorer: nn.Module, pairs: GalleryPairs, at_once: int, device: str = "cpu", bf16: bool = False
+) -> Vectors:
     """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
     found = []
     for encode, rows in (
@@ -95,11 +97,11 @@ def vectors_of(scorer: nn.Module, pairs: Pairs, at_once: int, device: str = "cpu
     return Vectors(found[0], found[1])
 
 
-def _image_vectors(scorer: nn.Module, pairs: Pairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
+def _image_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
     with torch.autocast(device, torch.bfloat16, enabled=bf16):
         return cast(ClipScorer, scorer).image_vectors(pairs.images(rows).to(device))
 
 
-def _text_vectors(scorer: nn.Module, pairs: Pairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
+def _text_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
     with torch.autocast(device, torch.bfloat16, enabled=bf16):
         return cast(ClipScorer, scorer).text_vectors(pairs.texts[rows].to(device))

@@ -7,8 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.metrics.retrieval import Matrix, Scored, Vectors, caption_retrieval
+from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval
 from ctxr.models.devices import is_memory
 from ctxr.models.training.gradcache import Gradients
-from ctxr.models.training.loop import Trainer
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.optimising import laid_out_as
-from ctxr.models.training.questions import Images, Known, Questions
+from ctxr.models.training.questions import Images, PositivePairs, Questions
 from ctxr.models.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Pairs(Questions):
+class GalleryPairs(Questions):
     """Captions with the pictures they were written for; a query is one such pair, its picture the one candidate.
 
     Attributes:
@@ -37,8 +36,8 @@ class Pairs(Questions):
     """
 
     captions: Tensor
-    written: Known
-    weak: Known
+    written: PositivePairs
+    weak: PositivePairs
     first: Tensor
     galleries: Tensor
 
@@ -49,8 +48,8 @@ def make_pairs(
     galleries: npt.NDArray[np.int64],
     written: Sequence[tuple[int, int]],
     weak: Sequence[tuple[int, int]] = (),
-) -> Pairs:
-    """Pairs with the shapes that `Pairs` names.
+) -> GalleryPairs:
+    """Pairs with the shapes that `GalleryPairs` names.
 
     Args:
         images: N pictures by row. texts: token ids [C, T] of captions. galleries: [N] in which each picture is searched.
@@ -60,7 +59,7 @@ def make_pairs(
     captions, own = table[:, 0].contiguous(), table[:, 1].contiguous()
     named = torch.from_numpy(galleries)
     there = torch.ones(len(captions), dtype=torch.bool)
-    return Pairs(
+    return GalleryPairs(
         images=images,
         texts=torch.from_numpy(texts)[captions],
         candidates=own[:, None],
@@ -69,8 +68,8 @@ def make_pairs(
         target=torch.zeros(len(captions), dtype=torch.int64),
         sets=named[own],
         captions=captions,
-        written=Known.of(written, len(texts)),
-        weak=Known.of(weak, len(texts)),
+        written=PositivePairs.of(written, len(texts)),
+        weak=PositivePairs.of(weak, len(texts)),
         first=torch.searchsorted(captions, torch.arange(len(texts))),
         galleries=named,
     )
@@ -94,7 +93,7 @@ class Contrast:
     weak: Tensor
 
 
-def contrast(pairs: Pairs, captions: Tensor, images: Tensor) -> Contrast:
+def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
     """What is known of the captions [B], each with the picture [B] that it stands for here."""
     texts, told = torch.unique(captions, return_inverse=True)
     pictures, own = torch.unique(images, return_inverse=True)
@@ -119,10 +118,9 @@ class GalleryTrainer(Trainer):
     """One training by captions and pictures that were written for each other; arguments as for `Trainer`."""
 
     def __init__(
-        self, scorer: nn.Module, recipe: Recipe, train: Pairs, valid: Pairs | None, seed: int, folder: Path, *rest: Any,
-        **named: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(scorer, recipe, train, valid, seed, folder, *rest, **named)
+        self, scorer: nn.Module, recipe: Recipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun
+    ) -> None:
+        super().__init__(scorer, recipe, train, valid, run)
         self.pairs = train
         self.partners = train.weak.turned(len(train.galleries))
 
@@ -131,7 +129,7 @@ class GalleryTrainer(Trainer):
         """The loss of captions [B], each with the picture [B] that it stands for here, a mean over pairs; its gradient by weight."""
 
     @abstractmethod
-    def scored(self, pairs: Pairs) -> Vectors | Matrix:
+    def scored(self, pairs: GalleryPairs) -> Vectors | Matrix:
         """Every picture, as a query, against every caption, without a graph."""
 
     def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
@@ -185,14 +183,14 @@ class GalleryTrainer(Trainer):
         if self.valid is None or not len(self.valid):
             return None
         self.scorer.eval()
-        valid = cast(Pairs, self.valid)
+        valid = cast(GalleryPairs, self.valid)
         found = self.scored(valid)
         if not all(np.isfinite(part).all() for part in vars(found).values()):
             raise self._broken(f"what the scorer says of validation after epoch {number} are no numbers")
         return mean_recall(found, valid)
 
 
-def mean_recall(found: Scored, pairs: Pairs) -> float:
+def mean_recall(found: QueryScores, pairs: GalleryPairs) -> float:
     """Mean of TR@1, 5, 10 and IR@1, 5, 10, 0..1: the recall sum of the literature over 600.
 
     Every gallery is searched by itself, and counts as often as it has captions.

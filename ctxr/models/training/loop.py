@@ -6,7 +6,7 @@ All chance of an epoch follows from the seed and the epoch's number, so a traini
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -24,14 +24,14 @@ from ctxr.models.training.questions import (
 )
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
-from ctxr.models.training.state import Epoch, Progress, load_state, save_state, save_tensors
+from ctxr.models.training.state import Epoch, TrainingState, load_state, save_state, save_tensors
 
 STATE, BEST = "state.safetensors", "best.safetensors"
 """In the folder of a training: everything after the last epoch, and the weights of the best one."""
 
 
 @dataclass(frozen=True)
-class Hearing:
+class Callbacks:
     """Who is told what while a training runs.
 
     Attributes:
@@ -47,41 +47,45 @@ class Hearing:
     looked: Callable[[float], None] = lambda _: None
 
 
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where one training takes place, and what names it.
+
+    Attributes:
+        folder: where the state is kept. seed: of everything that is drawn by chance.
+        key: names what is trained; a kept state of another key is left aside.
+        bf16: compute in it by autocast on `device`; the weights stay as they are.
+    """
+
+    folder: Path
+    seed: int = 0
+    key: str = ""
+    device: str = "cpu"
+    bf16: bool = False
+    callbacks: Callbacks = field(default_factory=Callbacks)
+
+
 class Trainer:
     """One training of one scorer with one seed.
 
     Args:
-        scorer: what learns, on `device`; weights that need no gradient stay as they are.
+        scorer: what learns, on the device of `run`; weights that need no gradient stay as they are.
         recipe: how.
         train: queries with targets. valid: queries to choose the epoch by; None to take the last one.
-        seed: of everything that is drawn by chance.
-        folder: where the state is kept.
-        key: names what is trained; a kept state of another key is left aside.
-        bf16: compute in it by autocast; the weights stay as they are.
     """
 
     def __init__(
-        self,
-        scorer: nn.Module,
-        recipe: Recipe,
-        train: Questions,
-        valid: Questions | None,
-        seed: int,
-        folder: Path,
-        key: str = "",
-        device: str = "cpu",
-        bf16: bool = False,
-        hearing: Hearing | None = None,
+        self, scorer: nn.Module, recipe: Recipe, train: Questions, valid: Questions | None, run: TrainingRun
     ) -> None:
         self.scorer, self.recipe, self.train, self.valid = scorer, recipe, train, valid
-        self.seed, self.folder, self.key, self.device, self.bf16 = seed, folder, key, device, bf16
+        self.seed, self.folder, self.key, self.device, self.bf16 = run.seed, run.folder, run.key, run.device, run.bf16
+        self.callbacks = run.callbacks
         self.asked, self.again = self._twice(train, 0)
-        self.hearing = hearing or Hearing()
         self.weights = [weights for weights in scorer.parameters() if weights.requires_grad]
         self.optimiser = make_optimiser(self.weights, recipe)
-        self.progress = Progress(at_once=recipe.at_once or recipe.batch)
+        self.progress = TrainingState(at_once=recipe.at_once or recipe.batch)
 
-    def run(self) -> Progress:
+    def run(self) -> TrainingState:
         """Train to the end, or go on from where it was stopped; `best.safetensors` in the folder then holds the result.
 
         Raises CtxrError when the loss is no number any more; the state after the last good epoch stays.
@@ -89,9 +93,9 @@ class Trainer:
         kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
         if kept is not None:
             self.progress = kept
-            self.hearing.advance(kept.epochs * len(self.train))
+            self.callbacks.advance(kept.epochs * len(self.train))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
-                self.hearing.note(f"seed {self.seed} goes on after epoch {kept.epochs} of {self.recipe.epochs}")
+                self.callbacks.note(f"seed {self.seed} goes on after epoch {kept.epochs} of {self.recipe.epochs}")
         elif self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
@@ -171,7 +175,7 @@ class Trainer:
                 f"no memory left on {self.device} for one query", hint="use a smaller encoder, or --device cpu"
             )
         self.progress.at_once = rows // 2
-        self.hearing.warn(
+        self.callbacks.warn(
             f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
         )
 
@@ -198,7 +202,7 @@ class Trainer:
             if not math.isfinite(loss):
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {place + 1} of {len(parts)}")
             total += loss
-            self.hearing.advance(len(rows))
+            self.callbacks.advance(len(rows))
         accuracy = self._judge(number)
         return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
 
@@ -251,7 +255,7 @@ class Trainer:
         progress.history.append(row)
         leaked = self.recipe.leaked_gradients
         save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key, leaked)
-        self.hearing.epoch(row)
+        self.callbacks.epoch(row)
 
     def _is_stale(self) -> bool:
         patience, progress = self.recipe.patience, self.progress

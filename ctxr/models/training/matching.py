@@ -6,8 +6,6 @@ Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures o
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +17,9 @@ from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.base import Batch
 from ctxr.models.devices import in_microbatches
 from ctxr.models.matches import NOBODY, best_matches
-from ctxr.models.training.galleries import Contrast, GalleryTrainer, Pairs, contrast, cross_entropy_of
+from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
 from ctxr.models.training.gradcache import Gradients
+from ctxr.models.training.loop import TrainingRun
 from ctxr.models.training.questions import Images
 from ctxr.models.training.recipe import Recipe
 
@@ -37,7 +36,7 @@ Advance = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Negatives:
     """What each pair of a batch is told from.
 
     Attributes:
@@ -51,17 +50,22 @@ class Drawn:
     captions_there: Tensor
 
 
-def draw_negatives(known: Contrast, count: int, soft: bool) -> Drawn:
+def draw_negatives(known: Contrast, count: int, soft: bool) -> Negatives:
     """`count` pictures for each caption and captions for each picture of a batch, all different, by torch's own generator.
 
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
     """
     free = ~(known.positive if soft else known.positive | known.weak)
-    return Drawn(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
+    return Negatives(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
 
 
 def matching_loss(
-    look: Callable[[Tensor], Tensor], known: Contrast, drawn: Drawn, rows: Tensor, kind: str, soft: float | None = None
+    look: Callable[[Tensor], Tensor],
+    known: Contrast,
+    drawn: Negatives,
+    rows: Tensor,
+    kind: str,
+    soft: float | None = None,
 ) -> Tensor:
     """The loss summed over some pairs of a batch: each among its drawn pictures and among its drawn captions, half of each.
 
@@ -106,44 +110,47 @@ def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, 
     return found.index_put((row.to(scores.device), column.to(scores.device)), scores[row, place])
 
 
-@torch.no_grad()
-def look_at(
-    scorer: Callable[[Batch], Tensor],
-    pictures: Images,
-    texts: Tensor,
-    images: Rows,
-    captions: Rows,
-    wanted: Wanted,
-    device: str = "cpu",
-    bf16: bool = False,
-    advance: Advance = lambda _: None,
-) -> Table:
-    """Scores [n, m] of pictures with captions, pair by pair; 0 where a pair is not wanted.
+@dataclass(frozen=True, eq=False)
+class PairMatcher:
+    """Scores of pictures with captions, pair by pair.
 
-    Args:
-        pictures: by row. texts: token ids [C, T].
-        images: [n] rows. captions: [m] rows of texts. wanted: [n, m].
-        advance: told how many pictures are done.
+    Attributes:
+        scorer: of a batch of queries, on `device`. pictures: by row. texts: token ids [C, T].
     """
-    found = np.zeros(wanted.shape, np.float32)
-    for start in range(0, len(images), PICTURES):
-        part = wanted[start : start + PICTURES]
-        seen = pictures(torch.from_numpy(images[start : start + PICTURES]))
-        asked = np.flatnonzero(part.any(0))
-        passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
 
-        def look(places: Tensor, seen: Tensor = seen, part: Wanted = part, start: int = start) -> None:
-            told = texts[torch.from_numpy(captions)[places]]
-            mask = torch.from_numpy(part[:, places.numpy()])
-            rows = mask.any(1).nonzero().flatten()
-            with torch.autocast(device, torch.bfloat16, enabled=bf16):
-                scores = scores_of(scorer, seen[rows.to(seen.device)], told, mask[rows].T.contiguous(), device)
-            found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
+    scorer: Callable[[Batch], Tensor]
+    pictures: Images
+    texts: Tensor
+    device: str = "cpu"
+    bf16: bool = False
 
-        for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):
-            in_microbatches(torch.from_numpy(chunk), len(chunk), device, look)
-        advance(len(part))
-    return found
+    @torch.no_grad()
+    def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
+        """Scores [n, m] of some pictures with some captions; 0 where a pair is not wanted.
+
+        Args:
+            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: told how many pictures are done.
+        """
+        found = np.zeros(wanted.shape, np.float32)
+        texts = self.texts[torch.from_numpy(captions)]
+        for start in range(0, len(images), PICTURES):
+            part = wanted[start : start + PICTURES]
+            pixels = self.pictures(torch.from_numpy(images[start : start + PICTURES]))
+            asked = np.flatnonzero(part.any(0))
+            passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
+
+            def score(places: Tensor, pixels: Tensor = pixels, part: Wanted = part, start: int = start) -> None:
+                mask = torch.from_numpy(part[:, places.numpy()])
+                rows = mask.any(1).nonzero().flatten()
+                kept = pixels[rows.to(pixels.device)]
+                with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+                    scores = scores_of(self.scorer, kept, texts[places], mask[rows].T.contiguous(), self.device)
+                found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
+
+            for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):
+                in_microbatches(torch.from_numpy(chunk), len(chunk), self.device, score)
+            advance(len(part))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +235,15 @@ class MatchingTrainer(GalleryTrainer):
     """One training of an encoder of pairs; arguments as for `Trainer`, and `shortlist`, what is looked at of the valid side."""
 
     def __init__(
-        self, scorer: nn.Module, recipe: Recipe, train: Pairs, valid: Pairs | None, seed: int, folder: Path, *rest: Any,
-        shortlist: Shortlist | None = None, **named: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(scorer, recipe, train, valid, seed, folder, *rest, **named)
+        self,
+        scorer: nn.Module,
+        recipe: Recipe,
+        train: GalleryPairs,
+        valid: GalleryPairs | None,
+        run: TrainingRun,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        super().__init__(scorer, recipe, train, valid, run)
         self.shortlist = shortlist or Shortlist()
 
     def gradients(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
@@ -250,9 +262,9 @@ class MatchingTrainer(GalleryTrainer):
                     summed[place] = gradient.clone() if there is None else there.add_(gradient)
         return total, summed
 
-    def scored(self, pairs: Pairs) -> Matrix:
+    def scored(self, pairs: GalleryPairs) -> Matrix:
         """Scores of the pairs that are looked at, the others below them."""
-        return match_scores(self.scorer, pairs, self.shortlist, self.device, self.bf16, self.hearing.looked)
+        return match_scores(self.scorer, pairs, self.shortlist, self.device, self.bf16, self.callbacks.looked)
 
     def _look(self, known: Contrast, wanted: Tensor) -> Tensor:
         """Scores [m, n] of what is wanted of a batch; nothing else is loaded."""
@@ -266,7 +278,12 @@ class MatchingTrainer(GalleryTrainer):
 
 
 def match_scores(
-    scorer: nn.Module, pairs: Pairs, shortlist: Shortlist, device: str, bf16: bool, advance: Advance = lambda _: None
+    scorer: nn.Module,
+    pairs: GalleryPairs,
+    shortlist: Shortlist,
+    device: str,
+    bf16: bool,
+    advance: Advance = lambda _: None,
 ) -> Matrix:
     """Pictures, as queries, against captions; each gallery by itself, what lies in two of them below everything.
 
@@ -274,10 +291,5 @@ def match_scores(
         scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: told how many pictures are done.
     """
     galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
-
-    texts = pairs.texts[pairs.first]
-
-    def look(images: Rows, captions: Rows, wanted: Wanted) -> Table:
-        return look_at(scorer, pairs.images, texts, images, captions, wanted, device, bf16, advance)
-
-    return gallery_scores(galleries, owners, shortlist, look)
+    matcher = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first], device, bf16)
+    return gallery_scores(galleries, owners, shortlist, partial(matcher.scores, advance=advance))

@@ -3,9 +3,9 @@
 Letters: Q queries, K candidates, N images, R regions, F features of a region, D width, T tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ctxr.models.preprocess import Preprocess
 
 
 @dataclass(frozen=True)
-class Known:
+class PositivePairs:
     """For which pictures each caption holds, as compressed rows.
 
     Attributes:
@@ -29,14 +29,14 @@ class Known:
     images: Tensor
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "Known":
+    def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "PositivePairs":
         """From (caption, picture) pairs; a pair that stands twice counts once."""
         table = torch.tensor(sorted(set(pairs)), dtype=torch.int64).reshape(-1, 2)
         sizes = torch.bincount(table[:, 0], minlength=captions)
         return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), table[:, 1].contiguous())
 
     @classmethod
-    def marked(cls, marks: Tensor, images: Tensor) -> "Known":
+    def marked(cls, marks: Tensor, images: Tensor) -> "PositivePairs":
         """From the marked ones, bool [C, K], of `images` [C, K]; those that are marked in a row are all different."""
         last = torch.iinfo(torch.int64).max
         ascending = torch.where(marks, images, last).sort(1).values
@@ -60,16 +60,16 @@ class Known:
         marked[rows[which], place] = True
         return marked
 
-    def part(self, captions: Tensor) -> "Known":
+    def part(self, captions: Tensor) -> "PositivePairs":
         """For which pictures these captions [b] hold, the first of them as row 0."""
         sizes = self.starts.diff()[captions]
-        return Known(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions)[1])
+        return PositivePairs(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions)[1])
 
-    def turned(self, images: int) -> "Known":
+    def turned(self, images: int) -> "PositivePairs":
         """For which captions each of `images` pictures holds."""
         captions = len(self.starts) - 1
         owner = torch.arange(captions).repeat_interleave(self.starts.diff())
-        return Known.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
+        return PositivePairs.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
 
     def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """One partner for each of `rows` that has any: (those rows, their partners), by `chance` or torch's own generator."""
@@ -114,7 +114,16 @@ class Questions:
     ordered: Tensor
     target: Tensor
     sets: Tensor
-    entailed: Known | None = field(default=None, kw_only=True)
+    entailed: PositivePairs | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of(
+        cls, images: Images, columns: Mapping[str, npt.NDArray[Any]], weak: Sequence[tuple[int, int]] = ()
+    ) -> "Questions":
+        """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
+        entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
+        return cls(images, **tensors, entailed=entailed)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -209,7 +218,7 @@ def with_weak_targets(
     again, weak = torch.full_like(every, -1), questions.weak_marks(every)
     if questions.entailed is None or weak is None:
         return questions, again
-    known = questions.entailed if anywhere else Known.marked(weak, questions.candidates)
+    known = questions.entailed if anywhere else PositivePairs.marked(weak, questions.candidates)
     rows, images = known.draw(every, chance)
     again[rows] = len(every) + torch.arange(len(rows))
     candidates, written = questions.candidates[rows], questions.target[rows, None]
@@ -221,7 +230,7 @@ def with_weak_targets(
         questions.part(torch.cat([every, rows])),
         candidates=candidates,
         target=torch.cat([questions.target, target[:, 0]]),
-        entailed=Known.marked(weak, candidates),
+        entailed=PositivePairs.marked(weak, candidates),
     )
     return both, again
 
@@ -239,7 +248,7 @@ def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> T
         drawn[again] = torch.randint(choices, (len(again), count), generator=chance)
 
 
-class Vectors:
+class VectorTable:
     """Unit vectors [N, D] in memory."""
 
     def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
@@ -261,23 +270,6 @@ class PixelTable:
         """float32 [n, 3, H, W] on the device."""
         pixels = np.stack([self._arrays[row // self._length][row % self._length] for row in rows.tolist()])
         return self._preprocess.normalised(torch.from_numpy(pixels).to(self._device))
-
-
-def make_questions(
-    images: Images,
-    texts: npt.NDArray[np.float32] | npt.NDArray[np.int64],
-    *,
-    candidates: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.bool_],
-    ordered: npt.NDArray[np.bool_],
-    target: npt.NDArray[np.int64],
-    sets: npt.NDArray[np.int64],
-    weak: Sequence[tuple[int, int]] = (),
-) -> Questions:
-    """Questions with the shapes that `Questions` names; `weak` are pairs of a query and a further picture that it holds for."""
-    columns = (texts, candidates, mask, ordered, target, sets)
-    entailed = Known.of(weak, len(target)) if weak else None
-    return Questions(images, *(torch.from_numpy(np.ascontiguousarray(column)) for column in columns), entailed=entailed)
 
 
 class RegionTable:
@@ -303,8 +295,8 @@ def with_features(questions: Questions, rows: npt.NDArray[np.int64], features: n
     weak = questions.weak_marks(torch.arange(count))
     return replace(
         questions,
-        images=Vectors(features.reshape(count * most, width)),
+        images=VectorTable(features.reshape(count * most, width)),
         texts=torch.zeros((count, 1), dtype=torch.int64),
         candidates=torch.where(questions.mask, own, own[:, :1]),
-        entailed=None if weak is None else Known.marked(weak, own),
+        entailed=None if weak is None else PositivePairs.marked(weak, own),
     )

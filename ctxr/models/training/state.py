@@ -32,7 +32,7 @@ class Epoch:
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """How far a training is.
 
     Attributes:
@@ -62,7 +62,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) 
 
 
 def save_state(
-    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress, key: str, leaked: bool
+    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str, leaked: bool
 ) -> None:
     """Keep everything that the next epoch starts from; with `leaked`, gradients too. `key` names what is trained."""
     tensors = {f"model.{name}": weights for name, weights in scorer.state_dict().items()}
@@ -74,7 +74,7 @@ def save_state(
     save_tensors(path, tensors, {"key": key, "progress": asdict(progress)})
 
 
-def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> Progress | None:
+def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> TrainingState | None:
     """Put scorer and optimiser back to where they were; None if nothing usable of this `key` is kept."""
     try:
         with safe_open(path, "pt") as opened:
@@ -101,4 +101,4 @@ def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, 
         if name in parts["gradient"]:
             weights.grad = laid_out_as(weights, parts["gradient"][name].to(weights.device))
     progress = notes["progress"]
-    return Progress([Epoch(**row) for row in progress["history"]], progress["best"], progress["at_once"])
+    return TrainingState([Epoch(**row) for row in progress["history"]], progress["best"], progress["at_once"])

@@ -19,7 +19,7 @@ from ctxr.pipelines.training.caches import Array, cached
 if TYPE_CHECKING:
     from ctxr.data.regions import Regions
     from ctxr.models.encode import Encoder
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.preprocess import Preprocess
     from ctxr.models.training.questions import Images, Questions
 
@@ -73,11 +73,11 @@ class Pictures:
 
 def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", talk: Talk) -> "Questions":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
-    from ctxr.models.training.questions import Vectors
+    from ctxr.models.training.questions import VectorTable
 
     pictures = pictures.of(asked)
     images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
-    return questions_with(asked, pictures, Vectors(images), texts)
+    return questions_with(asked, pictures, VectorTable(images), texts)
 
 
 def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
@@ -109,7 +109,9 @@ def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk:
     return images, _stacked(told, encoder.dim)
 
 
-def as_pixels(asked: Sequence[Asked], pictures: Pictures, source: "Source", device: str, talk: Talk) -> "Questions":
+def as_pixels(
+    asked: Sequence[Asked], pictures: Pictures, source: "EncoderSource", device: str, talk: Talk
+) -> "Questions":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     from ctxr.models.preprocess import Preprocess
 
@@ -136,7 +138,7 @@ def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: T
 
 def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-    from ctxr.models.training.questions import make_questions
+    from ctxr.models.training.questions import Questions
 
     row = {image: place for place, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in asked), default=1)
@@ -147,16 +149,15 @@ def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images",
 
     weak = [(query, row[image]) for query, one in enumerate(asked) for image in one.weak if image in row]
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in asked]
-    return make_questions(
-        images,
-        texts,
-        candidates=np.array(padded, np.int64).reshape(len(asked), most),
-        mask=np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
-        ordered=column(lambda one: one.ordered, np.bool_),
-        target=column(lambda one: -1 if one.target is None else one.target, np.int64),
-        sets=column(lambda one: numbers[one.image_set], np.int64),
-        weak=weak,
-    )
+    columns = {
+        "texts": texts,
+        "candidates": np.array(padded, np.int64).reshape(len(asked), most),
+        "mask": np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
+        "ordered": column(lambda one: one.ordered, np.bool_),
+        "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
+        "sets": column(lambda one: numbers[one.image_set], np.int64),
+    }
+    return Questions.of(images, columns, weak)
 
 
 def _read(picture: Path, content: str) -> Pixels:

@@ -17,12 +17,14 @@ from ctxr.pipelines.training.paired import looked_at
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
-    from ctxr.models.loading import Source
-    from ctxr.models.training.galleries import Pairs
+    from ctxr.models.loading import EncoderSource
+    from ctxr.models.training.galleries import GalleryPairs
     from ctxr.models.training.matching import Shortlist
 
 
-def as_pairs(side: GallerySide, pictures: Pictures, source: "Source | CrossSource", device: str, talk: Talk) -> "Pairs":
+def as_pairs(
+    side: GallerySide, pictures: Pictures, source: "EncoderSource | CrossSource", device: str, talk: Talk
+) -> "GalleryPairs":
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.preprocess import Preprocess

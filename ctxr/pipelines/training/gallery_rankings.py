@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
-from ctxr.metrics.retrieval import Scored, caption_retrieval, top
+from ctxr.metrics.retrieval import QueryScores, caption_retrieval, top
 from ctxr.pipelines.scoring import Machine, checkpoints, scorer_name
 from ctxr.pipelines.training.gallery import first_owners, found_by
 from ctxr.pipelines.training.gallery_sides import GallerySide
@@ -49,7 +49,7 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(side: GallerySide, found: Scored, scorer: str) -> list[Ranking]:
+def rankings_of(side: GallerySide, found: QueryScores, scorer: str) -> list[Ranking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     rows = []
@@ -69,7 +69,7 @@ def rankings_of(side: GallerySide, found: Scored, scorer: str) -> list[Ranking]:
     return rows
 
 
-def recalls_of(side: GallerySide, found: Scored, scorer: str) -> list[RecallRow]:
+def recalls_of(side: GallerySide, found: QueryScores, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     totals: dict[str, float] = {}

@@ -57,7 +57,7 @@ class PairLooks:
         Args:
             advance: told how many pictures are done.
         """
-        from ctxr.models.training.matching import look_at
+        from ctxr.models.training.matching import PairMatcher
 
         contents = list(self.pictures.contents.values())
         made_by = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
@@ -66,10 +66,10 @@ class PairLooks:
             for image, row in zip(images, wanted, strict=True)
         ]
 
+        matcher = PairMatcher(self.scorer, self.images, self.tokens, self.device, self.bf16)
+
         def make(part: slice) -> "Table":
-            return look_at(
-                self.scorer, self.images, self.tokens, images[part], captions, wanted[part], self.device, self.bf16
-            )
+            return matcher.scores(images[part], captions, wanted[part])
 
         chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
         return np.concatenate(cached(self.pictures.workdir, made_by, names, make, advance, chunk))

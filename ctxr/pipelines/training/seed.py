@@ -24,9 +24,9 @@ from ctxr.pipelines.training.paired import as_features, as_inputs
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.training.questions import Questions
-    from ctxr.models.training.state import Epoch, Progress
+    from ctxr.models.training.state import Epoch, TrainingState
 
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
@@ -103,13 +103,13 @@ def train_seed(job: Job, seed: int) -> None:
     write_config(final, notes)
 
 
-def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
+def _fit(job: Job, source: "EncoderSource | CrossSource", seed: int, making: Path) -> "TrainingState":
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.devices import memory_for
     from ctxr.models.training.checkpoint import new_scorer, width_of
     from ctxr.models.training.events import Events
-    from ctxr.models.training.loop import Hearing, Trainer
+    from ctxr.models.training.loop import Callbacks, Trainer, TrainingRun
     from ctxr.models.training.scoring import in_bf16
 
     recipe, talk = job.recipe, job.talk
@@ -135,10 +135,9 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
 
     kind, more = _trainer(job, source)
     with talk.progress(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
-        hearing = Hearing(talk.warn, task.advance, tell, talk.note, looked)
-        trainer: Trainer = kind(
-            scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing, **more
-        )  # fmt: skip
+        callbacks = Callbacks(talk.warn, task.advance, tell, talk.note, looked)
+        run = TrainingRun(making, seed, job.key(seed), job.device, bf16, callbacks)
+        trainer: Trainer = kind(scorer, recipe, train, valid, run, **more)
         try:
             return trainer.run()
         finally:
@@ -146,7 +145,7 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
                 events.close()
 
 
-def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
+def _trainer(job: Job, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
     """The loop of a recipe, and what it needs beyond others."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.training.contrastive import ContrastTrainer
@@ -164,7 +163,7 @@ def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, A
 
 
 @contextmanager
-def _validating(job: Job, source: "Source | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
+def _validating(job: Job, source: "EncoderSource | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
     """A line of progress for validations that take long: of an encoder of pairs over galleries."""
     from ctxr.models.cross.sources import CrossSource
 
@@ -176,7 +175,9 @@ def _validating(job: Job, source: "Source | CrossSource", seed: int) -> "Iterato
         yield task.advance
 
 
-def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
+def _questions(
+    job: Job, source: "EncoderSource | CrossSource"
+) -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
 
@@ -190,7 +191,7 @@ def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None,
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
+def _prepares(job: Job, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder

@@ -10,12 +10,12 @@ from torch.nn import functional
 from ctxr.errors import UsageError
 from ctxr.models.cross.wordpieces import made_vocabulary
 from ctxr.models.entailment.aligned import into_space, word_vectors
-from ctxr.models.entailment.base import ImageSource, Sizes
+from ctxr.models.entailment.base import BranchSizes, ImageSource
 from ctxr.models.entailment.sources import find_image, find_text
 from ctxr.models.loading import find_source
 
 NAME = "aligned:ctxr-tiny"
-SIZES = Sizes(width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)
+SIZES = BranchSizes(width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,14 @@ def test_of_the_premise_a_word_first_looks_at_its_like() -> None:
 
 
 def test_branches_are_told_apart_by_what_they_start_from(source: ImageSource) -> None:
-    other = find_image(NAME, Sizes(width=96, vision_layers=2, text_layers=1, fusion_layers=1, dropout=0.0))
+    other = find_image(NAME, BranchSizes(width=96, vision_layers=2, text_layers=1, fusion_layers=1, dropout=0.0))
     assert source.fingerprint != other.fingerprint
     assert find_text(NAME, SIZES).fingerprint != find_text("random:bert-tiny", SIZES).fingerprint
 
 
 def test_a_branch_wider_than_the_space_is_refused() -> None:
     with pytest.raises(UsageError, match=r"width = 512 is more than the 256 of ctxr-tiny"):
-        find_text(NAME, Sizes(512, 1, 1, 1, 0.0)).build()
+        find_text(NAME, BranchSizes(512, 1, 1, 1, 0.0)).build()
 
 
 def test_a_tower_that_pools_otherwise_is_refused() -> None:

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from ctxr.data.atomic import write_bytes
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Sizes
+from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, BranchSizes
 from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
@@ -169,7 +169,7 @@ def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: En
 
 @torch.no_grad()
 def test_blip_is_a_branch_too() -> None:
-    source = find_image(TINY, Sizes())
+    source = find_image(TINY, BranchSizes())
     branch = source.build().eval()
     assert source.preprocess is not None
     pictures = source.preprocess([np.full((20, 30, 3), value, np.uint8) for value in (40, 200)])
@@ -207,10 +207,10 @@ def says_to_pool(folder: Path, *modes: str) -> None:
 
 def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path, BertModel]) -> None:
     folder, model = written
-    sources = [find_text(f"bert:{folder}", Sizes())]
+    sources = [find_text(f"bert:{folder}", BranchSizes())]
     for mode in ("cls_token", "mean_tokens"):
         says_to_pool(folder, mode)
-        sources.append(find_text(f"bert:{folder}", Sizes()))
+        sources.append(find_text(f"bert:{folder}", BranchSizes()))
     plain, cls, mean = sources
     ids, types = plain.tokenize(["a bat", "the dog is here"], ["c", "a"])
     told = plain.build().eval()(ids, types)
@@ -224,7 +224,7 @@ def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path,
     assert 1 in types[0].tolist()
     assert plain.fingerprint == cls.fingerprint
     assert plain.fingerprint != mean.fingerprint
-    assert mean.fingerprint == find_text(f"bert:{folder}", Sizes()).fingerprint
+    assert mean.fingerprint == find_text(f"bert:{folder}", BranchSizes()).fingerprint
 
 
 @torch.no_grad()
@@ -233,7 +233,7 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
 ) -> None:
     folder, model = written
     says_to_pool(folder, "mean_tokens")
-    source = find_text(f"late:{folder}", Sizes())
+    source = find_text(f"late:{folder}", BranchSizes())
     premises, hypotheses = ["the dog is here", "a", ""], ["a bat", "the dog is here", "a bat"]
     ids, types = source.tokenize(premises, hypotheses)
     # a step cuts the columns behind its longest row: no token may stand there
@@ -256,7 +256,7 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
         torch.testing.assert_close(told[row], wanted, rtol=1e-3, atol=1e-3)
     swapped = source.build().eval()(*source.tokenize(hypotheses, premises))
     assert float((told - swapped)[:2].abs().max()) > 0.1
-    assert source.fingerprint != find_text(f"bert:{folder}", Sizes()).fingerprint
+    assert source.fingerprint != find_text(f"bert:{folder}", BranchSizes()).fingerprint
 
 
 @torch.no_grad()
@@ -290,25 +290,25 @@ def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel])
     folder, _ = written
     says_to_pool(folder, "max_tokens")
     with pytest.raises(DataError, match=r"config\.json wants pooling_mode_max_tokens"):
-        find_text(f"bert:{folder}", Sizes())
+        find_text(f"bert:{folder}", BranchSizes())
     says_to_pool(folder, "cls_token", "mean_tokens")
     with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
-        find_text(f"late:{folder}", Sizes())
+        find_text(f"late:{folder}", BranchSizes())
     (folder / "1_Pooling" / "config.json").write_text("[")
     with pytest.raises(DataError, match=r"config\.json is no JSON"):
-        find_text(f"bert:{folder}", Sizes())
+        find_text(f"bert:{folder}", BranchSizes())
     (folder / "1_Pooling" / "config.json").write_text("[1]")
     with pytest.raises(DataError, match="wants no mode"):
-        find_text(f"bert:{folder}", Sizes())
+        find_text(f"bert:{folder}", BranchSizes())
 
 
 def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown text branch 'bart'"):
-        find_text("bart", Sizes())
+        find_text("bart", BranchSizes())
     with pytest.raises(UsageError, match="unknown image branch 'vit'"):
-        find_image("vit", Sizes())
+        find_image("vit", BranchSizes())
     with pytest.raises(DataError, match=r"holds no config\.json"):
-        find_text(f"bert:{tmp_path}", Sizes())
+        find_text(f"bert:{tmp_path}", BranchSizes())
     with pytest.raises(DataError, match="is 64 wide and random:blip-tiny 32: what they say is added"):
         find_branches(replace(RECIPE, image=TINY, width=64))
     with pytest.raises(UsageError, match="a classifier needs a text branch or an image branch"):

@@ -11,7 +11,8 @@ import torch
 from ctxr.models.entailment.classifier import PairBatch, with_masked
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import ClaimTable, ClassifierTrainer, make_claims, probabilities
-from ctxr.models.training.state import Progress
+from ctxr.models.training.loop import TrainingRun
+from ctxr.models.training.state import TrainingState
 from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
 
 RATE = replace(RECIPE, lr=1e-3, epochs=12, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
@@ -29,11 +30,11 @@ def shades(branches: Branches, claims: int = 64) -> ClaimTable:
     return make_claims(lambda used: pictures[used], rows, branches.tokenize)
 
 
-def trained(folder: Path, bf16: bool = False) -> tuple[Progress, dict[str, torch.Tensor]]:
+def trained(folder: Path, bf16: bool = False) -> tuple[TrainingState, dict[str, torch.Tensor]]:
     recipe = replace(RATE, text="", epochs=1 if bf16 else RATE.epochs)
     branches = find_branches(recipe)
     model, claims = new_classifier(recipe, branches, 0), shades(branches)
-    progress = ClassifierTrainer(model, recipe, claims, claims, 0, folder, bf16=bf16).run()
+    progress = ClassifierTrainer(model, recipe, claims, claims, TrainingRun(folder, bf16=bf16)).run()
     return progress, model.state_dict()
 
 
@@ -49,7 +50,9 @@ def test_steps_in_several_passes_are_the_same_steps(tmp_path: Path) -> None:
     found = []
     for at_once in (0, 5):
         model, claims = new_classifier(recipe, branches, 0), shades(branches)
-        ClassifierTrainer(model, replace(recipe, at_once=at_once), claims, None, 0, tmp_path / str(at_once)).run()
+        ClassifierTrainer(
+            model, replace(recipe, at_once=at_once), claims, None, TrainingRun(tmp_path / str(at_once))
+        ).run()
         found.append(model.state_dict())
     for name, weights in found[0].items():
         torch.testing.assert_close(weights, found[1][name], rtol=1e-3, atol=1e-4)
@@ -72,7 +75,7 @@ def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
     for at_once in (32, 5):
         model = new_classifier(recipe, branches, 0)
         how = replace(recipe, at_once=at_once)
-        trainer = ClassifierTrainer(model, how, claims, None, 0, tmp_path / str(at_once))
+        trainer = ClassifierTrainer(model, how, claims, None, TrainingRun(tmp_path / str(at_once)))
         masked.clear()
         loss = trainer.update(rows, 1e-3, step=False)
         assert sum(masked) == 2
