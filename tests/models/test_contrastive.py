@@ -165,7 +165,7 @@ def test_cached_gradients_equal_those_of_the_whole_batch(tmp_path: Path, most: i
     for at_once in (most, 100):
         one = trainer(tmp_path, replace(SMALL, at_once=at_once), make_scorer(dropout=0.0))
         one.update(torch.arange(len(one.pairs)), 0.0, step=False)
-        one._learn(one.pairs.captions, one.pairs.candidates[:, 0])
+        one._accumulate((one.pairs.captions, one.pairs.candidates[:, 0]))
         found.append(gradients(one.scorer))
     assert float(found[1].norm()) > 0
     assert float((found[0] - found[1]).norm() / found[1].norm()) <= 1e-10
@@ -296,7 +296,7 @@ def test_weak_positives_of_pictures_outside_the_batch_change_nothing(tmp_path: P
     found = []
     for pairs in (make(), make(weak=False)):
         one = trainer(tmp_path, replace(SMALL, weak="mask-only"), make_scorer(dropout=0.0), pairs=pairs)
-        one._learn(pairs.captions[rows], pairs.candidates[rows, 0])
+        one._accumulate((pairs.captions[rows], pairs.candidates[rows, 0]))
         found.append(gradients(one.scorer))
     assert torch.equal(*found)
 

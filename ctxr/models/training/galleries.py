@@ -3,10 +3,10 @@
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, K candidates.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval
-from ctxr.models.devices import is_memory
 from ctxr.models.training.gradcache import Gradients
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.optimising import laid_out_as
 from ctxr.models.training.questions import Images, PositivePairs, Questions
 from ctxr.models.training.recipe import Recipe
 
@@ -132,49 +130,30 @@ class GalleryTrainer(Trainer):
     def scored(self, pairs: GalleryPairs) -> Vectors | Matrix:
         """Every picture, as a query, against every caption, without a graph."""
 
-    def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
-        """A step on some pairs, and what the recipe does with weak positives of their pictures; the sum of the pairs' losses.
+    def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Captions and pictures of some pairs."""
+        return self.pairs.captions[rows], self.pairs.candidates[rows, 0]
 
-        With `weak = "extra-batch"` there is a second step at `alpha * rate`, on one weak positive of each picture that has any
-        (specs A3.2); with "loss-weight" the loss of the same batch, times alpha, is a part of the first.
-        """
-        self.scorer.train()
-        recipe, images = self.recipe, self.pairs.candidates[rows, 0]
-        loss = self._learn(self.pairs.captions[rows], images)
-        alone = recipe.weak == "extra-batch"
-        if alone and math.isfinite(loss):
-            self._step(rate)
-        if recipe.weak in ("extra-batch", "loss-weight") and math.isfinite(loss):
-            of, captions = self.partners.draw(torch.unique(images))
-            if len(of):
-                extra = self._learn(captions, of, 1.0 if alone else recipe.alpha)
-                loss = loss if math.isfinite(extra) else extra
-                if alone and math.isfinite(loss):
-                    self._step(recipe.alpha * rate)
-        if not alone and math.isfinite(loss):
-            self._step(rate)
-        return loss * len(rows)
+    def _again(self, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+        """A weak positive of each of their pictures that has any, drawn by chance."""
+        if not self.recipe.asks_again:
+            return None
+        images, captions = self.partners.draw(torch.unique(self.pairs.candidates[rows, 0]))
+        return (captions, images) if len(images) else None
 
     @property
     def soft(self) -> float | None:
         """How right a weak positive among the others is; None where they are left out."""
         return self.recipe.alpha if self.recipe.weak == "soft-label" else None
 
-    def _learn(self, captions: Tensor, images: Tensor, share: float = 1.0) -> float:
-        """Add `share` of a batch's gradient to what is there; its loss."""
-        while True:
-            try:
-                loss, gradients = self.gradients(captions, images)
-                break
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not is_memory(error):
-                    raise
-                self._halve(min(self.progress.at_once, len(captions)))
-        for weights, gradient in zip(self.weights, gradients, strict=True):
-            if gradient is not None:
-                added = gradient if share == 1.0 else share * gradient
-                weights.grad = laid_out_as(weights, added) if weights.grad is None else weights.grad.add_(added)
-        return loss
+    def _accumulate(self, examples: tuple[Tensor, Tensor], weight: float = 1.0) -> float:
+        """Add `weight` times the gradient of a batch, a mean over pairs; the sum of their losses."""
+        rows, found = len(examples[0]), None
+        while found is None:
+            found = self._attempt(partial(self.gradients, *examples), min(self.progress.at_once, rows))
+        loss, gradients = found
+        self._add([one if one is None or weight == 1.0 else weight * one for one in gradients])
+        return loss * rows
 
     def _order(self, chance: torch.Generator) -> Tensor:
         return torch.randperm(len(self.pairs), generator=chance)

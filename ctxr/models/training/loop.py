@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,8 @@ from ctxr.models.training.questions import (
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
 from ctxr.models.training.state import Epoch, TrainingState, load_state, save_state, save_tensors
+
+Made = TypeVar("Made")
 
 STATE, BEST = "state.safetensors", "best.safetensors"
 """In the folder of a training: everything after the last epoch, and the weights of the best one."""
@@ -114,51 +118,68 @@ class Trainer:
         part of the first (specs A3.2).
         """
         self.scorer.train()
-        alone, again = self.recipe.weak == "extra-batch", self.again[rows]
-        again = again[again >= 0]
-        total = extra = self._accumulate(rows)
-        if len(again) and not alone and math.isfinite(total):
+        alone = self.recipe.weak == "extra-batch"
+        total = extra = self._accumulate(self._examples(rows))
+        again = self._again(rows) if math.isfinite(total) else None
+        if again is not None and not alone:
             extra = self._accumulate(again, self.recipe.alpha)
         if step and math.isfinite(total + extra):
             self._step(rate)
-            if len(again) and alone:
+            if again is not None and alone:
                 extra = self._accumulate(again)
                 if math.isfinite(extra):
                     self._step(self.recipe.alpha * rate)
         return total if math.isfinite(extra) else extra
 
-    def _accumulate(self, rows: Tensor, weight: float = 1.0) -> float:
+    def _examples(self, rows: Tensor) -> Any:
+        """What `_accumulate` takes of some queries."""
+        return rows
+
+    def _again(self, rows: Tensor) -> Any:
+        """The same of those among them that are asked again for a weak positive; None where none is."""
+        again = self.again[rows]
+        again = again[again >= 0]
+        return again if len(again) else None
+
+    def _accumulate(self, examples: Any, weight: float = 1.0) -> float:
         """Add the gradient of `weight` times the loss of some queries, their mean or sum as the recipe says; the sum of their losses.
 
         A loss that is no number is returned at once.
         """
-        total, left = 0.0, rows
-        share = weight if self.recipe.summed_gradients else weight / len(rows)
+        total, left = 0.0, examples
+        share = weight if self.recipe.summed_gradients else weight / len(examples)
         while len(left):
             part = left[: self.progress.at_once]
-            loss, gradients = self._gradients(part, share)
-            if gradients is None:
+            found = self._attempt(partial(self._gradients, part, share), len(part))
+            if found is None:
                 continue
+            loss, gradients = found
             if not math.isfinite(loss):
                 return loss
-            for weights, gradient in zip(self.weights, gradients, strict=True):
-                if gradient is not None:
-                    weights.grad = (
-                        laid_out_as(weights, gradient) if weights.grad is None else weights.grad.add_(gradient)
-                    )
+            self._add(gradients)
             total, left = total + loss, left[len(part) :]
         return total
 
-    def _gradients(self, rows: Tensor, share: float) -> tuple[float, tuple[Tensor | None, ...] | None]:
-        """(sum of the losses, gradient of `share` of it for each weight); None in their place when memory ran out."""
+    def _gradients(self, rows: Tensor, share: float) -> tuple[float, Sequence[Tensor | None]]:
+        """(sum of the losses, gradient of `share` of it for each weight)."""
+        loss = self._loss(rows)
+        return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+
+    def _attempt(self, work: Callable[[], Made], rows: int) -> Made | None:
+        """What `work` on so many rows makes; None when memory ran out, and then fewer rows are in a pass from now on."""
         try:
-            loss = self._loss(rows)
-            return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+            return work()
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
-            self._halve(len(rows))
-            return 0.0, None
+            self._halve(rows)
+            return None
+
+    def _add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add gradients to those of the weights."""
+        for weights, gradient in zip(self.weights, gradients, strict=True):
+            if gradient is not None:
+                weights.grad = laid_out_as(weights, gradient) if weights.grad is None else weights.grad.add_(gradient)
 
     def _loss(self, rows: Tensor) -> Tensor:
         """The loss, summed over some queries."""
