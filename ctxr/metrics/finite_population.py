@@ -37,7 +37,7 @@ def finite_total(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> T
 
     None where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
 
-    >>> finite_total([Stratum(10, 10, 7)])
+    >>> finite_total([AuditStratum(10, 10, 7)])
     Total(value=7.0, low=7.0, high=7.0)
     """
     population, sampled, positive = columns_of(strata)
@@ -82,7 +82,7 @@ def finite_share(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> I
     """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
     there is none, or no pair at all.
 
-    >>> found = finite_share([Stratum(10, 10, 7)])
+    >>> found = finite_share([AuditStratum(10, 10, 7)])
     >>> found.value, found.low, found.high
     (0.7, 0.7, 0.7)
     """

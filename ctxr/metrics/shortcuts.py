@@ -71,7 +71,7 @@ def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], large
         values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
         largest: which end to choose.
 
-    >>> one = Asked("s", "video", None, size=3, target=2, length=4)
+    >>> one = Trial("s", "video", None, size=3, target=2, length=4)
     >>> extreme_credits([one], {"s": np.array([1.0, 5.0, 5.0])}, largest=True).tolist()
     [0.5]
     """
@@ -107,7 +107,7 @@ def learnt_credits(asked: Sequence[Trial], by_length: bool) -> Doubles:
     position happens to lead is then tried on its own lead (10 % false alarms where 2.5 % were asked for: `python -m bench shortcuts`).
     NaN where nothing was learnt yet.
 
-    >>> same = [Asked(name, "video", None, size=10, target=4, length=5) for name in "abc"]
+    >>> same = [Trial(name, "video", None, size=10, target=4, length=5) for name in "abc"]
     >>> sorted(learnt_credits(same, by_length=False).tolist())[:2]
     [1.0, 1.0]
     """
