@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.finite_population import AuditStratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import KnownPairs, Sampled, entailed_share, known_at
 from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
 from ctxr.metrics.votes import Codes, Doubles, Flags
@@ -65,7 +65,7 @@ class World:
         holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
         parts = [
             Part(
-                AuditStratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
+                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
                 bool(called[held][0]),
             )
             for held in (strata == one for one in range(strata.max() + 1))

@@ -13,7 +13,7 @@ from ctxr.metrics.votes import Doubles
 
 
 @dataclass(frozen=True)
-class AuditStratum:
+class Stratum:
     """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
 
     population: int
@@ -30,14 +30,14 @@ class Total:
     high: float
 
 
-def finite_total(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> Total | None:
+def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total | None:
     """The number of entailed pairs in all strata together. What was drawn is known, only the rest of each stratum varies
     (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a prior would say too much
     of large strata where next to nothing holds.
 
     None where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
 
-    >>> finite_total([AuditStratum(10, 10, 7)])
+    >>> finite_total([Stratum(10, 10, 7)])
     Total(value=7.0, low=7.0, high=7.0)
     """
     population, sampled, positive = columns_of(strata)
@@ -49,7 +49,7 @@ def finite_total(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> T
     return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
 
 
-def columns_of(strata: Sequence[AuditStratum]) -> tuple[Doubles, Doubles, Doubles]:
+def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
     """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
     for one in strata:
         if not 0 <= one.positive <= one.sampled <= one.population:
@@ -78,11 +78,11 @@ def rest_spread(
     return below, above
 
 
-def finite_share(strata: Sequence[AuditStratum], confidence: float = LEVEL) -> Interval:
+def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interval:
     """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
     there is none, or no pair at all.
 
-    >>> found = finite_share([AuditStratum(10, 10, 7)])
+    >>> found = finite_share([Stratum(10, 10, 7)])
     >>> found.value, found.low, found.high
     (0.7, 0.7, 0.7)
     """

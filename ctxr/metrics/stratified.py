@@ -14,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.agreement import NO_VARIATION, Agreement
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.finite_population import AuditStratum, Total, columns_of, finite_share, finite_total
+from ctxr.metrics.finite_population import Stratum, Total, columns_of, finite_share, finite_total
 from ctxr.metrics.resampling import LEVEL
 
 UNSEEN = "a stratum was not looked at"
@@ -24,7 +24,7 @@ UNSEEN = "a stratum was not looked at"
 class Part:
     """A stratum, and whether the classifier's decision adds its pairs."""
 
-    stratum: AuditStratum
+    stratum: Stratum
     called: bool
 
 
@@ -52,7 +52,7 @@ def reliability(parts: Sequence[Part], confidence: float = LEVEL) -> Reliability
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
     that was called, or where nothing was. Raises DataError for counts that do not fit each other.
 
-    >>> called, other = Part(AuditStratum(10, 10, 9), True), Part(AuditStratum(90, 90, 3), False)
+    >>> called, other = Part(Stratum(10, 10, 9), True), Part(Stratum(90, 90, 3), False)
     >>> found = reliability([called, other])
     >>> found.precision.value, found.recall.value, found.recall.low, found.entailed.value
     (0.9, 0.75, 0.75, 12.0)
@@ -126,7 +126,7 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
     The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
     pairs was not looked at, or all pairs are of one kind.
 
-    >>> parts = [Part(AuditStratum(500, 120, 96), True), Part(AuditStratum(3400, 120, 12), False)]
+    >>> parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
     >>> found = rates(parts, np.random.default_rng(0))
     >>> round(found.sensitivity, 4), round(found.specificity, 4)
     (0.5405, 0.9684)
@@ -153,7 +153,7 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
 def kappa(parts: Sequence[Part]) -> Agreement:
     """Cohen's kappa of people and the classifier over the whole pool: strata weigh as much as they hold, not as was looked at.
 
-    >>> round(kappa([Part(AuditStratum(20, 10, 9), True), Part(AuditStratum(80, 10, 1), False)]).value, 3)
+    >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
     0.719
     """
     called = np.array([part.called for part in parts if part.stratum.population], np.float64)

@@ -6,7 +6,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.entailment import FEW_CALLED, calibration, f_score, quality, threshold_for
-from ctxr.metrics.finite_population import AuditStratum, finite_share
+from ctxr.metrics.finite_population import Stratum, finite_share
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_no_threshold_where_none_is_precise_enough() -> None:
 
 
 def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
-    whole = finite_share([AuditStratum(40, 40, 30), AuditStratum(60, 60, 6)])
+    whole = finite_share([Stratum(40, 40, 30), Stratum(60, 60, 6)])
     assert (whole.value, whole.low, whole.high) == (0.36, 0.36, 0.36)
-    part = finite_share([AuditStratum(40, 20, 15), AuditStratum(60, 30, 3)])
-    large = finite_share([AuditStratum(40_000, 20, 15), AuditStratum(60_000, 30, 3)])
+    part = finite_share([Stratum(40, 20, 15), Stratum(60, 30, 3)])
+    large = finite_share([Stratum(40_000, 20, 15), Stratum(60_000, 30, 3)])
     assert part.value == large.value == pytest.approx(0.36)
     assert width(part) < width(large)
-    assert finite_share([AuditStratum(4, 0, 0), AuditStratum(4, 4, 1)]).value is None
+    assert finite_share([Stratum(4, 0, 0), Stratum(4, 4, 1)]).value is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
         (lambda: calibration(np.array([True]), np.array([0.5]), bins=0), "at least one bin"),
         (lambda: threshold_for(np.array([True]), np.array([0.5]), 1.5), "a precision of 1.5 cannot be wanted"),
         (lambda: quality(np.array([True]), np.array([True, False]), ["a"], np.random.default_rng(0)), "1 labels and 2 answers"),
-        (lambda: finite_share([AuditStratum(3, 4, 1)]), "a stratum of 3 cannot have 4 drawn"),
+        (lambda: finite_share([Stratum(3, 4, 1)]), "a stratum of 3 cannot have 4 drawn"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_refused(ask, says: str) -> None:  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import Pair
-from ctxr.metrics.finite_population import AuditStratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.stratified import Part
 from ctxr.pipelines.evaluating.gallery_audit import People, rounds_in_force
@@ -63,6 +63,6 @@ def parts_of(known: Mapping[Pair, bool], people: People) -> tuple[Part, ...]:
     rounds = {name.partition(" ")[0] for name in seen}
     every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
     return tuple(
-        Part(AuditStratum(one.population, len(seen.get(name, [])), sum(seen.get(name, []))), one.called)
+        Part(Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, []))), one.called)
         for name, one in sorted(every.items())
     )

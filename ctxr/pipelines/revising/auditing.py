@@ -17,7 +17,7 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.finite_population import AuditStratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.kappa import cohen, fleiss
 from ctxr.metrics.stratified import Part, Reliability, kappa, reliability
 from ctxr.metrics.votes import gather
@@ -175,7 +175,7 @@ def _parts(drawn: Sequence[Drawn], looked: Sequence[Looked]) -> dict[str, Part]:
     seen = Counter(one.stratum for one in looked)
     positive = Counter(one.stratum for one in looked if one.entailed)
     return {
-        name: Part(AuditStratum(population, seen[name], positive[name]), called)
+        name: Part(Stratum(population, seen[name], positive[name]), called)
         for name, (population, called) in sorted(sizes.items())
     }
 

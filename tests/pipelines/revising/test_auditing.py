@@ -13,7 +13,7 @@ from ctxr.data.caption_truth import CaptionTruth
 from ctxr.data.records import Judgment, Query
 from ctxr.data.tables import read_table
 from ctxr.errors import UnfinishedError
-from ctxr.metrics.finite_population import AuditStratum
+from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.stratified import Part, reliability
 from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.export_tasks import run as export_tasks
@@ -139,9 +139,9 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
 
 def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:
     called, capped, other = (
-        Part(AuditStratum(50, 9, 7), True),
-        Part(AuditStratum(9, 4, 3), False),
-        Part(AuditStratum(300, 9, 1), False),
+        Part(Stratum(50, 9, 7), True),
+        Part(Stratum(9, 4, 3), False),
+        Part(Stratum(300, 9, 1), False),
     )
     whole = reliability([called, other])
     one = reliability_table(whole, whole)
