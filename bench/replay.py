@@ -13,10 +13,9 @@ from ctxr.data.records import Facts, LedgerRow, Source
 from ctxr.data.units import Stamp, Unit
 from ctxr.errors import DataError
 from ctxr.models.selection import count_sets
-from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Limits, Meter
-from ctxr.pipelines.video_unit import Embedder, pick_again
+from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_again
 
 FRAMES = 10_000
 THRESHOLD = 0.35
@@ -53,11 +52,10 @@ def measure() -> list[Row]:
         meter = Meter(Limits(0.65, 0.1))
         stamp = Stamp("scan", "other", meter.stamps())
         embedder = Embedder(no_encoder, threading.Lock())  # type: ignore[arg-type]
-        picking = Picking(THRESHOLD, 10, 0.0, meter)
+        context = UnitContext(out, Picking(THRESHOLD, 10, 0.0, meter), embedder)
 
         def again() -> Unit:
-            cache = FactCache(Path(folder) / "cache")
-            return pick_again(out, unit, origin, lambda: Path("absent.mp4"), stamp, picking, embedder, cache)
+            return pick_again(context, unit, origin, lambda: Path("absent.mp4"), stamp)
 
         made = again()
         seconds = median_seconds(again, 3)

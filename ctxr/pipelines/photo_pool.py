@@ -74,11 +74,6 @@ def gather_pool(
     return _joined(parts)
 
 
-def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
-    """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
-    return _joined([_reopened(album, unit) for album, unit in zip(albums, units, strict=True)])
-
-
 def _joined(parts: Sequence[Pool]) -> Pool:
     width = max((part.vectors.shape[1] for part in parts), default=0)
     # stacking copies into memory, so the units' files may be replaced

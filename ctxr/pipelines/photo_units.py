@@ -14,12 +14,12 @@ from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.data.sources import Found
-from ctxr.data.units import Stamp, Unit, write_unit
+from ctxr.data.units import Stamp, Unit
 from ctxr.models.selection import Rejection
-from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.photo_copies import first_of_copies
 from ctxr.pipelines.photo_pool import Photo, Pool
 from ctxr.pipelines.quality import Meter, Unmeasurable
+from ctxr.pipelines.video_unit import UnitContext
 
 Positions = npt.NDArray[np.int64]
 
@@ -36,7 +36,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class PhotoPicking:
-    """How photo sets are picked.
+    """How photo sets are picked, beside what holds for all sets.
 
     Attributes:
         duplicate: distance below which two photos are one picture.
@@ -44,38 +44,35 @@ class PhotoPicking:
         engine: what finds neighbours; see `models.neighbours`. All give the same answer.
     """
 
-    set_size: int
     duplicate: float
     sample: int | None
     seed: int
-    meter: Meter
     engine: str = "auto"
 
 
 def pick_photos(
-    artifact: Path,
+    context: UnitContext,
     pool: Pool,
     albums: Sequence[Found],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
-    known: dict[str, Facts],
+    known: Mapping[tuple[str, int], Facts],
     watch: Callable[[int], None],
 ) -> list[Unit]:
-    """Sets out of the pool, as one unit per album, written. `known` are facts by photo id, `stamps` go by album.
+    """Sets out of the pool, as one unit per album, written. `known` are facts by album and position, `stamps` go by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
     no anchor; within a set no two photos are copies of one another (`photo_copies`).
     """
     from ctxr.models.neighbours import nearest
 
-    count = len(pool.photos)
-    caches = {album.name: FactCache.beside(artifact, album.name, album.sha256) for album in albums}
-    facts = {
-        f"{name}/{index}": row
-        for name, cache in caches.items()
-        for index, (row, _) in cache.load(picking.meter.stamps()).items()
+    count, meter, set_size = len(pool.photos), context.picking.meter, context.picking.set_size
+    remembered = {
+        (album.name, index): row
+        for album in albums
+        for index, (row, _) in context.cache(album).load(meter.stamps()).items()
     }
-    judge = _Judge(pool, picking.meter, known, facts)
+    judge = _Judge(pool, meter, remembered | dict(known))
     k = min(NEIGHBOURS, max(count - 1, 0))
     around, distances = (
         nearest(pool.vectors, k, engine=picking.engine)
@@ -101,20 +98,20 @@ def pick_photos(
         if rejection:
             rows[anchor] = msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
             continue
-        members = _members(ranking, anchor, around, same, picking.set_size, judge)
-        if len(members) < picking.set_size:
+        members = _members(ranking, anchor, around, same, set_size, judge)
+        if len(members) < set_size:
             rows[anchor] = msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
             continue
         sets[anchor] = members
         rows[anchor] = msgspec.structs.replace(row, image_set=_set_id(pool.photos[anchor]))
-    return _write(artifact, pool, albums, stamps, rows, sets, judge, caches)
+    return _write(context, pool, albums, stamps, rows, sets, judge.facts)
 
 
 class _Judge:
     """Asks quality about a photo, at most once."""
 
-    def __init__(self, pool: Pool, meter: Meter, known: dict[str, Facts], cached: dict[str, Facts]) -> None:
-        self._pool, self._meter, self._known, self._cached = pool, meter, known, cached
+    def __init__(self, pool: Pool, meter: Meter, known: Mapping[tuple[str, int], Facts]) -> None:
+        self._pool, self._meter, self._known = pool, meter, known
         self.facts: dict[int, Facts] = {}
 
     def __call__(self, position: int) -> Rejection | None:
@@ -122,7 +119,7 @@ class _Judge:
             return None
         if position not in self.facts:
             photo = self._pool.photos[position]
-            facts = self._known.get(photo.id) or self._cached.get(f"{photo.album.name}/{photo.position}")
+            facts = self._known.get((photo.album.name, photo.position))
             if facts is None:
                 facts = Facts(photo.album.name, photo.position, photo.path, photo.sha256, photo.width, photo.height)
             if not self._meter.complete(facts):
@@ -207,19 +204,18 @@ def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, 
 
 
 def _write(
-    artifact: Path,
+    context: UnitContext,
     pool: Pool,
     albums: Sequence[Found],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],
-    judge: "_Judge",
-    caches: dict[str, FactCache],
+    facts: dict[int, Facts],
 ) -> list[Unit]:
     """Link the pictures that are in a set or were measured, and write one unit per album."""
-    for position in sorted({member for members in sets.values() for member in members} | judge.facts.keys()):
+    for position in sorted({member for members in sets.values() for member in members} | facts.keys()):
         photo = pool.photos[position]
-        link_or_copy(photo.file, artifact / photo.path)
+        link_or_copy(photo.file, context.artifact / photo.path)
     units = []
     for album in albums:
         own = [at for at, photo in enumerate(pool.photos) if photo.album.name == album.name]
@@ -244,15 +240,13 @@ def _write(
             ),
             shots=[],
             ledger=ledger,
-            facts=[judge.facts[at] for at in own if at in judge.facts],
+            facts=[facts[at] for at in own if at in facts],
             sets=[_image_set(pool, anchor, sets[anchor]) for anchor in anchors],
             images=[_image(pool.photos[at]) for at in in_sets],
             vectors=np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32),
             exact=np.zeros((0, pool.vectors.shape[1]), np.float32),
         )
-        write_unit(artifact, unit)
-        caches[album.name].store(unit, artifact)
-        units.append(unit)
+        units.append(context.save(unit))
     return units
 
 

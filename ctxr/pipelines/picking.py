@@ -7,7 +7,6 @@ only where pixels come from differs. So both give the same sets.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -20,13 +19,6 @@ from ctxr.data.records import Facts, Image, ImageSet, LedgerRow
 from ctxr.data.units import DROPPED, IMAGES
 from ctxr.models.selection import Completed, Decision, Rejection, Walk
 from ctxr.pipelines.quality import Meter
-
-
-class FrameBank(Protocol):
-    """Where the pixels of a frame come from."""
-
-    def pixels(self, index: int) -> Pixels:
-        """Frame `index` as upright RGB uint8 [H, W, 3]."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Picker:
 
     Attributes:
         artifact: folder that pictures are written to.
-        bank: gives pixels. encode_exact: pictures -> vectors [n, D] in full precision.
+        pixels: frame number -> upright RGB uint8 [H, W, 3]. encode_exact: pictures -> vectors [n, D] in full precision.
         facts: what is known already, by frame. files: saved pictures that exist already, by frame; each has facts.
         exact: full-precision vectors that are known already, by frame.
     """
@@ -53,7 +45,7 @@ class Picker:
     artifact: Path
     source: str
     picking: Picking
-    bank: FrameBank
+    pixels: Callable[[int], Pixels]
     encode_exact: Callable[[Sequence[Pixels]], Vectors]
     facts: dict[int, Facts] = field(default_factory=dict)
     files: dict[int, Path] = field(default_factory=dict)
@@ -112,7 +104,7 @@ class Picker:
     def _refine(self, indices: Sequence[int]) -> Vectors:
         missing = [index for index in indices if index not in self.exact]
         if missing:
-            vectors = self.encode_exact([self.bank.pixels(index) for index in missing])
+            vectors = self.encode_exact([self.pixels(index) for index in missing])
             self.exact.update(zip(missing, vectors, strict=True))
         self._refined |= {index: self.exact[index] for index in indices}
         return np.stack([self.exact[index] for index in indices])
@@ -135,7 +127,7 @@ class Picker:
         target = self.artifact / path
         file = self.files.get(index)
         if file is None:
-            rgb = self.bank.pixels(index)
+            rgb = self.pixels(index)
             content = encode_jpeg(rgb)
             write_bytes(target, content, durable=False)
             self.facts[index] = Facts(self.source, index, path, sha256_bytes(content), rgb.shape[1], rgb.shape[0])

@@ -12,7 +12,7 @@ from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.data.units import Stamp, Unit, write_unit
-from ctxr.pipelines.sets_artifact import complete
+from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Silent
 
@@ -129,18 +129,9 @@ def write(
         "encoder": {"name": "ctxr-tiny", "fingerprint": "12" * 32},
         "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE},
     }
-    complete(
-        out,
-        "build-sets" if made_from is None else "filter",
-        settings | (config or {}),
-        parents,
-        {unit.source.name: unit for unit in units},
-        failures,
-        models,
-        {},
-        "salt",
-        Silent(),
-    )
+    verb = "build-sets" if made_from is None else "filter"
+    origin = SetsOrigin(verb, settings | (config or {}), parents, models, {}, "salt")
+    complete(out, origin, {unit.source.name: unit for unit in units}, failures, Silent())
     return out
 
 

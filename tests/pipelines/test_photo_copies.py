@@ -1,5 +1,6 @@
 """Copies among photos: groups that no order changes."""
 
+import threading
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from ctxr.data.units import Stamp
 from ctxr.pipelines.photo_copies import Positions, first_of_copies
 from ctxr.pipelines.photo_pool import Photo, Pool
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
+from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Limits, Meter
+from ctxr.pipelines.video_unit import Embedder, UnitContext
 
 LIMIT = 0.1
 
@@ -68,9 +71,12 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     hashes = tuple(file.name for file in files)
     album = Found("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
     photos = [Photo(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
-    picking = PhotoPicking(4, 0.07, None, seed, Meter(Limits(), "live", "auto"))
+    picking = Picking(0.0, 4, 0.0, Meter(Limits(), "live", "auto"))
+    context = UnitContext(
+        tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed"), threading.Lock())
+    )
     pool, stamps = Pool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
-    (unit,) = pick_photos(tmp_path / "sets", pool, [album], stamps, picking, {}, lambda count: None)
+    (unit,) = pick_photos(context, pool, [album], stamps, PhotoPicking(0.07, None, seed), {}, lambda count: None)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.id: photo.position for photo in photos}

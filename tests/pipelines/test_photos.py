@@ -18,10 +18,11 @@ from ctxr.data.tables import read_table
 from ctxr.data.units import Stamp, read_unit
 from ctxr.models.encode import Encoder
 from ctxr.pipelines import photo_pool, photo_units
-from ctxr.pipelines.photo_pool import Photo, Pool, gather_pool, reopen_pool
+from ctxr.pipelines.photo_pool import Photo, Pool, gather_pool
 from ctxr.pipelines.photo_units import PhotoPicking, Ranking, pick_photos
+from ctxr.pipelines.picking import Picking
 from ctxr.pipelines.quality import Limits, Meter
-from ctxr.pipelines.video_unit import Embedder
+from ctxr.pipelines.video_unit import Embedder, UnitContext
 from tests.pipelines.test_build_sets import build, same_tree
 
 
@@ -167,7 +168,8 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     build(album, tmp_path / "sets", sources=sources, set_size=3)
     unit = read_unit(tmp_path / "sets", "album")
     (again,) = found(*reversed(typed))
-    fresh, reopened = embed(tmp_path / "fresh", [again], Means()), reopen_pool([again], [unit])
+    fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
+    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, lambda count: None)
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
     names = [photo.name.lower() for photo in fresh.photos]
@@ -237,10 +239,11 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     sets = []
     for neighbours in (3, count):
         monkeypatch.setattr(photo_units, "NEIGHBOURS", neighbours)
-        picking = PhotoPicking(5, 0.0, None, seed, Meter(Limits(min_size=50), "live", "auto"))
+        picking = Picking(0.0, 5, 0.0, Meter(Limits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
-        out = tmp_path / f"out{neighbours}"
-        (unit,) = pick_photos(out, Pool(photos, vectors, []), [one], stamps, picking, {}, lambda count: None)
+        context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
+        pool, choice = Pool(photos, vectors, []), PhotoPicking(0.0, None, seed)
+        (unit,) = pick_photos(context, pool, [one], stamps, choice, {}, lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]
