@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, median_seconds
-from ctxr.data.video import open_video
+from ctxr.data.opencv_video import open_video
 from ctxr.pipelines.scan import Candidate, ScanEnd, Scanner, ScanOptions
 
 ROUNDS = 3

@@ -13,8 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from ctxr.data.opencv_video import open_video
 from ctxr.data.processes import die_with_parent
-from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader, open_video
+from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader
 from ctxr.errors import UsageError
 
 DETECTORS: tuple[str, ...] = ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")

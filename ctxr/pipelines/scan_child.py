@@ -17,8 +17,9 @@ from typing import Any
 
 import cv2
 
+from ctxr.data.opencv_video import FrameReader, open_video
 from ctxr.data.processes import die_with_parent
-from ctxr.data.video import Damage, Frame, FrameReader, Pixels, Video, VideoError, VideoHeader, open_video
+from ctxr.data.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
 from ctxr.errors import UsageError
 from ctxr.models.shots import CutFinder, cut_finder
 from ctxr.pipelines.scan_messages import header_fields, is_out_of_memory, pair, send

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ctxr.data import pyav_video
-from ctxr.data.video import FrameReader, VideoError, extract_frames, open_video
+from ctxr.data.opencv_video import FrameReader, extract_frames, open_video
+from ctxr.data.video import VideoError
 from tests.data.clips import MILLISECOND, RATE, break_packet, pictures, write_clip
 
 REAL_CLIPS = (

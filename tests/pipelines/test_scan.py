@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.data.video import Frame, VideoHeader, open_video
+from ctxr.data.opencv_video import open_video
+from ctxr.data.video import Frame, VideoHeader
 from ctxr.errors import UsageError
 from ctxr.pipelines.scan import Candidate, ScanEnd, ScanFailed, Scanner, ScanOptions, Shot
 from ctxr.pipelines.scan_child import Walk
