@@ -6,14 +6,14 @@ from numpy.typing import NDArray
 from ctxr.errors import DataError, UsageError
 from ctxr.models.matches import Doubles, Indices, Search, Vectors, is_coarse
 
-Found = tuple[Indices, NDArray[np.float32]]
+Neighbours = tuple[Indices, NDArray[np.float32]]
 
 ENGINES = ("auto", "bf16", "fp32", "faiss")
 NORM_ERROR = 1e-3  # how far from length 1 a vector may be
 SPARE = 16  # candidates that faiss is asked for beyond k
 
 
-def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = True, engine: str = "auto") -> Found:
+def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = True, engine: str = "auto") -> Neighbours:
     """The `k` nearest neighbours of every vector, and how far they are: ([N, k] int64, [N, k] float32).
 
     Euclidean distances on unit vectors, 0 to 2, ascending; equal distances by index. The answer is that of a stable sort of all
@@ -69,11 +69,11 @@ def _minus_squares(left: Vectors, right: Vectors) -> Doubles:
     return found
 
 
-def _as_distances(indices: Indices, values: Doubles) -> Found:
+def _as_distances(indices: Indices, values: Doubles) -> Neighbours:
     return indices, np.sqrt(-values).astype(np.float32)
 
 
-def _by_faiss(pool: Vectors, k: int, block: int, exclude_self: bool) -> Found:
+def _by_faiss(pool: Vectors, k: int, block: int, exclude_self: bool) -> Neighbours:
     """Candidates by faiss; rows in which one more could belong to the answer are searched again with products in fp32."""
     try:
         import faiss

@@ -10,9 +10,9 @@ from pathlib import Path
 from ctxr.data.artifacts import Parent, package_versions, take_manifest
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import SplitName
-from ctxr.data.sources import Found
+from ctxr.data.sources import FoundSource
 from ctxr.data.splits import read_published
-from ctxr.data.units import Stamp, Unit, read_stamp
+from ctxr.data.units import SourceUnit, Stamp, read_stamp
 from ctxr.data.video import VideoHeader
 from ctxr.pipelines.build_sets import BuildSets, limits_of
 from ctxr.pipelines.build_work import SetsRun, readable_unit, typed_options
@@ -20,17 +20,17 @@ from ctxr.pipelines.decoding import half_of_cores, side_by_side
 from ctxr.pipelines.photo_pool import gather_pool, unreadable_photos
 from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import Meter
+from ctxr.pipelines.quality import QualityGate
 from ctxr.pipelines.scan import Scanner, ScanOptions
 from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.talk import Talk, Task
-from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_again, scan_video
+from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger, scan_video
 
 
 def build(
     config: BuildSets,
     out: Path,
-    sources: Sequence[Found],
+    sources: Sequence[FoundSource],
     parents: Sequence[Parent],
     talk: Talk,
     clear: Callable[[], None],
@@ -40,8 +40,8 @@ def build(
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
-    meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
-    picking = Picking(threshold, config.set_size, encoder.margin, meter)
+    quality = QualityGate(limits_of(config), config.brisque_weights, config.ocr)
+    picking = Picking(threshold, config.set_size, encoder.margin, quality)
     context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(config))
     # of the encoder's own scale, whatever threshold was asked for
     choice = PhotoPicking(encoder.threshold * DUPLICATE_SHARE, config.sample, config.seed, config.neighbours)
@@ -52,14 +52,14 @@ def build(
         "set_size": config.set_size,
         "duplicate": choice.duplicate,
     }
-    models = {"encoder": encoder.describe(), "selection": selection, "quality": meter.describe()}
+    models = {"encoder": encoder.describe(), "selection": selection, "quality": quality.describe()}
     options = {name: value for name, value in vars(context.options).items() if name not in _NO_EFFECT}
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
 
     def stamp(content: str, pool: object = None) -> Stamp:
         """Of a unit made from `content`; `pool` is what else its sets are picked from."""
-        select = [threshold, config.set_size, choice.duplicate, vars(meter.limits), config.sample, config.seed, pool]
-        return Stamp(sha256_of([content, *made_with]), sha256_of(select), meter.stamps())
+        select = [threshold, config.set_size, choice.duplicate, vars(quality.limits), config.sample, config.seed, pool]
+        return Stamp(sha256_of([content, *made_with]), sha256_of(select), quality.stamps())
 
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
@@ -86,7 +86,7 @@ def _scan_options(config: BuildSets) -> ScanOptions:
     return options
 
 
-def _published(config: BuildSets, sources: Sequence[Found], talk: Talk) -> dict[str, SplitName]:
+def _published(config: BuildSets, sources: Sequence[FoundSource], talk: Talk) -> dict[str, SplitName]:
     published = read_published(config.splits) if config.splits else {}
     if unknown := sorted(published.keys() - {source.name for source in sources}):
         named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
@@ -101,7 +101,7 @@ def _retry(config: BuildSets) -> str:
     return shlex.join(typed)
 
 
-def _videos(run: SetsRun, videos: Sequence[Found], stamps: Mapping[str, Stamp], workers: int) -> None:
+def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, Stamp], workers: int) -> None:
     todo = [found for found in videos if not run.take(found.name, stamps[found.name])]
     if run.units:
         run.talk.note(f"{len(run.units)} of {len(videos)} videos were finished before")
@@ -120,14 +120,14 @@ def _videos(run: SetsRun, videos: Sequence[Found], stamps: Mapping[str, Stamp], 
         side_by_side(lambda found: _video(run, free, found, stamps[found.name], task), todo, workers, stop)
 
 
-def _video(run: SetsRun, free: list[Scanner], found: Found, stamp: Stamp, task: Task) -> None:
+def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, task: Task) -> None:
     context, scanner, watch = run.context, free.pop(), _Watch(task)
 
-    def make() -> Unit:
+    def make() -> SourceUnit:
         task.say(found.name)
         there = read_stamp(context.artifact, found.name)
         if there is not None and there.scan == stamp.scan and (old := readable_unit(context.artifact, found.name)):
-            return pick_again(context, old, context.artifact, lambda: found.path, stamp)
+            return pick_from_ledger(context, old, context.artifact, lambda: found.path, stamp)
         return scan_video(context, found, stamp, scanner, watch)
 
     try:
@@ -145,13 +145,13 @@ def _video(run: SetsRun, free: list[Scanner], found: Found, stamp: Stamp, task: 
         )
 
 
-def _photos(run: SetsRun, albums: Sequence[Found], stamps: Mapping[str, Stamp], choice: PhotoPicking) -> None:
+def _photos(run: SetsRun, albums: Sequence[FoundSource], stamps: Mapping[str, Stamp], choice: PhotoPicking) -> None:
     """Every album of the run: all are one pool, in which each photo finds its neighbours."""
     out = run.context.artifact
     if all(run.take(name, stamp) for name, stamp in stamps.items()):
         run.fail_photos(unreadable_photos(albums, [run.units[album.name] for album in albums]))
         return
-    known: dict[str, Unit] = {}
+    known: dict[str, SourceUnit] = {}
     for name, stamp in stamps.items():
         there = read_stamp(out, name)
         if there is not None and there.scan == stamp.scan and (unit := readable_unit(out, name)):

@@ -8,12 +8,12 @@ from typing import Any
 from ctxr.data.artifacts import MANIFEST
 from ctxr.data.atomic import write_bytes
 from ctxr.data.records import Facts, Failure
-from ctxr.data.sources import Found
+from ctxr.data.sources import FoundSource
 from ctxr.data.tables import write_table
-from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
+from ctxr.data.units import SourceUnit, Stamp, read_stamp, read_unit
 from ctxr.data.video import VideoError
 from ctxr.errors import DataError
-from ctxr.pipelines.photo_pool import Pool
+from ctxr.pipelines.photo_pool import PhotoPool
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
 from ctxr.pipelines.quality import Unmeasurable
 from ctxr.pipelines.scan import ScanFailed
@@ -34,7 +34,7 @@ class SetsRun:
     talk: Talk
     retry: str
     hint: str = ""
-    units: dict[str, Unit] = field(default_factory=dict)
+    units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
     def take(self, name: str, stamp: Stamp) -> bool:
@@ -45,7 +45,7 @@ class SetsRun:
             self.units[name] = unit
         return unit is not None
 
-    def attempt(self, name: str, file: Callable[[], Path | str], make: Callable[[], Unit]) -> Unit | None:
+    def attempt(self, name: str, file: Callable[[], Path | str], make: Callable[[], SourceUnit]) -> SourceUnit | None:
         """Make the unit of a video, whose `file` a failure names; a video that cannot be used costs only itself."""
         if self.context.stopping.is_set():
             return None
@@ -59,7 +59,7 @@ class SetsRun:
             return None
         return unit
 
-    def fail_photos(self, unreadable: Sequence[tuple[Found, int, str]]) -> None:
+    def fail_photos(self, unreadable: Sequence[tuple[FoundSource, int, str]]) -> None:
         """Note photos (album, position, why) that could not be read; the others of their albums go on."""
         for album, position, message in unreadable:
             self.failures.append(Failure(album.name, str(album.photos[position]), "unreadable", message, self.retry))
@@ -67,8 +67,8 @@ class SetsRun:
 
     def pick_photos(
         self,
-        pool: Pool,
-        albums: Sequence[Found],
+        pool: PhotoPool,
+        albums: Sequence[FoundSource],
         stamps: Mapping[str, Stamp],
         choice: PhotoPicking,
         facts: Mapping[tuple[str, int], Facts],
@@ -105,7 +105,7 @@ def typed_options(config: Any) -> list[str]:
     return typed
 
 
-def readable_unit(out: Path, name: str) -> Unit | None:
+def readable_unit(out: Path, name: str) -> SourceUnit | None:
     """A unit to pick from again; None if it is not there or was damaged: then it is made anew."""
     try:
         return read_unit(out, name)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure, Split
-from ctxr.data.sources import Found
+from ctxr.data.sources import FoundSource
 from ctxr.data.tables import read_table
-from ctxr.data.units import Stamp, Unit, album_files, read_unit, unit_folder
+from ctxr.data.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 from ctxr.data.whereabouts import place_of
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.build_work import SetsRun, typed_options
 from ctxr.pipelines.decoding import side_by_side
 from ctxr.pipelines.filter import Filter
-from ctxr.pipelines.footage_again import RESTORE, ByContent
+from ctxr.pipelines.footage_again import RESTORE, SourceLocator
 from ctxr.pipelines.photo_pool import gather_pool
 from ctxr.pipelines.photo_units import PhotoPicking
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import Meter, forget_other_measures
+from ctxr.pipelines.quality import QualityGate, forget_other_measures
 from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.talk import Silent, Talk, Task
-from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_again
+from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -52,19 +52,19 @@ def refilter(
         raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
     _check_built(artifact)
     models, built = artifact.manifest.models, artifact.manifest.config
-    meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
+    quality = QualityGate(limits_of(config), config.brisque_weights, config.ocr)
     selection = models["selection"]
-    described = {"encoder": models["encoder"], "selection": selection, "quality": meter.describe()}
-    picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], meter)
+    described = {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()}
+    picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
     there = [parent.name for parent in artifact.manifest.parents if unit_folder(artifact.path, parent.name).is_dir()]
     units = [read_unit(artifact.path, name) for name in there]
     # the search says nothing: a line of progress is there already when a worker first asks
-    sources = ByContent(artifact.path, config.videos, Silent())
+    sources = SourceLocator(artifact.path, config.videos, Silent())
     context = UnitContext(out, picking, _embedder(models["encoder"], built, config, talk))
     run = SetsRun(context, talk, shlex.join(["ctxr", "filter", *typed_options(config)]), RESTORE)
     stamps = {
         unit.source.name: Stamp(
-            unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, vars(meter.limits)]), meter.stamps()
+            unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, vars(quality.limits)]), quality.stamps()
         )
         for unit in units
     }
@@ -107,7 +107,7 @@ def _check_built(artifact: Artifact) -> None:
 
 
 def _video(
-    run: SetsRun, artifact: Artifact, sources: ByContent, stamps: Mapping[str, Stamp], task: Task, unit: Unit
+    run: SetsRun, artifact: Artifact, sources: SourceLocator, stamps: Mapping[str, Stamp], task: Task, unit: SourceUnit
 ) -> None:
     """Pick the sets of a video again, or take them as an earlier run left them."""
     source = unit.source
@@ -115,20 +115,22 @@ def _video(
         run.attempt(
             source.name,
             lambda: place_of(artifact.path, source.sha256) or source.file,
-            lambda: pick_again(run.context, unit, artifact.path, partial(sources.video, source), stamps[source.name]),
+            lambda: pick_from_ledger(
+                run.context, unit, artifact.path, partial(sources.video, source), stamps[source.name]
+            ),
         )
     task.advance()
 
 
 def _photos(
-    run: SetsRun, artifact: Artifact, sources: ByContent, albums: Sequence[Unit], stamps: Mapping[str, Stamp]
+    run: SetsRun, artifact: Artifact, sources: SourceLocator, albums: Sequence[SourceUnit], stamps: Mapping[str, Stamp]
 ) -> None:
     if all(run.take(name, stamp) for name, stamp in stamps.items()):
         return
     found = [_album(sources, unit) for unit in albums]
     known = {unit.source.name: unit for unit in albums}
     pool = gather_pool(run.context.artifact, found, known, {}, run.context.embedder, lambda count: None)
-    measures = run.context.picking.meter.stamps()
+    measures = run.context.picking.quality.stamps()
     facts = {
         (unit.source.name, row.index): row
         for unit in albums
@@ -140,13 +142,13 @@ def _photos(
     run.pick_photos(pool, found, stamps, choice, facts, "filter photos")
 
 
-def _album(sources: ByContent, unit: Unit) -> Found:
+def _album(sources: SourceLocator, unit: SourceUnit) -> FoundSource:
     """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
     source, folder = unit.source, sources.album(unit.source)
     files, hashes, wrong = album_files(unit, folder)
     if wrong:
         raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
-    return Found(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
+    return FoundSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
 def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, talk: Talk) -> Embedder:

@@ -9,7 +9,7 @@ from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels
 from ctxr.errors import DataError
 from ctxr.pipelines.decoding import side_by_side
-from ctxr.pipelines.footage_again import ByContent
+from ctxr.pipelines.footage_again import SourceLocator
 from ctxr.pipelines.frame_child import ChildFrameReader
 from ctxr.pipelines.talk import Talk
 
@@ -29,8 +29,8 @@ Visit = Callable[[Any, Pixels, int | None], None]
 """Hears of an image, its pixels uint8 [H, W, 3], and the number of the stream."""
 
 
-def decode_again(
-    wanted: Sequence[Wanted], sources: ByContent, visit: Visit, talk: Talk, workers: int = 0
+def decode_frames(
+    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, talk: Talk, workers: int = 0
 ) -> dict[str, DataError]:
     """Give every wanted frame to `visit`, videos side by side, frames of one in ascending order; returns what failed, by video.
 

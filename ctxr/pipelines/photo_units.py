@@ -13,12 +13,12 @@ from ctxr.data.atomic import link_or_copy
 from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
-from ctxr.data.sources import Found
-from ctxr.data.units import Stamp, Unit
+from ctxr.data.sources import FoundSource
+from ctxr.data.units import SourceUnit, Stamp
 from ctxr.models.selection import Rejection
-from ctxr.pipelines.photo_copies import first_of_copies
-from ctxr.pipelines.photo_pool import Photo, Pool
-from ctxr.pipelines.quality import Meter, Unmeasurable
+from ctxr.pipelines.photo_copies import deduplicate
+from ctxr.pipelines.photo_pool import PhotoPool, PooledPhoto
+from ctxr.pipelines.quality import QualityGate, Unmeasurable
 from ctxr.pipelines.video_unit import UnitContext
 
 Positions = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ DUPLICATE_SHARE = 0.3
 photos that differ in anything one could describe do not."""
 
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `Ranking` goes on."""
+"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `PhotoRanking` goes on."""
 
 BLOCK = 256
 """Exact distances taken at a time beyond those neighbours."""
@@ -52,13 +52,13 @@ class PhotoPicking:
 
 def pick_photos(
     context: UnitContext,
-    pool: Pool,
-    albums: Sequence[Found],
+    pool: PhotoPool,
+    albums: Sequence[FoundSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
     known: Mapping[tuple[str, int], Facts],
     watch: Callable[[int], None],
-) -> list[Unit]:
+) -> list[SourceUnit]:
     """Sets out of the pool, as one unit per album, written. `known` are facts by album and position, `stamps` go by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
@@ -66,13 +66,13 @@ def pick_photos(
     """
     from ctxr.models.neighbours import nearest
 
-    count, meter, set_size = len(pool.photos), context.picking.meter, context.picking.set_size
+    count, quality, set_size = len(pool.photos), context.picking.quality, context.picking.set_size
     remembered = {
         (album.name, index): row
         for album in albums
-        for index, (row, _) in context.cache(album).load(meter.stamps()).items()
+        for index, (row, _) in context.cache(album).load(quality.stamps()).items()
     }
-    judge = _Judge(pool, meter, remembered | dict(known))
+    judge = _Judge(pool, quality, remembered | dict(known))
     k = min(NEIGHBOURS, max(count - 1, 0))
     around, distances = (
         nearest(pool.vectors, k, engine=picking.engine)
@@ -80,9 +80,9 @@ def pick_photos(
         else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
     )
     contents = [photo.sha256 for photo in pool.photos]
-    same = first_of_copies(contents, pool.vectors, around, distances, picking.duplicate)
+    same = deduplicate(contents, pool.vectors, around, distances, picking.duplicate)
     rows = {position: _photo_row(pool.photos[position]) for position in range(count)}
-    ranking = Ranking(pool.vectors)
+    ranking = PhotoRanking(pool.vectors)
     sets: dict[int, list[int]] = {}
     for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
         watch(1)
@@ -110,8 +110,8 @@ def pick_photos(
 class _Judge:
     """Asks quality about a photo, at most once."""
 
-    def __init__(self, pool: Pool, meter: Meter, known: Mapping[tuple[str, int], Facts]) -> None:
-        self._pool, self._meter, self._known = pool, meter, known
+    def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
+        self._pool, self._meter, self._known = pool, quality, known
         self.facts: dict[int, Facts] = {}
 
     def __call__(self, position: int) -> Rejection | None:
@@ -131,7 +131,7 @@ class _Judge:
         return self._meter.limits.judge(self.facts[position])
 
 
-class Ranking:
+class PhotoRanking:
     """The photos of a pool by distance from one of them, as far as somebody asks.
 
     Products in float32 give the order up to `slack`, a bound on what they can be wrong by; exact distances (float64, from the
@@ -164,7 +164,7 @@ class Ranking:
 
 
 def _members(
-    ranking: Ranking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
+    ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
 ) -> list[int]:
     """The anchor and its nearest neighbours that are neither equal to one another nor ruled out, by distance."""
     members, taken = [anchor], {int(same[anchor])}
@@ -184,17 +184,19 @@ def _members(
     return members
 
 
-def _set_id(photo: Photo) -> str:
+def _set_id(photo: PooledPhoto) -> str:
     return f"{photo.album.name}-photo-{Path(photo.name).stem}{Path(photo.name).suffix.replace('.', '-')}"
 
 
-def _photo_row(photo: Photo) -> LedgerRow:
+def _photo_row(photo: PooledPhoto) -> LedgerRow:
     return LedgerRow(
         source=photo.album.name, index=photo.position, time=None, shot=None, name=photo.file.name, row=photo.row
     )
 
 
-def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, distance: float | None) -> LedgerRow:
+def _with_nearest(
+    pool: PhotoPool, row: LedgerRow, anchor: int, nearest: int | None, distance: float | None
+) -> LedgerRow:
     if nearest is None or distance is None:
         return row
     at_home = pool.photos[nearest].album.name == pool.photos[anchor].album.name
@@ -205,13 +207,13 @@ def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, 
 
 def _write(
     context: UnitContext,
-    pool: Pool,
-    albums: Sequence[Found],
+    pool: PhotoPool,
+    albums: Sequence[FoundSource],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],
     facts: dict[int, Facts],
-) -> list[Unit]:
+) -> list[SourceUnit]:
     """Link the pictures that are in a set or were measured, and write one unit per album."""
     for position in sorted({member for members in sets.values() for member in members} | facts.keys()):
         photo = pool.photos[position]
@@ -226,7 +228,7 @@ def _write(
             if owner.name == album.name
         ]
         in_sets = sorted({member for anchor in anchors for member in sets[anchor]})
-        unit = Unit(
+        unit = SourceUnit(
             stamp=stamps[album.name],
             source=Source(
                 name=album.name,
@@ -254,11 +256,11 @@ def _damage(unreadable: int) -> str | None:
     return f"{unreadable} photos could not be read" if unreadable else None
 
 
-def _image(photo: Photo) -> Image:
+def _image(photo: PooledPhoto) -> Image:
     return Image(photo.id, photo.path, photo.sha256, photo.album.name, photo.width, photo.height)
 
 
-def _image_set(pool: Pool, anchor: int, members: list[int]) -> ImageSet:
+def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
     distances = pairwise_distances(pool.vectors[members])
     above = distances[np.triu_indices(len(members), 1)]
     photo = pool.photos[anchor]

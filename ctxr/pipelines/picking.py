@@ -17,18 +17,18 @@ from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow
 from ctxr.data.units import DROPPED, IMAGES
-from ctxr.models.selection import Completed, Decision, Rejection, Walk
-from ctxr.pipelines.quality import Meter
+from ctxr.models.selection import Completed, FrameDecision, Rejection, Walk
+from ctxr.pipelines.quality import QualityGate
 
 
 @dataclass(frozen=True)
 class Picking:
-    """How sets are picked. `margin` is the encoder's; `meter` measures quality."""
+    """How sets are picked. `margin` is the encoder's; `quality` measures and judges pictures."""
 
     threshold: float
     set_size: int
     margin: float
-    meter: Meter
+    quality: QualityGate
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Picker:
     exact: dict[int, Vectors] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.decisions: dict[int, Decision] = {}
+        self.decisions: dict[int, FrameDecision] = {}
         self.measured: dict[int, Facts] = {}
         self.sets: list[ImageSet] = []
         self.images: list[Image] = []
@@ -110,17 +110,17 @@ class Picker:
         return np.stack([self.exact[index] for index in indices])
 
     def _veto(self, index: int) -> Rejection | None:
-        meter = self.picking.meter
-        if not meter.limits:
+        quality = self.picking.quality
+        if not quality.limits:
             return None
         path = f"{DROPPED}/{self.source}/img{index}.jpg"
         self._save(index, path)
         facts = self.facts[index]
-        if not meter.complete(facts):
+        if not quality.complete(facts):
             # measured on the file as it is saved, so that anyone can repeat it
-            facts = meter.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
+            facts = quality.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
         self.facts[index] = self.measured[index] = msgspec.structs.replace(facts, path=path)
-        return meter.limits.judge(facts)
+        return quality.limits.judge(facts)
 
     def _save(self, index: int, path: str) -> None:
         """Have the frame as a file at `path`, from a file that is there already or from its pixels."""

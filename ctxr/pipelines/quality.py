@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limits:
+class QualityLimits:
     """Beyond which an image is ruled out; None = not looked at.
 
     Attributes:
@@ -49,7 +49,7 @@ class Limits:
         return tuple(name for name, limit in wanted.items() if limit is not None)
 
     def __bool__(self) -> bool:
-        return self != Limits()
+        return self != QualityLimits()
 
     def judge(self, facts: Facts) -> Rejection | None:
         """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
@@ -74,14 +74,14 @@ class Unmeasurable(DataError):
 
 
 @dataclass(frozen=True)
-class Meter:
+class QualityGate:
     """Measures what `limits` need, with instruments that are made when first used.
 
     Attributes:
         brisque_weights: `live` or `piq`. ocr: `auto`, `tesserocr` or `pytesseract`.
     """
 
-    limits: Limits
+    limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
     # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend

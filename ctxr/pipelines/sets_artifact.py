@@ -10,7 +10,7 @@ from ctxr.data.artifacts import Parent, finish
 from ctxr.data.records import Failure, Split, SplitName
 from ctxr.data.splits import assign_splits, find_leakage
 from ctxr.data.tables import write_table
-from ctxr.data.units import Unit, merge_units, tidy
+from ctxr.data.units import SourceUnit, merge_units, tidy
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk
 
@@ -32,7 +32,9 @@ class SetsOrigin:
     salt: str
 
 
-def complete(out: Path, origin: SetsOrigin, units: Mapping[str, Unit], failures: Sequence[Failure], talk: Talk) -> None:
+def complete(
+    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], talk: Talk
+) -> None:
     """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
     files = merge_units(out, units.values())
     write_table(out / "failures.jsonl", failures)
@@ -56,7 +58,7 @@ def complete(out: Path, origin: SetsOrigin, units: Mapping[str, Unit], failures:
     )
 
 
-def count(units: Mapping[str, Unit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
+def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
     """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
     all_units = units.values()
     sets = [image_set for unit in all_units for image_set in unit.sets]

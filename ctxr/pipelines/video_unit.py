@@ -13,15 +13,15 @@ import numpy as np
 from ctxr.data.embeddings import VectorLog, Vectors
 from ctxr.data.images import Pixels
 from ctxr.data.records import Facts, LedgerRow, Shot, Source
-from ctxr.data.sources import Found
-from ctxr.data.units import SOURCES, Stamp, Unit, write_unit
+from ctxr.data.sources import FoundSource
+from ctxr.data.units import SOURCES, SourceUnit, Stamp, write_unit
 from ctxr.data.video import VideoHeader
 from ctxr.errors import CtxrError
 from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.frame_child import ChildFrameReader
 from ctxr.pipelines.picking import Picker, Picking
 from ctxr.pipelines.quality import forget_other_measures
-from ctxr.pipelines.scan import Candidate, ScanEnd, ScanFailed, Scanner, ScanOptions
+from ctxr.pipelines.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -69,13 +69,13 @@ class UnitContext:
     options: ScanOptions = field(default_factory=ScanOptions)
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def save(self, unit: Unit) -> Unit:
+    def save(self, unit: SourceUnit) -> SourceUnit:
         """Write a unit, and remember what was measured on its source."""
         write_unit(self.artifact, unit)
         self.cache(unit.source).store(unit, self.artifact)
         return unit
 
-    def cache(self, source: Source | Found) -> FactCache:
+    def cache(self, source: Source | FoundSource) -> FactCache:
         """What was ever measured on a source."""
         return FactCache.beside(self.artifact, source.name, source.sha256)
 
@@ -83,19 +83,19 @@ class UnitContext:
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, context: UnitContext, found: Found, header: VideoHeader) -> None:
+    def __init__(self, context: UnitContext, found: FoundSource, header: VideoHeader) -> None:
         self.rows: list[LedgerRow] = []
         self.vectors = VectorLog(context.artifact / SOURCES / f".{found.name}.vectors")
         self._found, self._embedder = found, context.embedder
         self._reader = ChildFrameReader(lambda: found.path, header.decoder, context.options)
         self._times: dict[int, Fraction] = {}
-        self._batch: list[tuple[Candidate, Pixels]] = []
+        self._batch: list[tuple[CandidateFrame, Pixels]] = []
         self._live: dict[int, Pixels] = {}
         self.picker = Picker(
             context.artifact, found.name, context.picking, self._pixels, context.embedder.embed_exactly
         )
 
-    def take(self, candidate: Candidate) -> None:
+    def take(self, candidate: CandidateFrame) -> None:
         """The next considered frame."""
         self._times[candidate.index] = candidate.time
         if candidate.rgb is None:
@@ -133,11 +133,11 @@ class _Pass:
 
 def scan_video(
     context: UnitContext,
-    found: Found,
+    found: FoundSource,
     stamp: Stamp,
     scanner: Scanner,
     watch: Callable[[VideoHeader | None, int], None],
-) -> Unit:
+) -> SourceUnit:
     """Decode, embed and pick in one pass, and write the unit. `watch` hears of the header and of frames decoded.
 
     Raises `scan.ScanFailed` when the file gives nothing.
@@ -151,7 +151,7 @@ def scan_video(
                     decode.close()
                 decode = _Pass(context, found, event)
                 watch(event, 0)
-            elif decode and isinstance(event, Candidate):
+            elif decode and isinstance(event, CandidateFrame):
                 watch(None, event.index)
                 decode.take(event)
             elif decode and isinstance(event, ScanEnd):
@@ -169,7 +169,9 @@ def scan_video(
             decode.close()
 
 
-def pick_again(context: UnitContext, old: Unit, origin: Path, video: Callable[[], Path], stamp: Stamp) -> Unit:
+def pick_from_ledger(
+    context: UnitContext, old: SourceUnit, origin: Path, video: Callable[[], Path], stamp: Stamp
+) -> SourceUnit:
     """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, and write the unit.
 
     Facts measured with the same instruments are reused; only frames that no file holds are decoded, from the file that `video`
@@ -197,7 +199,9 @@ def pick_again(context: UnitContext, old: Unit, origin: Path, video: Callable[[]
     return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker))
 
 
-def _known(context: UnitContext, old: Unit, origin: Path, stamp: Stamp) -> tuple[dict[int, Facts], dict[int, Path]]:
+def _known(
+    context: UnitContext, old: SourceUnit, origin: Path, stamp: Stamp
+) -> tuple[dict[int, Facts], dict[int, Path]]:
     """Facts, and the pictures they are about, by frame: of the unit, and of whatever else was measured on its source."""
     known = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
     for image in old.images:
@@ -206,7 +210,7 @@ def _known(context: UnitContext, old: Unit, origin: Path, stamp: Stamp) -> tuple
                 old.source.name, image.index, image.path, image.sha256, image.width, image.height
             )
     files = {index: origin / facts.path for index, facts in known.items()}
-    complete = {index for index, facts in known.items() if context.picking.meter.complete(facts)}
+    complete = {index for index, facts in known.items() if context.picking.quality.complete(facts)}
     for index, (facts, file) in context.cache(old.source).load(stamp.measures, complete).items():
         known[index], files[index] = facts, file
     return known, files
@@ -214,9 +218,9 @@ def _known(context: UnitContext, old: Unit, origin: Path, stamp: Stamp) -> tuple
 
 def _unit(
     stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, picker: Picker
-) -> Unit:
+) -> SourceUnit:
     """What `picker` made of the rows of a ledger; it has seen all of them."""
-    return Unit(
+    return SourceUnit(
         stamp=stamp,
         source=source,
         shots=shots,
@@ -229,7 +233,7 @@ def _unit(
     )
 
 
-def _row(source: str, candidate: Candidate, row: int | None) -> LedgerRow:
+def _row(source: str, candidate: CandidateFrame, row: int | None) -> LedgerRow:
     skipped = row is None
     return LedgerRow(
         source=source,
@@ -253,7 +257,7 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(found: Found, ended: ScanEnd, considered: int) -> Source:
+def _source(found: FoundSource, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
         name=found.name,
