@@ -1,6 +1,6 @@
 """Exact best matches of vectors of one kind among those of another: captions of pictures, pictures of captions.
 
-The search behind it, `Search`, finds nearest neighbours too (`ctxr.models.neighbours`).
+The search behind it, `ExactSearch`, finds nearest neighbours too (`ctxr.models.neighbours`).
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def best_matches(
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise DataError("a vector is not finite", hint="look at the pictures and the weights that it was made of")
-    found = Search(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
+    found = ExactSearch(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
     return Matches(found[0], found[1].astype(np.float32))
 
 
@@ -80,7 +80,7 @@ def products(left: Vectors, right: Vectors) -> Doubles:
     return found
 
 
-class Search:
+class ExactSearch:
     """The best of a pool for each query: approximate products rule pairs out, exact values order what is left.
 
     For a query a and a candidate b with rounded a', b' and errors e = a - a', f = b - b': a·b - a'·b' = e·b + a'·f, which is at

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.matches import Doubles, Indices, Search, Vectors, is_coarse
+from ctxr.models.matches import Doubles, Indices, ExactSearch, Vectors, is_coarse
 
 Neighbours = tuple[Indices, NDArray[np.float32]]
 
@@ -53,13 +53,13 @@ def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = Tru
     return _as_distances(*found)
 
 
-def _search(pool: Vectors, rows: Indices, coarse: bool, exclude_self: bool) -> Search:
+def _search(pool: Vectors, rows: Indices, coarse: bool, exclude_self: bool) -> ExactSearch:
     """The search for what is nearest to the vectors numbered `rows`."""
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     queries = pool if len(rows) == len(pool) else pool[rows]
     without = (np.arange(len(rows)), rows) if exclude_self else None
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
-    return Search(queries, pool, coarse, without, _minus_squares, float(squares.max() - squares.min()) / 4)
+    return ExactSearch(queries, pool, coarse, without, _minus_squares, float(squares.max() - squares.min()) / 4)
 
 
 def _minus_squares(left: Vectors, right: Vectors) -> Doubles:

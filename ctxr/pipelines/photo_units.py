@@ -111,24 +111,24 @@ class _Judge:
     """Asks quality about a photo, at most once."""
 
     def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
-        self._pool, self._meter, self._known = pool, quality, known
+        self._pool, self._quality, self._known = pool, quality, known
         self.facts: dict[int, Facts] = {}
 
     def __call__(self, position: int) -> Rejection | None:
-        if not self._meter.limits:
+        if not self._quality.limits:
             return None
         if position not in self.facts:
             photo = self._pool.photos[position]
             facts = self._known.get((photo.album.name, photo.position))
             if facts is None:
                 facts = Facts(photo.album.name, photo.position, photo.path, photo.sha256, photo.width, photo.height)
-            if not self._meter.complete(facts):
+            if not self._quality.complete(facts):
                 try:
-                    facts = self._meter.measure(facts, lambda: read_image(photo.file))
+                    facts = self._quality.measure(facts, lambda: read_image(photo.file))
                 except Unmeasurable:
                     return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=photo.path)
-        return self._meter.limits.judge(self.facts[position])
+        return self._quality.limits.judge(self.facts[position])
 
 
 class PhotoRanking:
