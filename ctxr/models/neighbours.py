@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.matches import Doubles, Indices, ExactSearch, Vectors, is_coarse
+from ctxr.models.matches import Doubles, ExactSearch, Indices, Vectors, is_coarse
 
 Neighbours = tuple[Indices, NDArray[np.float32]]
 
