@@ -1,10 +1,10 @@
 """Decoding with OpenCV, the second chance for a file on which PyAV fails, and the choice between the two.
 
 OpenCV converts every frame to BGR, at about half the speed. `open_video` decodes once, from the first frame to the last;
-`extract_frames` fetches named frames again, bit for bit.
+`FrameReader` fetches named frames again, bit for bit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -188,15 +188,3 @@ class FrameReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def extract_frames(
-    path: Path, wanted: Sequence[tuple[int, Fraction]], decoder: str = "pyav", threads: int = 2
-) -> Iterator[tuple[int, Pixels]]:
-    """The frames that a full pass of the same decoder yields at (index, time), as (index, rgb uint8 [H, W, 3]), sorted by index.
-
-    Raises as `FrameReader.read`.
-    """
-    with FrameReader(path, decoder, threads) as reader:
-        for index, time in sorted(set(wanted)):
-            yield index, reader.read(index, time)

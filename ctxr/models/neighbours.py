@@ -13,8 +13,8 @@ NORM_ERROR = 1e-3  # how far from length 1 a vector may be
 SPARE = 16  # candidates that faiss is asked for beyond k
 
 
-def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = True, engine: str = "auto") -> Neighbours:
-    """The `k` nearest neighbours of every vector, and how far they are: ([N, k] int64, [N, k] float32).
+def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") -> Neighbours:
+    """The `k` nearest neighbours of every vector, its duplicates among them, and how far they are: ([N, k] int64, [N, k] float32).
 
     Euclidean distances on unit vectors, 0 to 2, ascending; equal distances by index. The answer is that of a stable sort of all
     distances computed in float64 from the differences, whatever the engine: approximate products only choose which pairs are
@@ -23,9 +23,8 @@ def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = Tru
 
     Args:
         vectors: [N, D] float32, each of length 1.
-        k: how many neighbours, at most N - 1 (N with itself).
+        k: how many neighbours, at most N - 1.
         block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
-        exclude_self: a vector is not its own neighbour; its duplicates are.
         engine: `bf16` or `fp32` products by torch, `faiss` (exact flat index, an optional extra), or `auto`: bf16 where this
             processor has units for it, else fp32.
 
@@ -38,7 +37,7 @@ def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = Tru
     pool = np.ascontiguousarray(vectors, np.float32)
     if pool.ndim != 2:
         raise DataError(f"vectors have shape {pool.shape}, not [N, D]")
-    most = len(pool) - int(exclude_self)
+    most = len(pool) - 1
     if not 1 <= k <= max(most, 0) or block < 1:
         raise UsageError(
             f"cannot take {k} neighbours of {len(pool)} vectors in blocks of {block}", hint=f"at most {most}"
@@ -48,18 +47,19 @@ def nearest(vectors: Vectors, k: int, block: int = 512, exclude_self: bool = Tru
     if wrong.size:
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
     if engine == "faiss":
-        return _by_faiss(pool, k, block, exclude_self)
-    found = _search(pool, np.arange(len(pool)), is_coarse(engine), exclude_self).best(k, block)
+        return _by_faiss(pool, k, block)
+    found = _search(pool, np.arange(len(pool)), is_coarse(engine)).best(k, block)
     return _as_distances(*found)
 
 
-def _search(pool: Vectors, rows: Indices, coarse: bool, exclude_self: bool) -> ExactSearch:
+def _search(pool: Vectors, rows: Indices, coarse: bool) -> ExactSearch:
     """The search for what is nearest to the vectors numbered `rows`."""
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     queries = pool if len(rows) == len(pool) else pool[rows]
-    without = (np.arange(len(rows)), rows) if exclude_self else None
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
-    return ExactSearch(queries, pool, coarse, without, _minus_squares, float(squares.max() - squares.min()) / 4)
+    return ExactSearch(
+        queries, pool, coarse, (np.arange(len(rows)), rows), _minus_squares, float(squares.max() - squares.min()) / 4
+    )
 
 
 def _minus_squares(left: Vectors, right: Vectors) -> Doubles:
@@ -73,7 +73,7 @@ def _as_distances(indices: Indices, values: Doubles) -> Neighbours:
     return indices, np.sqrt(-values).astype(np.float32)
 
 
-def _by_faiss(pool: Vectors, k: int, block: int, exclude_self: bool) -> Neighbours:
+def _by_faiss(pool: Vectors, k: int, block: int) -> Neighbours:
     """Candidates by faiss; rows in which one more could belong to the answer are searched again with products in fp32."""
     try:
         import faiss
@@ -81,16 +81,16 @@ def _by_faiss(pool: Vectors, k: int, block: int, exclude_self: bool) -> Neighbou
         raise UsageError(
             "engine faiss is not installed", hint="pip install 'ctxr[faiss]', or use engine auto"
         ) from error
-    exact = _search(pool, np.arange(len(pool)), False, exclude_self)
+    exact = _search(pool, np.arange(len(pool)), False)
     index = faiss.IndexFlatIP(pool.shape[1])
     index.add(pool)
     indices, values = np.empty((len(pool), k), np.int64), np.empty((len(pool), k))
-    wanted = min(len(pool), k + int(exclude_self) + SPARE)
+    wanted = min(len(pool), k + 1 + SPARE)
     unsure: list[Indices] = []
     for start in range(0, len(pool), block):
         products, candidates = index.search(pool[start : start + block], wanted)
         rows = np.arange(start, start + len(products))
-        others = candidates != (rows[:, None] if exclude_self else -1)
+        others = candidates != rows[:, None]
         kth = np.sort(np.where(others, products, -np.inf), axis=1)[:, -k]
         if wanted < len(pool):
             unsure.append(rows[products[:, -1] >= kth - 2 * exact.bound])
@@ -98,5 +98,5 @@ def _by_faiss(pool: Vectors, k: int, block: int, exclude_self: bool) -> Neighbou
         indices[rows], values[rows] = exact.ranked(rows, query, candidates[query, place], k)
     again = np.concatenate([np.empty(0, np.int64), *unsure])
     if len(again):
-        indices[again], values[again] = _search(pool, again, False, exclude_self).best(k, block)
+        indices[again], values[again] = _search(pool, again, False).best(k, block)
     return _as_distances(indices, values)

@@ -14,13 +14,13 @@ from ctxr.data.sources import FoundSource
 from ctxr.data.splits import read_published
 from ctxr.data.units import SourceUnit, Stamp, read_stamp
 from ctxr.data.video import VideoHeader
-from ctxr.pipelines.build_sets import BuildSets, limits_of
+from ctxr.pipelines.build_sets import BuildSets
 from ctxr.pipelines.build_work import SetsRun, readable_unit, typed_options
 from ctxr.pipelines.decoding import half_of_cores, side_by_side
 from ctxr.pipelines.photo_pool import gather_pool, unreadable_photos
 from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import QualityGate
+from ctxr.pipelines.quality import QualityGate, QualityLimits
 from ctxr.pipelines.scan import Scanner, ScanOptions
 from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.talk import Talk, Task
@@ -40,7 +40,7 @@ def build(
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
-    quality = QualityGate(limits_of(config), config.brisque_weights, config.ocr)
+    quality = QualityGate(QualityLimits.of(config), config.brisque_weights, config.ocr)
     picking = Picking(threshold, config.set_size, encoder.margin, quality)
     context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(config))
     # of the encoder's own scale, whatever threshold was asked for

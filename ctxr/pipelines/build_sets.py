@@ -161,10 +161,11 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     from ctxr.data.sources import find_sources
     from ctxr.data.whereabouts import remember_places
     from ctxr.pipelines.changes import changed, discard
+    from ctxr.pipelines.quality import QualityLimits
 
     talk = talk or Silent()
     config.check()
-    limits_of(config).check()
+    QualityLimits.of(config).check()
     out = config.folder()
     if not config.sources:
         if config.yield_curve:
@@ -230,10 +231,3 @@ def _encoder_changed(config: BuildSets, ready: Any, talk: Talk) -> bool:
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     return bool(encoder.fingerprint != ready.manifest.models["encoder"]["fingerprint"])
-
-
-def limits_of(config: Any) -> "Any":
-    """The quality limits in a configuration."""
-    from ctxr.pipelines.quality import QualityLimits
-
-    return QualityLimits(config.brisque, config.max_text, config.min_size)

@@ -15,23 +15,21 @@ from ctxr.data.tables import read_table
 from ctxr.data.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 from ctxr.data.whereabouts import place_of
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.build_work import SetsRun, typed_options
 from ctxr.pipelines.decoding import side_by_side
 from ctxr.pipelines.filter import Filter
 from ctxr.pipelines.footage_again import RESTORE, SourceLocator
+from ctxr.pipelines.inputs import require_workers
 from ctxr.pipelines.photo_pool import gather_pool
 from ctxr.pipelines.photo_units import PhotoPicking
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import QualityGate, forget_other_measures
+from ctxr.pipelines.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.talk import Silent, Talk, Task
 from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
-
-MOST_WORKERS = 256
 
 
 def refilter(
@@ -48,11 +46,10 @@ def refilter(
     A video that cannot be used any more costs only itself. It is then no parent of the result, so that the same command tries
     it again. Raises DataError when none can be used, and for an album of which a photo is gone or was changed.
     """
-    if not 0 <= config.workers <= MOST_WORKERS:
-        raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
+    require_workers(config.workers)
     _check_built(artifact)
     models, built = artifact.manifest.models, artifact.manifest.config
-    quality = QualityGate(limits_of(config), config.brisque_weights, config.ocr)
+    quality = QualityGate(QualityLimits.of(config), config.brisque_weights, config.ocr)
     selection = models["selection"]
     described = {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()}
     picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)

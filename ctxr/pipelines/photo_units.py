@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.atomic import link_or_copy
-from ctxr.data.embeddings import Vectors, pairwise_distances
+from ctxr.data.embeddings import Vectors, spread
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.data.sources import FoundSource
@@ -261,8 +261,7 @@ def _image(photo: PooledPhoto) -> Image:
 
 
 def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
-    distances = pairwise_distances(pool.vectors[members])
-    above = distances[np.triu_indices(len(members), 1)]
+    closest, mean = spread(pool.vectors[members])
     photo = pool.photos[anchor]
     return ImageSet(
         id=_set_id(photo),
@@ -271,6 +270,6 @@ def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
         source=photo.album.name,
         group=photo.album.name,
         shot=None,
-        closest=round(float(above.min()), 6),
-        mean_distance=round(float(above.mean()), 6),
+        closest=closest,
+        mean_distance=mean,
     )

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ctxr.data.atomic import link_or_copy, write_bytes
-from ctxr.data.embeddings import Vectors, pairwise_distances, stack_vectors
+from ctxr.data.embeddings import Vectors, spread, stack_vectors
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow
@@ -156,8 +156,7 @@ class Picker:
                     time=row.time,
                 )
             )
-        distances = pairwise_distances(np.stack([self._open_rows[index][1] for index in completed.indices]))
-        above = distances[np.triu_indices(len(distances), 1)]
+        closest, mean = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
         self.sets.append(
             ImageSet(
                 id=set_id,
@@ -166,8 +165,8 @@ class Picker:
                 source=self.source,
                 group=self.source,
                 shot=completed.shot,
-                closest=round(float(above.min()), 6),
-                mean_distance=round(float(above.mean()), 6),
+                closest=closest,
+                mean_distance=mean,
             )
         )
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,11 @@ class QualityLimits:
     brisque: float | None = None
     max_text: float | None = None
     min_size: int | None = None
+
+    @classmethod
+    def of(cls, config: Any) -> "QualityLimits":
+        """The limits in the configuration of `build-sets` or `filter`."""
+        return cls(config.brisque, config.max_text, config.min_size)
 
     def check(self) -> None:
         """Raises UsageError for a limit out of range."""

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ctxr.data.artifacts import Parent, open_artifact
-from ctxr.data.embeddings import Vectors, pairwise_distances
+from ctxr.data.embeddings import Vectors, spread
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.data.units import SourceUnit, Stamp, write_unit
@@ -34,9 +34,7 @@ def unit_vectors(count: int, seed: int) -> Vectors:
 
 
 def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: Vectors) -> ImageSet:
-    distances = pairwise_distances(vectors)
-    above = distances[np.triu_indices(len(distances), 1)]
-    closest, mean = round(float(above.min()), 6), round(float(above.mean()), 6)
+    closest, mean = spread(vectors)
     return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)  # type: ignore[arg-type]
 
 
