@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, median_seconds
-from ctxr.data.video import open_video
-from ctxr.pipelines.scan import Candidate, ScanEnd, Scanner, ScanOptions
+from ctxr.data.opencv_video import open_video
+from ctxr.pipelines.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
 
 ROUNDS = 3
 
@@ -94,7 +94,7 @@ def _scan(scanner: Scanner, clip: Path, options: ScanOptions, cuts: list[int]) -
     """Scan, put the cuts into `cuts`; the number of frames that came with pixels."""
     pixels = 0
     for event in scanner.scan(clip, options):
-        if isinstance(event, Candidate):
+        if isinstance(event, CandidateFrame):
             pixels += event.rgb is not None
         elif isinstance(event, ScanEnd):
             cuts[:] = [shot.start_index for shot in event.shots[1:]]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.footage import ffmpeg_null_seconds, footage
 from bench.table import Row, median_seconds
-from ctxr.data.video import open_video
+from ctxr.data.opencv_video import open_video
 from ctxr.models.encode import Encoder, load_encoder
 from ctxr.pipelines.build_sets import BuildSets, run
 from ctxr.pipelines.sets_report import SetsReport

@@ -15,7 +15,8 @@ import cv2
 import numpy as np
 
 from bench.table import median_seconds
-from ctxr.data.video import Pixels, open_video
+from ctxr.data.opencv_video import open_video
+from ctxr.data.video import Pixels
 
 OUT = Path(__file__).parent / "out"
 SIZE = (1280, 720)

@@ -10,19 +10,18 @@ import numpy as np
 from bench.table import Row, median_seconds
 from ctxr.data.images import encode_jpeg
 from ctxr.data.records import Facts, LedgerRow, Source
-from ctxr.data.units import Stamp, Unit
+from ctxr.data.units import SourceUnit, Stamp
 from ctxr.errors import DataError
 from ctxr.models.selection import count_sets
-from ctxr.pipelines.fact_cache import FactCache
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import Limits, Meter
-from ctxr.pipelines.video_unit import Embedder, pick_again
+from ctxr.pipelines.quality import QualityGate, QualityLimits
+from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger
 
 FRAMES = 10_000
 THRESHOLD = 0.35
 
 
-def measured_unit(artifact: Path) -> Unit:
+def measured_unit(artifact: Path) -> SourceUnit:
     """A made-up video of 10,000 embedded frames, all measured: shots of 200 frames, each of which shows one of 40 views."""
     rng = np.random.default_rng(0)
     views = rng.normal(size=(FRAMES // 200, 40, 64))
@@ -36,9 +35,9 @@ def measured_unit(artifact: Path) -> Unit:
         (artifact / path).write_bytes(content)
         facts.append(Facts("clip", index, path, "", 8, 8, brisque=float(rng.uniform(0, 1)), text_share=0.0))
     ledger = [LedgerRow("clip", index, Fraction(index, 5), index // 200, row=index) for index in range(FRAMES)]
-    stamp = Stamp("scan", "select", Meter(Limits(0.5, 0.1)).stamps())
+    stamp = Stamp("scan", "select", QualityGate(QualityLimits(0.5, 0.1)).stamps())
     source = Source("clip", "video", "clip.mp4", "00", 0, decoder="pyav")
-    return Unit(stamp, source, [], ledger, facts, [], [], vectors, np.zeros((0, 64), np.float32))
+    return SourceUnit(stamp, source, [], ledger, facts, [], [], vectors, np.zeros((0, 64), np.float32))
 
 
 def measure() -> list[Row]:
@@ -50,14 +49,13 @@ def measure() -> list[Row]:
         def no_encoder() -> None:
             raise DataError("the encoder was asked for")
 
-        meter = Meter(Limits(0.65, 0.1))
-        stamp = Stamp("scan", "other", meter.stamps())
+        quality = QualityGate(QualityLimits(0.65, 0.1))
+        stamp = Stamp("scan", "other", quality.stamps())
         embedder = Embedder(no_encoder, threading.Lock())  # type: ignore[arg-type]
-        picking = Picking(THRESHOLD, 10, 0.0, meter)
+        context = UnitContext(out, Picking(THRESHOLD, 10, 0.0, quality), embedder)
 
-        def again() -> Unit:
-            cache = FactCache(Path(folder) / "cache")
-            return pick_again(out, unit, origin, lambda: Path("absent.mp4"), stamp, picking, embedder, cache)
+        def again() -> SourceUnit:
+            return pick_from_ledger(context, unit, origin, lambda: Path("absent.mp4"), stamp)
 
         made = again()
         seconds = median_seconds(again, 3)

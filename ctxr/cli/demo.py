@@ -26,9 +26,6 @@ def command(config: Demo, as_json: bool) -> None:
     table = Table(title="found next to the truth", title_justify="left", title_style="bold")
     for name in ("", "found", "missed", "false", "precision", "recall"):
         table.add_column(name, justify="left" if not name else "right")
-    cuts = report.cuts
-    row = (len(cuts.hits), len(cuts.missed), len(cuts.false), f"{cuts.precision:.2f}", f"{cuts.recall:.2f}")
-    table.add_row("hard cuts", *map(str, row))
 
     def add(name: str, found: Found | None) -> None:
         if found is not None:
@@ -40,10 +37,7 @@ def command(config: Demo, as_json: bool) -> None:
     add("duplicate photos", report.duplicates)
     console.print()
     console.print(table)
-    console.print(
-        f"dissolves with a cut in their span: {cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)\n"
-        "frames in which a blur or a title comes or goes have no right answer and are not counted"
-    )
+    console.print("frames in which a blur or a title comes or goes have no right answer and are not counted")
     crowd = report.crowd
     console.print(
         f"\n[bold]the crowd[/] {crowd.workers} simulated workers gave {crowd.answers} answers at the pages of ctxr serve: "
@@ -74,7 +68,7 @@ def command(config: Demo, as_json: bool) -> None:
     console.print(accuracies)
     revised.show(report.revision, console)
     console.print(
-        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'};\n"
+        f"\n[bold]look at[/]   {report.page} in a browser; {report.filtered.artifact / 'images'};\n"
         f"          {models.page}, with what each model picked and what it looked at;\n"
         f"          {report.revision.page}, with what was added to each picture"
     )

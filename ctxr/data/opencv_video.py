@@ -1,6 +1,10 @@
-"""Decoding with OpenCV: the second chance for a file on which PyAV fails. Every frame is converted to BGR, at about half the speed."""
+"""Decoding with OpenCV, the second chance for a file on which PyAV fails, and the choice between the two.
 
-from collections.abc import Iterator
+OpenCV converts every frame to BGR, at about half the speed. `open_video` decodes once, from the first frame to the last;
+`FrameReader` fetches named frames again, bit for bit.
+"""
+
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,8 +12,9 @@ import cv2
 import numpy as np
 
 from ctxr.data.planes import small_size, thumbnail_of
-from ctxr.data.pyav_video import short_of
-from ctxr.data.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
+from ctxr.data.pyav_video import PyavVideo, short_of
+from ctxr.data.video import DECODERS, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
+from ctxr.errors import UsageError
 
 # Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
 _LARGEST_DENOMINATOR = 1_000_000
@@ -100,3 +105,86 @@ class OpencvVideo(Video):
             codec=code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 "),
             decoder="opencv",
         )
+
+
+def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
+    """Open a video file and decode its first frame.
+
+    Args:
+        path: a file; what it is called does not matter.
+        decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
+        threads: decoding threads, fixed so that memory does not depend on the machine.
+
+    Raises:
+        VideoError: with a reason, if the file is not a video that this decoder can decode.
+        UsageError: unknown decoder.
+    """
+    if decoder not in DECODERS:
+        raise UsageError(f"unknown decoder {decoder!r}", f"one of: {', '.join(DECODERS)}")
+    check_file(path)
+    return OpencvVideo(path, threads) if decoder == "opencv" else PyavVideo(path, threads)
+
+
+class FrameReader:
+    """Reads frames again by their (index, time): the same pixels as a full pass of the same decoder. A context manager.
+
+    PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
+    decoding from the start where the jump cannot be trusted. OpenCV always decodes from the start. Reading in ascending order is fastest.
+    Nothing is opened before the first read. `passed` is called for every frame that only had to be passed on the way.
+    """
+
+    def __init__(
+        self, path: Path, decoder: str = "pyav", threads: int = 2, passed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._path, self._decoder, self._threads, self._passed = path, decoder, threads, passed
+        self._video: Video | None = None
+        self._frames: Iterator[Frame] | None = None
+        self._position = -1
+
+    def read(self, index: int, time: Fraction) -> Pixels:
+        """The frame as RGB uint8 [H, W, 3], upright.
+
+        Raises:
+            VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
+        """
+        if self._frames is None:
+            self._video = self._video or self._open()
+            pixels = self._video.rgb_at(time)
+            if pixels is not None:
+                return pixels
+        if self._frames is None or index <= self._position:
+            self.close()
+            self._video = self._open()
+            self._frames = iter(self._video)
+        for frame in self._frames:
+            self._position = frame.index
+            if frame.index == index:
+                if frame.time != time:
+                    break
+                return frame.rgb()
+            self._passed()
+        raise VideoError(
+            "frame_not_found",
+            f"frame {index} at {float(time):.3f} s is not in the file",
+            "the file changed since it was scanned: scan it again",
+        )
+
+    @property
+    def stream(self) -> int | None:
+        """Number of the stream that was read last; None before the first read, and where the decoder does not tell."""
+        return self._video.stream if self._video is not None else None
+
+    def _open(self) -> Video:
+        return open_video(self._path, self._decoder, self._threads)
+
+    def close(self) -> None:
+        """Release the decoder."""
+        if self._video is not None:
+            self._video.close()
+        self._video = None
+
+    def __enter__(self) -> "FrameReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

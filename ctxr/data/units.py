@@ -68,7 +68,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Unit:
+class SourceUnit:
     """Everything one source gave. `vectors` [N, D] and `exact` [M, D] are addressed by ledger rows."""
 
     stamp: Stamp
@@ -109,7 +109,7 @@ def read_stamp(artifact: Path, name: str) -> Stamp | None:
         return None
 
 
-def read_unit(artifact: Path, name: str) -> Unit:
+def read_unit(artifact: Path, name: str) -> SourceUnit:
     """A finished unit; vectors are memory-mapped.
 
     Raises DataError naming what is missing or damaged, and for a path that does not stay inside the artifact.
@@ -117,7 +117,7 @@ def read_unit(artifact: Path, name: str) -> Unit:
     folder = unit_folder(artifact, name)
     head = _read_head(folder)
     try:
-        unit = Unit(
+        unit = SourceUnit(
             stamp=head.stamp,
             source=head.source,
             shots=read_table(folder / "shots.jsonl", Shot),
@@ -165,7 +165,7 @@ def _again(folder: Path) -> str:
     return f"delete {folder} and its artifact's manifest.json, then run the artifact's command again"
 
 
-def write_unit(artifact: Path, unit: Unit) -> None:
+def write_unit(artifact: Path, unit: SourceUnit) -> None:
     """Write a unit and put it in place by one rename."""
     final = unit_folder(artifact, unit.source.name)
     making = final.with_name(f".{final.name}.making")
@@ -184,7 +184,7 @@ def write_unit(artifact: Path, unit: Unit) -> None:
     replace_folder(making, final)
 
 
-def album_files(unit: Unit, folder: Path) -> tuple[list[Path], list[str], list[str]]:
+def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """The photos of an album in `folder`, by position as it was built: files, hashes, and what is wrong with them in words.
 
     The album's own hash is over every name and content, so no change goes unseen; where one photo is known, it is named.
@@ -218,7 +218,7 @@ def album_files(unit: Unit, folder: Path) -> tuple[list[Path], list[str], list[s
     return files, hashes, wrong
 
 
-def merge_units(artifact: Path, units: Iterable[Unit]) -> list[str]:
+def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
     """Write the artifact's own tables from its units; returns their names, and the units' files, for the manifest."""
     listed = sorted(units, key=lambda unit: unit.source.name)
     write_table(artifact / "sources.jsonl", [unit.source for unit in listed])
@@ -232,7 +232,7 @@ def merge_units(artifact: Path, units: Iterable[Unit]) -> list[str]:
     return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in PARTS]
 
 
-def tidy(artifact: Path, units: Mapping[str, Unit]) -> None:
+def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
     """Remove what earlier runs left: units of sources that are gone, images that no table names, half-made folders.
 
     Only what bears a name that ctxr gives is touched; nothing is removed through a link to a folder elsewhere.

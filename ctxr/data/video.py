@@ -1,13 +1,13 @@
 """Videos as a stream of frames with exact times.
 
-`open_video` decodes once, from the first frame to the last; `extract_frames` fetches named frames again, bit for bit. Frames come out
-upright. What is wrong with a file is a `VideoError` whose `reason` can be counted.
+Frames come out upright. What is wrong with a file is a `VideoError` whose `reason` can be counted. Nothing here loads a decoder:
+`ctxr.data.opencv_video.open_video` does.
 """
 
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -143,107 +143,6 @@ class Video(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
-    """Open a video file and decode its first frame.
-
-    Args:
-        path: a file; what it is called does not matter.
-        decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
-        threads: decoding threads, fixed so that memory does not depend on the machine.
-
-    Raises:
-        VideoError: with a reason, if the file is not a video that this decoder can decode.
-        UsageError: unknown decoder.
-    """
-    if decoder not in DECODERS:
-        raise UsageError(f"unknown decoder {decoder!r}", f"one of: {', '.join(DECODERS)}")
-    check_file(path)
-    if decoder == "opencv":
-        from ctxr.data.opencv_video import OpencvVideo
-
-        return OpencvVideo(path, threads)
-    from ctxr.data.pyav_video import PyavVideo
-
-    return PyavVideo(path, threads)
-
-
-class FrameReader:
-    """Reads frames again by their (index, time): the same pixels as a full pass of the same decoder. A context manager.
-
-    PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
-    decoding from the start where the jump cannot be trusted. OpenCV always decodes from the start. Reading in ascending order is fastest.
-    Nothing is opened before the first read. `passed` is called for every frame that only had to be passed on the way.
-    """
-
-    def __init__(
-        self, path: Path, decoder: str = "pyav", threads: int = 2, passed: Callable[[], None] = lambda: None
-    ) -> None:
-        self._path, self._decoder, self._threads, self._passed = path, decoder, threads, passed
-        self._video: Video | None = None
-        self._frames: Iterator[Frame] | None = None
-        self._position = -1
-
-    def read(self, index: int, time: Fraction) -> Pixels:
-        """The frame as RGB uint8 [H, W, 3], upright.
-
-        Raises:
-            VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
-        """
-        if self._frames is None:
-            self._video = self._video or self._open()
-            pixels = self._video.rgb_at(time)
-            if pixels is not None:
-                return pixels
-        if self._frames is None or index <= self._position:
-            self.close()
-            self._video = self._open()
-            self._frames = iter(self._video)
-        for frame in self._frames:
-            self._position = frame.index
-            if frame.index == index:
-                if frame.time != time:
-                    break
-                return frame.rgb()
-            self._passed()
-        raise VideoError(
-            "frame_not_found",
-            f"frame {index} at {float(time):.3f} s is not in the file",
-            "the file changed since it was scanned: scan it again",
-        )
-
-    @property
-    def stream(self) -> int | None:
-        """Number of the stream that was read last; None before the first read, and where the decoder does not tell."""
-        return self._video.stream if self._video is not None else None
-
-    def _open(self) -> Video:
-        return open_video(self._path, self._decoder, self._threads)
-
-    def close(self) -> None:
-        """Release the decoder."""
-        if self._video is not None:
-            self._video.close()
-        self._video = None
-
-    def __enter__(self) -> "FrameReader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def extract_frames(
-    path: Path, wanted: Sequence[tuple[int, Fraction]], decoder: str = "pyav", threads: int = 2
-) -> Iterator[tuple[int, Pixels]]:
-    """The frames that a full pass of the same decoder yields at (index, time), as (index, rgb uint8 [H, W, 3]), sorted by index.
-
-    Raises as `FrameReader.read`.
-    """
-    with FrameReader(path, decoder, threads) as reader:
-        for index, time in sorted(set(wanted)):
-            yield index, reader.read(index, time)
 
 
 def check_file(path: Path) -> None:

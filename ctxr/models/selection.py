@@ -26,7 +26,7 @@ class Rejection:
 
 
 @dataclass
-class Decision:
+class FrameDecision:
     """What the walk made of one frame; `reason` None and `set_number` given = kept.
 
     Attributes:
@@ -73,14 +73,14 @@ class Walk:
 
     _shot: int | None = None
     _number: int = 0
-    _chosen: list[Decision] = field(default_factory=list)
+    _chosen: list[FrameDecision] = field(default_factory=list)
     _vectors: list[Vectors] = field(default_factory=list)
 
     def chosen(self) -> list[int]:
         """Indices in the open set."""
         return [decision.index for decision in self._chosen]
 
-    def push(self, index: int, shot: int, vector: Vectors) -> tuple[Decision, Completed | None]:
+    def push(self, index: int, shot: int, vector: Vectors) -> tuple[FrameDecision, Completed | None]:
         """Decide on the next frame; also the set that it completes, if it does.
 
         A decision can change once more: when its set stays incomplete, `reason` becomes `set_incomplete`.
@@ -88,7 +88,7 @@ class Walk:
         if shot != self._shot:
             self.finish()
             self._shot, self._number = shot, 0
-        decision = Decision(index, shot)
+        decision = FrameDecision(index, shot)
         if self._chosen:
             nearest, distance = self._nearest(index, vector)
             decision.nearest, decision.distance = self._chosen[nearest].index, distance

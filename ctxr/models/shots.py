@@ -13,8 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import cv2
+
+from ctxr.data.opencv_video import open_video
 from ctxr.data.processes import die_with_parent
-from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader, open_video
+from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader
 from ctxr.errors import UsageError
 
 DETECTORS: tuple[str, ...] = ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")
@@ -180,8 +183,6 @@ class PySceneDetectCuts:
             self._shape = view.shape
         if view.shape != self._shape:
             # A stream may change its size on the way; detectors compare pixel by pixel.
-            import cv2
-
             view = cv2.resize(view, self._shape[1::-1])
         return view
 
@@ -201,7 +202,7 @@ def _adaptive(threshold: float, min_shot: float) -> Any:
     class Adaptive(_Scored, AdaptiveDetector):  # type: ignore[misc]  # an untyped base
         pass
 
-    return Adaptive(adaptive_threshold=threshold, min_scene_len=float(min_shot), window_width=_ADAPTIVE_WINDOW)
+    return Adaptive(adaptive_threshold=threshold, min_scene_len=min_shot, window_width=_ADAPTIVE_WINDOW)
 
 
 def _content(threshold: float, min_shot: float) -> Any:
@@ -210,7 +211,7 @@ def _content(threshold: float, min_shot: float) -> Any:
     class Content(_Scored, ContentDetector):  # type: ignore[misc]  # an untyped base
         pass
 
-    return Content(threshold=threshold, min_scene_len=float(min_shot))
+    return Content(threshold=threshold, min_scene_len=min_shot)
 
 
 class _Scored:
@@ -222,8 +223,6 @@ class _Scored:
     _hsv: Any = None
 
     def _calculate_frame_score(self, timecode: Any, frame_img: Pixels) -> float:
-        import cv2
-
         before, self._hsv = self._hsv, cv2.cvtColor(frame_img, cv2.COLOR_BGR2HSV)
         return 0.0 if before is None else float(cv2.norm(before, self._hsv, cv2.NORM_L1)) / self._hsv.size
 

@@ -1,34 +1,36 @@
 """The work behind `ctxr build-sets`: every source to a unit, units to the artifact."""
 
-import os
+import shlex
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 
-from ctxr.data.artifacts import MANIFEST, Parent, take_manifest
-from ctxr.data.atomic import write_bytes
-from ctxr.data.sources import Found
+from ctxr.data.artifacts import Parent, package_versions, take_manifest
+from ctxr.data.hashing import sha256_of
+from ctxr.data.records import SplitName
+from ctxr.data.sources import FoundSource
 from ctxr.data.splits import read_published
-from ctxr.data.tables import write_table
-from ctxr.data.units import Stamp, read_stamp, read_unit
-from ctxr.data.video import VideoError, VideoHeader
-from ctxr.errors import DataError
-from ctxr.pipelines.build_sets import BuildSets, limits_of
-from ctxr.pipelines.build_work import Build, build_photos, readable_unit
-from ctxr.pipelines.fact_cache import FactCache
+from ctxr.data.units import SourceUnit, Stamp, read_stamp
+from ctxr.data.video import VideoHeader
+from ctxr.pipelines.build_sets import BuildSets
+from ctxr.pipelines.build_work import SetsRun, readable_unit, typed_options
+from ctxr.pipelines.decoding import half_of_cores, side_by_side
+from ctxr.pipelines.photo_pool import gather_pool, unreadable_photos
+from ctxr.pipelines.photo_units import DUPLICATE_SHARE, PhotoPicking
 from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import Meter, Unmeasurable
-from ctxr.pipelines.scan import ScanFailed, Scanner, ScanOptions
-from ctxr.pipelines.sets_artifact import complete
+from ctxr.pipelines.quality import QualityGate, QualityLimits
+from ctxr.pipelines.scan import Scanner, ScanOptions
+from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.talk import Talk, Task
-from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
+from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger, scan_video
 
 
 def build(
     config: BuildSets,
     out: Path,
-    sources: Sequence[Found],
+    sources: Sequence[FoundSource],
     parents: Sequence[Parent],
     talk: Talk,
     clear: Callable[[], None],
@@ -38,145 +40,130 @@ def build(
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
-    meter = Meter(limits_of(config), config.brisque_weights, config.ocr)
-    run = Build(
-        config,
-        out,
-        talk,
-        encoder,
-        Embedder(lambda: encoder, threading.Lock()),
-        Picking(threshold, config.set_size, encoder.margin, meter),
-        ScanOptions(
-            detector=config.detector,
-            detector_threshold=config.detector_threshold,
-            min_shot=config.min_shot,
-            rate=config.rate,
-            every_frame=config.every_frame,
-            gate=0.0 if config.every_frame else config.gate,
-            decoder=config.decoder,
-            threads=config.threads,
-            keep_damaged=config.keep_damaged,
-            stall_seconds=config.stall_seconds,
-            time_limit=config.time_limit,
-            memory_limit=config.memory_limit,
-        ),
-    )
-    run.scan_options.check()
-    published = read_published(config.splits) if config.splits else {}
-    names = {source.name for source in sources}
-    if unknown := sorted(published.keys() - names):
-        named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
-        talk.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
-    models = {
-        "encoder": encoder.describe(),
-        "selection": {
-            "threshold": threshold,
-            "margin": encoder.margin,
-            "set_size": config.set_size,
-            "duplicate": run.duplicate,
-        },
-        "quality": meter.describe(),
+    quality = QualityGate(QualityLimits.of(config), config.brisque_weights, config.ocr)
+    picking = Picking(threshold, config.set_size, encoder.margin, quality)
+    context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(config))
+    # of the encoder's own scale, whatever threshold was asked for
+    choice = PhotoPicking(encoder.threshold * DUPLICATE_SHARE, config.sample, config.seed, config.neighbours)
+    published = _published(config, sources, talk)
+    selection = {
+        "threshold": threshold,
+        "margin": encoder.margin,
+        "set_size": config.set_size,
+        "duplicate": choice.duplicate,
     }
+    models = {"encoder": encoder.describe(), "selection": selection, "quality": quality.describe()}
+    options = {name: value for name, value in vars(context.options).items() if name not in _NO_EFFECT}
+    made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
+
+    def stamp(content: str, pool: object = None) -> Stamp:
+        """Of a unit made from `content`; `pool` is what else its sets are picked from."""
+        select = [threshold, config.set_size, choice.duplicate, vars(quality.limits), config.sample, config.seed, pool]
+        return Stamp(sha256_of([content, *made_with]), sha256_of(select), quality.stamps())
+
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
     clear()
-    _videos(run, [source for source in sources if source.kind == "video"])
-    build_photos(run, [source for source in sources if source.kind == "photos"])
-    if not run.units:
-        if finished_before:
-            write_bytes(out / MANIFEST, finished_before)  # nothing has changed: the old result stays as it was
-        else:
-            write_table(out / "failures.jsonl", run.failures)
-        worst = run.failures[0]
-        more = f" (and {len(run.failures) - 1} more)" if len(run.failures) > 1 else ""
-        raise DataError(
-            f"no source could be used: {worst.message}{more}", hint="every reason stands in a warning above"
-        )
-    complete(
-        out,
-        "build-sets",
-        config.result_config(),
-        parents,
-        run.units,
-        run.failures,
-        models,
-        published,
-        config.salt,
-        talk,
-    )
+    run = SetsRun(context, talk, _retry(config))
+    videos = [source for source in sources if source.kind == "video"]
+    _videos(run, videos, {video.name: stamp(video.sha256) for video in videos}, config.workers)
+    if albums := [source for source in sources if source.kind == "photos"]:
+        contents = [[album.name, album.sha256] for album in albums]
+        _photos(run, albums, {album.name: stamp(album.sha256, contents) for album in albums}, choice)
+    run.require_units(finished_before, [], "every reason stands in a warning above")
+    origin = SetsOrigin("build-sets", config.result_config(), parents, models, published, config.salt)
+    complete(out, origin, run.units, run.failures, talk)
 
 
-def _videos(run: Build, videos: Sequence[Found]) -> None:
-    todo: list[tuple[Found, Stamp, bool]] = []
-    for found in videos:
-        stamp, there = run.stamp(found.sha256), read_stamp(run.out, found.name)
-        if there == stamp:
-            run.units[found.name] = read_unit(run.out, found.name)
-        else:
-            todo.append((found, stamp, there is not None and there.scan == stamp.scan))
+_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
+"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
+
+
+def _scan_options(config: BuildSets) -> ScanOptions:
+    given = {field.name: getattr(config, field.name) for field in fields(ScanOptions)}
+    options = ScanOptions(**given | ({"gate": 0.0} if config.every_frame else {}))
+    options.check()
+    return options
+
+
+def _published(config: BuildSets, sources: Sequence[FoundSource], talk: Talk) -> dict[str, SplitName]:
+    published = read_published(config.splits) if config.splits else {}
+    if unknown := sorted(published.keys() - {source.name for source in sources}):
+        named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
+        talk.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
+    return published
+
+
+def _retry(config: BuildSets) -> str:
+    # what decides the result is the content of the file of splits, but it is typed as a path
+    splits = [] if config.splits is None else ["--splits", str(config.splits)]
+    typed = ["ctxr", "build-sets", *config.sources, *typed_options(config), *splits, "--retry-failed"]
+    return shlex.join(typed)
+
+
+def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, Stamp], workers: int) -> None:
+    todo = [found for found in videos if not run.take(found.name, stamps[found.name])]
     if run.units:
         run.talk.note(f"{len(run.units)} of {len(videos)} videos were finished before")
     if not todo:
         return
-    workers = min(run.config.workers or max(1, (os.cpu_count() or 2) // 2), len(todo))
-    with run.talk.progress("videos", len(todo)) as task, ThreadPoolExecutor(workers) as pool:
-        scanners = [Scanner() for _ in range(workers)]
+    workers = min(workers or half_of_cores(), len(todo))
+    with run.talk.progress("videos", len(todo)) as task, ExitStack() as stack:
+        scanners = [stack.enter_context(Scanner()) for _ in range(workers)]
         free = list(scanners)
-        jobs = [pool.submit(_video, run, free, found, stamp, again, task) for found, stamp, again in todo]
-        try:
-            done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
-            for job in done:
-                job.result()
-        except BaseException:
-            # Ctrl-C, a full disk: stop the others at once; finished units stay
-            run.stopping.set()
-            for job in jobs:
-                job.cancel()
+
+        def stop() -> None:  # finished units stay
+            run.context.stopping.set()
             for scanner in scanners:
                 scanner.cancel()
-            raise
-        finally:
-            for scanner in scanners:
-                scanner.close()
+
+        side_by_side(lambda found: _video(run, free, found, stamps[found.name], task), todo, workers, stop)
 
 
-def _video(run: Build, free: list[Scanner], found: Found, stamp: Stamp, again: bool, task: Task) -> None:
-    if run.stopping.is_set():
-        return
-    task.say(found.name)
-    cache = FactCache.beside(run.out, found.name, found.sha256)
-    scanner = free.pop()
-    watch = _Watch(task)
+def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, task: Task) -> None:
+    context, scanner, watch = run.context, free.pop(), _Watch(task)
+
+    def make() -> SourceUnit:
+        task.say(found.name)
+        there = read_stamp(context.artifact, found.name)
+        if there is not None and there.scan == stamp.scan and (old := readable_unit(context.artifact, found.name)):
+            return pick_from_ledger(context, old, context.artifact, lambda: found.path, stamp)
+        return scan_video(context, found, stamp, scanner, watch)
+
     try:
-        old = readable_unit(run.out, found.name) if again else None
-        if old is not None:
-            unit = pick_again(
-                run.out,
-                old,
-                run.out,
-                lambda: found.path,
-                stamp,
-                run.picking,
-                run.embedder,
-                cache,
-                run.scan_options,
-                run.stopping.is_set,
-            )
-        else:
-            unit = scan_video(run.out, found, stamp, scanner, run.scan_options, run.picking, run.embedder, cache, watch)
-        run.units[found.name] = unit
-        left, needed = sum(row.row is not None for row in unit.ledger), run.picking.set_size
-        if left < needed:
-            run.talk.warn(
-                f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
-                f"frames, fewer than a set of {needed}"
-            )
-    except (ScanFailed, VideoError, Unmeasurable) as failure:
-        if not run.stopping.is_set():
-            run.fail(found, failure.reason, failure.message, failure.hint)
+        unit = run.attempt(found.name, lambda: found.path, make)
     finally:
         watch.finish()
         free.append(scanner)
+    if unit is None:
+        return
+    left, needed = sum(row.row is not None for row in unit.ledger), context.picking.set_size
+    if left < needed:
+        run.talk.warn(
+            f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
+            f"frames, fewer than a set of {needed}"
+        )
+
+
+def _photos(run: SetsRun, albums: Sequence[FoundSource], stamps: Mapping[str, Stamp], choice: PhotoPicking) -> None:
+    """Every album of the run: all are one pool, in which each photo finds its neighbours."""
+    out = run.context.artifact
+    if all(run.take(name, stamp) for name, stamp in stamps.items()):
+        run.fail_photos(unreadable_photos(albums, [run.units[album.name] for album in albums]))
+        return
+    known: dict[str, SourceUnit] = {}
+    for name, stamp in stamps.items():
+        there = read_stamp(out, name)
+        if there is not None and there.scan == stamp.scan and (unit := readable_unit(out, name)):
+            known[name] = unit
+    with run.talk.progress("photos", sum(len(album.photos) for album in albums)) as task:
+        scans = {name: stamp.scan for name, stamp in stamps.items()}
+        pool = gather_pool(out, albums, known, scans, run.context.embedder, task.advance)
+    run.fail_photos(pool.unreadable)
+    run.pick_photos(pool, albums, stamps, choice, {}, "photo sets")
+    if not any(run.units[album.name].sets for album in albums):
+        count, needed = len(pool.photos), run.context.picking.set_size
+        run.talk.warn(f"no photo set: {count} different photos are too few for sets of {needed}")
 
 
 class _Watch:

@@ -12,7 +12,7 @@ from ctxr.pipelines.talk import Silent, Talk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxr.data.sources import Found
+    from ctxr.data.sources import FoundSource
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,11 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     from ctxr.data.sources import find_sources
     from ctxr.data.whereabouts import remember_places
     from ctxr.pipelines.changes import changed, discard
+    from ctxr.pipelines.quality import QualityLimits
 
     talk = talk or Silent()
     config.check()
-    limits_of(config).check()
+    QualityLimits.of(config).check()
     out = config.folder()
     if not config.sources:
         if config.yield_curve:
@@ -203,7 +204,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     return report
 
 
-def _say_what_goes(out: Path, found: "Sequence[Found]", talk: Talk) -> None:
+def _say_what_goes(out: Path, found: "Sequence[FoundSource]", talk: Talk) -> None:
     """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
     from ctxr.data.units import SOURCES
 
@@ -230,10 +231,3 @@ def _encoder_changed(config: BuildSets, ready: Any, talk: Talk) -> bool:
 
     encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
     return bool(encoder.fingerprint != ready.manifest.models["encoder"]["fingerprint"])
-
-
-def limits_of(config: Any) -> "Any":
-    """The quality limits in a configuration."""
-    from ctxr.pipelines.quality import Limits
-
-    return Limits(config.brisque, config.max_text, config.min_size)

@@ -24,9 +24,7 @@ class Doctor:
     """Artifact folder to check up to its sources, a project folder with several, or a published release; without it the
     machine is looked at."""
     workdir: Path = Path("work")
-    """Project folder, whose disk is looked at; where runs are found and vectors are kept."""
-    encoder: str = "ctxr-tiny"
-    """Embeds the frames of videos to see whether neighbours are alike, where the artifact holds no vectors; empty: leave it out."""
+    """Project folder, whose disk is looked at and in which runs are found."""
     scores: tuple[str, ...] = ()
     """Runs by name or folder, files of scores, or encoders: would their accuracy be higher if names were sorted as text?"""
     reference: str = ""
@@ -34,7 +32,7 @@ class Doctor:
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     seed: int = 0
-    """Seed of random orders, intervals and tests."""
+    """Seed of intervals and tests."""
 
 
 def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
@@ -59,21 +57,16 @@ def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
 def _check(path: Path, config: Doctor, talk: Talk) -> list[Check]:
     """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
     from ctxr.data.artifacts import MANIFEST
+    from ctxr.pipelines.order_check import holds_sets
 
     try:
-        ordered = _holds_sets(path)
+        ordered = holds_sets(path)
     except (CtxrError, OSError):
         ordered = False  # what is wrong with the manifest is told below
     checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, talk))
     if ordered and not any(check.state == "problem" for check in checks):
         checks += _check_order(path, config, talk)
     return checks
-
-
-def _holds_sets(path: Path) -> bool:
-    from ctxr.pipelines.order_check import holds_sets
-
-    return holds_sets(path)
 
 
 def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
@@ -88,7 +81,7 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
         dataset = open_dataset(path, config.workdir, talk)
         if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
             yield from check_release(dataset, talk)
-        yield from check_order(dataset, config.encoder, config.device, config.workdir, config.seed, talk)
+        yield from check_order(dataset)
     except UsageError:
         raise
     except (CtxrError, OSError) as error:

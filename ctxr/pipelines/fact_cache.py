@@ -15,7 +15,7 @@ from ctxr.data.atomic import link_or_copy
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts
 from ctxr.data.tables import read_table, write_table
-from ctxr.data.units import Unit
+from ctxr.data.units import SourceUnit
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
 
@@ -61,7 +61,7 @@ class FactCache:
                     file.unlink(missing_ok=True)
         return found
 
-    def store(self, unit: Unit, artifact: Path) -> None:
+    def store(self, unit: SourceUnit, artifact: Path) -> None:
         """Remember the facts of a unit of `artifact`, and their files."""
         linked: set[int] = set()
         there = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()

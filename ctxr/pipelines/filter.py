@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.build_sets import limits_of
 from ctxr.pipelines.sets_report import KIND, SetsReport, report_on
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -59,9 +58,10 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
     """
     from ctxr.data.artifacts import Parent, finished, locked, open_artifact, refuse_strangers
     from ctxr.pipelines.changes import changed, discard, refuse_changed
+    from ctxr.pipelines.quality import QualityLimits
 
     talk = talk or Silent()
-    limits = limits_of(config)
+    limits = QualityLimits.of(config)
     limits.check()
     if not limits:
         raise UsageError("nothing to filter by", hint="ctxr filter --brisque 0.65   (or --max-text, --min-size)")

@@ -19,7 +19,7 @@ RESTORE = "restore the files, or name the folder that they moved to: --videos DI
 """What to do when a source is not there any more."""
 
 
-class Sought(Protocol):
+class KnownSource(Protocol):
     """A source as it was: a video, or an album of photos."""
 
     @property
@@ -35,7 +35,7 @@ class Sought(Protocol):
         """Of its content."""
 
 
-class ByContent:
+class SourceLocator:
     """Finds sources by their sha256: in the folder `videos`, or where an artifact beside `artifact` last saw them.
 
     May be asked from many threads. `talk` hears of the search through `videos`, which happens when something is first asked for.
@@ -69,7 +69,7 @@ class ByContent:
                 places.setdefault(digest, file)
         return places
 
-    def video(self, source: Sought) -> Path:
+    def video(self, source: KnownSource) -> Path:
         """The file of a video. Raises VideoError when it is not there or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
@@ -79,7 +79,7 @@ class ByContent:
             raise VideoError("changed", f"{place} has changed since the sets were built", RESTORE)
         return self.places.setdefault(source.sha256, place)
 
-    def album(self, source: Sought) -> Path:
+    def album(self, source: KnownSource) -> Path:
         """The folder of an album; only one in `videos` has been compared. Raises VideoError when nobody knows it."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
@@ -96,13 +96,13 @@ class ByContent:
                         found.setdefault(sha256_file(file), file)
         return found
 
-    def _last_seen(self, source: Sought) -> Path:
+    def _last_seen(self, source: KnownSource) -> Path:
         place = place_of(self._artifact, source.sha256)
         if place is None:
             raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
         return place
 
-    def _moved(self, source: Sought) -> Path:
+    def _moved(self, source: KnownSource) -> Path:
         if place := self.found.get(source.sha256):
             return place
         name = PurePosixPath(source.file).name

@@ -11,7 +11,7 @@ from ctxr.pipelines.scan_process import ChildProcess
 
 
 class ChildFrameReader:
-    """`ctxr.data.video.FrameReader` behind a process boundary. A context manager, to be used from one thread.
+    """`ctxr.data.opencv_video.FrameReader` behind a process boundary. A context manager, to be used from one thread.
 
     Args:
         locate: gives the path; called before the first read only, so that a file that is not needed need not be there.

@@ -1,36 +1,17 @@
 """Frames of many videos decoded again, each video once and in a process that can be killed."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels
 from ctxr.errors import DataError
-from ctxr.pipelines.footage_again import ByContent
+from ctxr.pipelines.decoding import side_by_side
+from ctxr.pipelines.footage_again import SourceLocator
 from ctxr.pipelines.frame_child import ChildFrameReader
-from ctxr.pipelines.scan import ScanOptions
-from ctxr.pipelines.talk import Talk, Task
-
-
-class FrameOf(Protocol):
-    """A picture that is a frame of a video."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-
-    @property
-    def index(self) -> int | None:
-        """Frame number, from 0."""
-
-    @property
-    def time(self) -> Fraction | None:
-        """Exact seconds."""
+from ctxr.pipelines.talk import Talk
 
 
 @dataclass(frozen=True)
@@ -48,13 +29,8 @@ Visit = Callable[[Any, Pixels, int | None], None]
 """Hears of an image, its pixels uint8 [H, W, 3], and the number of the stream."""
 
 
-def decode_again(
-    wanted: Sequence[Wanted],
-    sources: ByContent,
-    visit: Visit,
-    talk: Talk,
-    workers: int = 0,
-    options: ScanOptions | None = None,
+def decode_frames(
+    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, talk: Talk, workers: int = 0
 ) -> dict[str, DataError]:
     """Give every wanted frame to `visit`, videos side by side, frames of one in ascending order; returns what failed, by video.
 
@@ -64,41 +40,23 @@ def decode_again(
     stop = threading.Event()
     if wanted:
         _ = sources.found  # looked through first: there is one line of progress at a time
-    hands = workers or max(1, (os.cpu_count() or 2) // 2)
-    total = sum(len(one.images) for one in wanted)
-    with talk.progress("decode frames", total) as task, ThreadPoolExecutor(hands) as pool:
-        jobs = {pool.submit(_decode, one, sources, visit, task, stop, options): one for one in wanted}
-        try:
-            for job in as_completed(jobs):
-                if (error := job.result()) is not None:
-                    failed[jobs[job].name] = error
-        except BaseException:
-            stop.set()
-            for job in jobs:
-                job.cancel()
-            raise
+
+    def decode(one: Wanted) -> None:
+        with ChildFrameReader(lambda: sources.video(one), one.decoder) as reader:
+            for image in sorted(one.images, key=lambda image: (image.index, image.id)):
+                if stop.is_set():
+                    return
+                try:
+                    pixels = reader.read(image.index, image.time)
+                except DataError as error:
+                    failed[one.name] = error
+                    return
+                visit(image, pixels, reader.stream)
+                task.advance()
+
+    with talk.progress("decode frames", sum(len(one.images) for one in wanted)) as task:
+        side_by_side(decode, wanted, workers, stop.set)
     return failed
-
-
-def _decode(
-    wanted: Wanted,
-    sources: ByContent,
-    visit: Visit,
-    task: Task,
-    stop: threading.Event,
-    options: ScanOptions | None,
-) -> DataError | None:
-    with ChildFrameReader(lambda: sources.video(wanted), wanted.decoder, options) as reader:
-        for image in sorted(wanted.images, key=lambda image: (image.index, image.id)):
-            if stop.is_set():
-                return None
-            try:
-                pixels = reader.read(image.index, image.time)
-            except DataError as error:
-                return error
-            visit(image, pixels, reader.stream)
-            task.advance()
-    return None
 
 
 def pixels_sha256(rgb: Pixels) -> str:

@@ -53,45 +53,49 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
         scored = {
             side: rows
             for side, asked in known.items()
-            if (rows := [row for row in asked if values.get(row[0], {}).keys() >= set(candidates[row[1]])])
+            if (
+                rows := [
+                    (name, place, [own[image] for image in candidates[name]])
+                    for query, name, place in asked
+                    if (own := values.get(query, {})).keys() >= set(candidates[name])
+                ]
+            )
         }
         if not scored:
             yield Check(f"targets by {run.name}", "note", "it scores no query here whose target is known")
         for side, rows in scored.items():
-            yield from _checked(run, side, rows, values, candidates, orders, reference or run.name, seed)
+            yield from _checked(run.name, side, rows, orders, reference or run.name, seed)
 
 
 def _checked(
-    run: Run,
+    run: str,
     side: str,
-    asked: list[tuple[str, str, int]],
-    values: Mapping[str, Mapping[str, float]],
-    candidates: Mapping[str, tuple[str, ...]],
+    rows: list[tuple[str, int, list[float]]],
     orders: Mapping[str, list[int]],
     encoder: str,
     seed: int,
 ) -> Iterator[Check]:
-    sets = [image_set for _, image_set, _ in asked]
-    rows = [[values[query][image] for image in candidates[name]] for query, name, _ in asked]
-    given = np.array([credit(row, place) for row, (_, _, place) in zip(rows, asked, strict=True)])
+    """About the queries of a side: the set, the place of the target, and the scores of the candidates of each."""
+    sets = [name for name, _, _ in rows]
+    given = np.array([credit(scores, place) for _, place, scores in rows])
     found = mean_interval(given, sets, np.random.default_rng(seed))
-    yield from _banded(run.name, encoder, side, found)
+    yield from _banded(run, encoder, side, found)
     others = {
         what: np.array([
-            credit(row, moved(orders[name], place, what) if name in orders else place)
-            for row, (_, name, place) in zip(rows, asked, strict=True)
+            credit(scores, moved(orders[name], place, what) if name in orders else place)
+            for name, place, scores in rows
         ])
         for what in (AS_TEXT, BY_NUMBER)
     }  # fmt: skip
     changed = sum(
-        name in orders and any(moved(orders[name], place, what) != place for what in others) for _, name, place in asked
+        name in orders and any(moved(orders[name], place, what) != place for what in others) for name, place, _ in rows
     )
-    label = f"targets by {run.name}"
+    label = f"targets by {run}"
     if not changed:
         why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
         yield Check(label, "ok" if orders else "note", f"{side}: {why}, so no other order can be tried")
         return
-    yield _explained(label, f"{side}, {changed} of {len(asked)} targets would move", found, given, others, sets, seed)
+    yield _explained(label, f"{side}, {changed} of {len(rows)} targets would move", found, given, others, sets, seed)
 
 
 def _explained(

@@ -14,7 +14,7 @@ BLOCK = 256
 """Photos whose distances to the whole pool are taken at a time, where the neighbours at hand do not reach far enough."""
 
 
-def first_of_copies(
+def deduplicate(
     contents: Sequence[str], vectors: Vectors, around: Positions, distances: Distances, duplicate: float
 ) -> Positions:
     """For each photo [N] the first photo of its group; photos of two groups are never copies of one another.

@@ -11,8 +11,8 @@ from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.embeddings import Vectors, load_vectors, save_vectors, stack_vectors
 from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.data.images import Pixels, image_size, read_image
-from ctxr.data.sources import Found, safe_name
-from ctxr.data.units import IMAGES, SOURCES, Unit
+from ctxr.data.sources import FoundSource, safe_name
+from ctxr.data.units import IMAGES, SOURCES, SourceUnit
 from ctxr.errors import DataError
 from ctxr.pipelines.video_unit import Embedder
 
@@ -21,10 +21,10 @@ SHARD = 256
 
 
 @dataclass
-class Photo:
+class PooledPhoto:
     """A readable photo of the pool: `position` in its album, `row` in the album's embeddings."""
 
-    album: Found
+    album: FoundSource
     position: int
     file: Path
     sha256: str
@@ -45,22 +45,22 @@ class Photo:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PhotoPool:
     """All readable photos, in the order of albums and names, with their vectors [N, D]; and the unreadable ones."""
 
-    photos: list[Photo]
+    photos: list[PooledPhoto]
     vectors: Vectors
-    unreadable: list[tuple[Found, int, str]]
+    unreadable: list[tuple[FoundSource, int, str]]
 
 
 def gather_pool(
     artifact: Path,
-    albums: Sequence[Found],
-    known: Mapping[str, Unit],
+    albums: Sequence[FoundSource],
+    known: Mapping[str, SourceUnit],
     scans: Mapping[str, str],
     embedder: Embedder,
     watch: Callable[[int], None],
-) -> Pool:
+) -> PhotoPool:
     """The pool of all albums. `known` units, by album, give theirs without embedding anything again; every photo of the
     others is read and embedded, in shards: those that an earlier run finished under the same key in `scans` are taken as they are.
     """
@@ -74,23 +74,20 @@ def gather_pool(
     return _joined(parts)
 
 
-def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
-    """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
-    return _joined([_reopened(album, unit) for album, unit in zip(albums, units, strict=True)])
-
-
-def _joined(parts: Sequence[Pool]) -> Pool:
+def _joined(parts: Sequence[PhotoPool]) -> PhotoPool:
     width = max((part.vectors.shape[1] for part in parts), default=0)
     # stacking copies into memory, so the units' files may be replaced
     vectors = stack_vectors([part.vectors for part in parts if len(part.vectors)], width)
-    return Pool(
+    return PhotoPool(
         [photo for part in parts for photo in part.photos], vectors, [one for part in parts for one in part.unreadable]
     )
 
 
-def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch: Callable[[int], None]) -> Pool:
-    photos: list[Photo] = []
-    unreadable: list[tuple[Found, int, str]] = []
+def _embedded(
+    artifact: Path, album: FoundSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
+) -> PhotoPool:
+    photos: list[PooledPhoto] = []
+    unreadable: list[tuple[FoundSource, int, str]] = []
     blocks: list[Vectors] = []
     names = file_names(album.photos)
     for start in range(0, len(album.photos), SHARD):
@@ -102,27 +99,27 @@ def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch
                 continue
             width, height = sizes[str(position)]
             file, digest = album.photos[position], album.photo_sha256[position]
-            photos.append(Photo(album, position, file, digest, names[position], width, height, len(photos)))
+            photos.append(PooledPhoto(album, position, file, digest, names[position], width, height, len(photos)))
         blocks.append(vectors)
         watch(len(chosen))
     width = max((block.shape[1] for block in blocks), default=0)
-    return Pool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
+    return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
 
 
-def _reopened(album: Found, unit: Unit) -> Pool:
-    photos: list[Photo] = []
+def _reopened(album: FoundSource, unit: SourceUnit) -> PhotoPool:
+    photos: list[PooledPhoto] = []
     names = file_names(album.photos)
     for row in unit.ledger:
         if row.row is None:
             continue
         file, digest = album.photos[row.index], album.photo_sha256[row.index]
         width, height = image_size(file)
-        photos.append(Photo(album, row.index, file, digest, names[row.index], width, height, row.row))
-    return Pool(photos, unit.vectors, unreadable_photos([album], [unit]))
+        photos.append(PooledPhoto(album, row.index, file, digest, names[row.index], width, height, row.row))
+    return PhotoPool(photos, unit.vectors, unreadable_photos([album], [unit]))
 
 
 def _shard(
-    artifact: Path, album: Found, chosen: range, scan: str, embedder: Embedder
+    artifact: Path, album: FoundSource, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int]], dict[str, str], Vectors]:
     """Sizes and problems by position, and vectors of the readable ones, in memory."""
     folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
@@ -178,8 +175,8 @@ def file_names(photos: Sequence[Path]) -> list[str]:
     return names
 
 
-def unreadable_photos(albums: Sequence[Found], units: Sequence[Unit]) -> list[tuple[Found, int, str]]:
-    """The photos that could not be read when `units` were made, as in `Pool`; why is found by failing again."""
+def unreadable_photos(albums: Sequence[FoundSource], units: Sequence[SourceUnit]) -> list[tuple[FoundSource, int, str]]:
+    """The photos that could not be read when `units` were made, as in `PhotoPool`; why is found by failing again."""
     return [
         (album, row.index, _problem(album.photos[row.index]))
         for album, unit in zip(albums, units, strict=True)

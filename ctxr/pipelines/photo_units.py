@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.data.atomic import link_or_copy
-from ctxr.data.embeddings import Vectors, pairwise_distances
+from ctxr.data.embeddings import Vectors, spread
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
-from ctxr.data.sources import Found
-from ctxr.data.units import Stamp, Unit, write_unit
+from ctxr.data.sources import FoundSource
+from ctxr.data.units import SourceUnit, Stamp
 from ctxr.models.selection import Rejection
-from ctxr.pipelines.fact_cache import FactCache
-from ctxr.pipelines.photo_copies import first_of_copies
-from ctxr.pipelines.photo_pool import Photo, Pool
-from ctxr.pipelines.quality import Meter, Unmeasurable
+from ctxr.pipelines.photo_copies import deduplicate
+from ctxr.pipelines.photo_pool import PhotoPool, PooledPhoto
+from ctxr.pipelines.quality import QualityGate, Unmeasurable
+from ctxr.pipelines.video_unit import UnitContext
 
 Positions = npt.NDArray[np.int64]
 
@@ -28,7 +28,7 @@ DUPLICATE_SHARE = 0.3
 photos that differ in anything one could describe do not."""
 
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `Ranking` goes on."""
+"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `PhotoRanking` goes on."""
 
 BLOCK = 256
 """Exact distances taken at a time beyond those neighbours."""
@@ -36,7 +36,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class PhotoPicking:
-    """How photo sets are picked.
+    """How photo sets are picked, beside what holds for all sets.
 
     Attributes:
         duplicate: distance below which two photos are one picture.
@@ -44,38 +44,35 @@ class PhotoPicking:
         engine: what finds neighbours; see `models.neighbours`. All give the same answer.
     """
 
-    set_size: int
     duplicate: float
     sample: int | None
     seed: int
-    meter: Meter
     engine: str = "auto"
 
 
 def pick_photos(
-    artifact: Path,
-    pool: Pool,
-    albums: Sequence[Found],
+    context: UnitContext,
+    pool: PhotoPool,
+    albums: Sequence[FoundSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
-    known: dict[str, Facts],
+    known: Mapping[tuple[str, int], Facts],
     watch: Callable[[int], None],
-) -> list[Unit]:
-    """Sets out of the pool, as one unit per album, written. `known` are facts by photo id, `stamps` go by album.
+) -> list[SourceUnit]:
+    """Sets out of the pool, as one unit per album, written. `known` are facts by album and position, `stamps` go by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
     no anchor; within a set no two photos are copies of one another (`photo_copies`).
     """
     from ctxr.models.neighbours import nearest
 
-    count = len(pool.photos)
-    caches = {album.name: FactCache.beside(artifact, album.name, album.sha256) for album in albums}
-    facts = {
-        f"{name}/{index}": row
-        for name, cache in caches.items()
-        for index, (row, _) in cache.load(picking.meter.stamps()).items()
+    count, quality, set_size = len(pool.photos), context.picking.quality, context.picking.set_size
+    remembered = {
+        (album.name, index): row
+        for album in albums
+        for index, (row, _) in context.cache(album).load(quality.stamps()).items()
     }
-    judge = _Judge(pool, picking.meter, known, facts)
+    judge = _Judge(pool, quality, remembered | dict(known))
     k = min(NEIGHBOURS, max(count - 1, 0))
     around, distances = (
         nearest(pool.vectors, k, engine=picking.engine)
@@ -83,9 +80,9 @@ def pick_photos(
         else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
     )
     contents = [photo.sha256 for photo in pool.photos]
-    same = first_of_copies(contents, pool.vectors, around, distances, picking.duplicate)
+    same = deduplicate(contents, pool.vectors, around, distances, picking.duplicate)
     rows = {position: _photo_row(pool.photos[position]) for position in range(count)}
-    ranking = Ranking(pool.vectors)
+    ranking = PhotoRanking(pool.vectors)
     sets: dict[int, list[int]] = {}
     for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
         watch(1)
@@ -101,40 +98,40 @@ def pick_photos(
         if rejection:
             rows[anchor] = msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
             continue
-        members = _members(ranking, anchor, around, same, picking.set_size, judge)
-        if len(members) < picking.set_size:
+        members = _members(ranking, anchor, around, same, set_size, judge)
+        if len(members) < set_size:
             rows[anchor] = msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
             continue
         sets[anchor] = members
         rows[anchor] = msgspec.structs.replace(row, image_set=_set_id(pool.photos[anchor]))
-    return _write(artifact, pool, albums, stamps, rows, sets, judge, caches)
+    return _write(context, pool, albums, stamps, rows, sets, judge.facts)
 
 
 class _Judge:
     """Asks quality about a photo, at most once."""
 
-    def __init__(self, pool: Pool, meter: Meter, known: dict[str, Facts], cached: dict[str, Facts]) -> None:
-        self._pool, self._meter, self._known, self._cached = pool, meter, known, cached
+    def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
+        self._pool, self._quality, self._known = pool, quality, known
         self.facts: dict[int, Facts] = {}
 
     def __call__(self, position: int) -> Rejection | None:
-        if not self._meter.limits:
+        if not self._quality.limits:
             return None
         if position not in self.facts:
             photo = self._pool.photos[position]
-            facts = self._known.get(photo.id) or self._cached.get(f"{photo.album.name}/{photo.position}")
+            facts = self._known.get((photo.album.name, photo.position))
             if facts is None:
                 facts = Facts(photo.album.name, photo.position, photo.path, photo.sha256, photo.width, photo.height)
-            if not self._meter.complete(facts):
+            if not self._quality.complete(facts):
                 try:
-                    facts = self._meter.measure(facts, lambda: read_image(photo.file))
+                    facts = self._quality.measure(facts, lambda: read_image(photo.file))
                 except Unmeasurable:
                     return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=photo.path)
-        return self._meter.limits.judge(self.facts[position])
+        return self._quality.limits.judge(self.facts[position])
 
 
-class Ranking:
+class PhotoRanking:
     """The photos of a pool by distance from one of them, as far as somebody asks.
 
     Products in float32 give the order up to `slack`, a bound on what they can be wrong by; exact distances (float64, from the
@@ -167,7 +164,7 @@ class Ranking:
 
 
 def _members(
-    ranking: Ranking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
+    ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
 ) -> list[int]:
     """The anchor and its nearest neighbours that are neither equal to one another nor ruled out, by distance."""
     members, taken = [anchor], {int(same[anchor])}
@@ -187,17 +184,19 @@ def _members(
     return members
 
 
-def _set_id(photo: Photo) -> str:
+def _set_id(photo: PooledPhoto) -> str:
     return f"{photo.album.name}-photo-{Path(photo.name).stem}{Path(photo.name).suffix.replace('.', '-')}"
 
 
-def _photo_row(photo: Photo) -> LedgerRow:
+def _photo_row(photo: PooledPhoto) -> LedgerRow:
     return LedgerRow(
         source=photo.album.name, index=photo.position, time=None, shot=None, name=photo.file.name, row=photo.row
     )
 
 
-def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, distance: float | None) -> LedgerRow:
+def _with_nearest(
+    pool: PhotoPool, row: LedgerRow, anchor: int, nearest: int | None, distance: float | None
+) -> LedgerRow:
     if nearest is None or distance is None:
         return row
     at_home = pool.photos[nearest].album.name == pool.photos[anchor].album.name
@@ -207,19 +206,18 @@ def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, 
 
 
 def _write(
-    artifact: Path,
-    pool: Pool,
-    albums: Sequence[Found],
+    context: UnitContext,
+    pool: PhotoPool,
+    albums: Sequence[FoundSource],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],
-    judge: "_Judge",
-    caches: dict[str, FactCache],
-) -> list[Unit]:
+    facts: dict[int, Facts],
+) -> list[SourceUnit]:
     """Link the pictures that are in a set or were measured, and write one unit per album."""
-    for position in sorted({member for members in sets.values() for member in members} | judge.facts.keys()):
+    for position in sorted({member for members in sets.values() for member in members} | facts.keys()):
         photo = pool.photos[position]
-        link_or_copy(photo.file, artifact / photo.path)
+        link_or_copy(photo.file, context.artifact / photo.path)
     units = []
     for album in albums:
         own = [at for at, photo in enumerate(pool.photos) if photo.album.name == album.name]
@@ -230,7 +228,7 @@ def _write(
             if owner.name == album.name
         ]
         in_sets = sorted({member for anchor in anchors for member in sets[anchor]})
-        unit = Unit(
+        unit = SourceUnit(
             stamp=stamps[album.name],
             source=Source(
                 name=album.name,
@@ -244,15 +242,13 @@ def _write(
             ),
             shots=[],
             ledger=ledger,
-            facts=[judge.facts[at] for at in own if at in judge.facts],
+            facts=[facts[at] for at in own if at in facts],
             sets=[_image_set(pool, anchor, sets[anchor]) for anchor in anchors],
             images=[_image(pool.photos[at]) for at in in_sets],
             vectors=np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32),
             exact=np.zeros((0, pool.vectors.shape[1]), np.float32),
         )
-        write_unit(artifact, unit)
-        caches[album.name].store(unit, artifact)
-        units.append(unit)
+        units.append(context.save(unit))
     return units
 
 
@@ -260,13 +256,12 @@ def _damage(unreadable: int) -> str | None:
     return f"{unreadable} photos could not be read" if unreadable else None
 
 
-def _image(photo: Photo) -> Image:
+def _image(photo: PooledPhoto) -> Image:
     return Image(photo.id, photo.path, photo.sha256, photo.album.name, photo.width, photo.height)
 
 
-def _image_set(pool: Pool, anchor: int, members: list[int]) -> ImageSet:
-    distances = pairwise_distances(pool.vectors[members])
-    above = distances[np.triu_indices(len(members), 1)]
+def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
+    closest, mean = spread(pool.vectors[members])
     photo = pool.photos[anchor]
     return ImageSet(
         id=_set_id(photo),
@@ -275,6 +270,6 @@ def _image_set(pool: Pool, anchor: int, members: list[int]) -> ImageSet:
         source=photo.album.name,
         group=photo.album.name,
         shot=None,
-        closest=round(float(above.min()), 6),
-        mean_distance=round(float(above.mean()), 6),
+        closest=closest,
+        mean_distance=mean,
     )

@@ -7,36 +7,28 @@ only where pixels come from differs. So both give the same sets.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from ctxr.data.atomic import link_or_copy, write_bytes
-from ctxr.data.embeddings import Vectors, pairwise_distances, stack_vectors
+from ctxr.data.embeddings import Vectors, spread, stack_vectors
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow
 from ctxr.data.units import DROPPED, IMAGES
-from ctxr.models.selection import Completed, Decision, Rejection, Walk
-from ctxr.pipelines.quality import Meter
-
-
-class FrameBank(Protocol):
-    """Where the pixels of a frame come from."""
-
-    def pixels(self, index: int) -> Pixels:
-        """Frame `index` as upright RGB uint8 [H, W, 3]."""
+from ctxr.models.selection import Completed, FrameDecision, Rejection, Walk
+from ctxr.pipelines.quality import QualityGate
 
 
 @dataclass(frozen=True)
 class Picking:
-    """How sets are picked. `margin` is the encoder's; `meter` measures quality."""
+    """How sets are picked. `margin` is the encoder's; `quality` measures and judges pictures."""
 
     threshold: float
     set_size: int
     margin: float
-    meter: Meter
+    quality: QualityGate
 
 
 @dataclass
@@ -45,7 +37,7 @@ class Picker:
 
     Attributes:
         artifact: folder that pictures are written to.
-        bank: gives pixels. encode_exact: pictures -> vectors [n, D] in full precision.
+        pixels: frame number -> upright RGB uint8 [H, W, 3]. encode_exact: pictures -> vectors [n, D] in full precision.
         facts: what is known already, by frame. files: saved pictures that exist already, by frame; each has facts.
         exact: full-precision vectors that are known already, by frame.
     """
@@ -53,14 +45,14 @@ class Picker:
     artifact: Path
     source: str
     picking: Picking
-    bank: FrameBank
+    pixels: Callable[[int], Pixels]
     encode_exact: Callable[[Sequence[Pixels]], Vectors]
     facts: dict[int, Facts] = field(default_factory=dict)
     files: dict[int, Path] = field(default_factory=dict)
     exact: dict[int, Vectors] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.decisions: dict[int, Decision] = {}
+        self.decisions: dict[int, FrameDecision] = {}
         self.measured: dict[int, Facts] = {}
         self.sets: list[ImageSet] = []
         self.images: list[Image] = []
@@ -112,30 +104,30 @@ class Picker:
     def _refine(self, indices: Sequence[int]) -> Vectors:
         missing = [index for index in indices if index not in self.exact]
         if missing:
-            vectors = self.encode_exact([self.bank.pixels(index) for index in missing])
+            vectors = self.encode_exact([self.pixels(index) for index in missing])
             self.exact.update(zip(missing, vectors, strict=True))
         self._refined |= {index: self.exact[index] for index in indices}
         return np.stack([self.exact[index] for index in indices])
 
     def _veto(self, index: int) -> Rejection | None:
-        meter = self.picking.meter
-        if not meter.limits:
+        quality = self.picking.quality
+        if not quality.limits:
             return None
         path = f"{DROPPED}/{self.source}/img{index}.jpg"
         self._save(index, path)
         facts = self.facts[index]
-        if not meter.complete(facts):
+        if not quality.complete(facts):
             # measured on the file as it is saved, so that anyone can repeat it
-            facts = meter.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
+            facts = quality.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
         self.facts[index] = self.measured[index] = msgspec.structs.replace(facts, path=path)
-        return meter.limits.judge(facts)
+        return quality.limits.judge(facts)
 
     def _save(self, index: int, path: str) -> None:
         """Have the frame as a file at `path`, from a file that is there already or from its pixels."""
         target = self.artifact / path
         file = self.files.get(index)
         if file is None:
-            rgb = self.bank.pixels(index)
+            rgb = self.pixels(index)
             content = encode_jpeg(rgb)
             write_bytes(target, content, durable=False)
             self.facts[index] = Facts(self.source, index, path, sha256_bytes(content), rgb.shape[1], rgb.shape[0])
@@ -164,8 +156,7 @@ class Picker:
                     time=row.time,
                 )
             )
-        distances = pairwise_distances(np.stack([self._open_rows[index][1] for index in completed.indices]))
-        above = distances[np.triu_indices(len(distances), 1)]
+        closest, mean = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
         self.sets.append(
             ImageSet(
                 id=set_id,
@@ -174,8 +165,8 @@ class Picker:
                 source=self.source,
                 group=self.source,
                 shot=completed.shot,
-                closest=round(float(above.min()), 6),
-                mean_distance=round(float(above.mean()), 6),
+                closest=closest,
+                mean_distance=mean,
             )
         )
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limits:
+class QualityLimits:
     """Beyond which an image is ruled out; None = not looked at.
 
     Attributes:
@@ -30,6 +30,11 @@ class Limits:
     brisque: float | None = None
     max_text: float | None = None
     min_size: int | None = None
+
+    @classmethod
+    def of(cls, config: Any) -> "QualityLimits":
+        """The limits in the configuration of `build-sets` or `filter`."""
+        return cls(config.brisque, config.max_text, config.min_size)
 
     def check(self) -> None:
         """Raises UsageError for a limit out of range."""
@@ -49,7 +54,7 @@ class Limits:
         return tuple(name for name, limit in wanted.items() if limit is not None)
 
     def __bool__(self) -> bool:
-        return self != Limits()
+        return self != QualityLimits()
 
     def judge(self, facts: Facts) -> Rejection | None:
         """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
@@ -74,14 +79,14 @@ class Unmeasurable(DataError):
 
 
 @dataclass(frozen=True)
-class Meter:
+class QualityGate:
     """Measures what `limits` need, with instruments that are made when first used.
 
     Attributes:
         brisque_weights: `live` or `piq`. ocr: `auto`, `tesserocr` or `pytesseract`.
     """
 
-    limits: Limits
+    limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
     # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend

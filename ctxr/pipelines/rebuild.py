@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.inputs import require_workers
 from ctxr.pipelines.talk import Silent, Talk
 
 
@@ -60,8 +61,7 @@ def run(config: Rebuild, talk: Talk | None = None) -> RebuildReport:
     from ctxr.pipelines.sets_report import KIND
 
     talk = talk or Silent()
-    if not 0 <= config.workers <= 256:
-        raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
+    require_workers(config.workers)
     source, out = config.source(), config.folder()
     artifact, recipe = recipe_of(source)
     if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):

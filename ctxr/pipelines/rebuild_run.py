@@ -26,8 +26,8 @@ from ctxr.data.units import IMAGES, SOURCES
 from ctxr.data.video import VideoError
 from ctxr.data.whereabouts import remember_places
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.footage_again import WHERE, ByContent
-from ctxr.pipelines.frames_again import Wanted, decode_again, other_software, pixels_sha256
+from ctxr.pipelines.footage_again import WHERE, SourceLocator
+from ctxr.pipelines.frames_again import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.pipelines.rebuild import Rebuild, no_source
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk
@@ -74,13 +74,13 @@ def all_there(out: Path) -> bool:
 
 def rebuild(config: Rebuild, recipe: Recipe, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
     """Make or complete the artifact `out`. The caller holds its lock. Pictures that are there already are not made again."""
-    sources = ByContent(recipe.path, config.videos, talk)
+    sources = SourceLocator(recipe.path, config.videos, talk)
     frames = [image for image in recipe.images.values() if image.index is not None]
     photos = [image for image in recipe.images.values() if image.index is None]
     made = _Made(out)
     missing = [image for image in frames if not made.had(image)]
     wanted = _wanted(recipe, missing)
-    failed: dict[str, DataError] = dict(decode_again(wanted, sources, made.frame, talk, config.workers))
+    failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, talk, config.workers))
     failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, talk)
     if not made.images:
         first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
@@ -153,7 +153,7 @@ def wanted_frames(images: Sequence[RecipeImage], files: dict[str, str]) -> list[
 
 
 def _photos(
-    recipe: Recipe, images: Sequence[RecipeImage], sources: ByContent, made: _Made, talk: Talk
+    recipe: Recipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, talk: Talk
 ) -> dict[str, DataError]:
     """Copy photos by their hash; returns an error for each album of which one was not found."""
     if not images:

@@ -67,7 +67,7 @@ class ScanOptions:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateFrame:
     """A considered frame.
 
     Attributes:
@@ -89,7 +89,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Shot:
+class ShotSpan:
     """A shot: frames start_index <= index < end_index, from start_time to the time at which the next shot, or nothing, begins."""
 
     number: int
@@ -114,7 +114,7 @@ class ScanEnd:
 
     header: VideoHeader
     frames: int
-    shots: list[Shot]
+    shots: list[ShotSpan]
     damage: str | None
     decoder: str
     late_cuts: int
@@ -139,7 +139,7 @@ CHILD = (sys.executable, "-P", "-m", "ctxr.pipelines.scan_child")
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
 """Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
 
-Event = VideoHeader | Candidate | ScanEnd
+Event = VideoHeader | CandidateFrame | ScanEnd
 
 
 class Scanner:
@@ -249,15 +249,15 @@ def answers(child: ChildProcess, path: Path, options: ScanOptions) -> Iterator[t
         yield kind, fields, pixels
 
 
-def _candidate(fields: Any, pixels: Pixels | None) -> Candidate:
-    return Candidate(
+def _candidate(fields: Any, pixels: Pixels | None) -> CandidateFrame:
+    return CandidateFrame(
         fields["index"], Fraction(*fields["time"]), fields["shot"], fields["difference"], fields["hash"], pixels
     )
 
 
 def _end(fields: Any, decoder: str) -> ScanEnd:
     shots = [
-        Shot(number, first, Fraction(*start), after, Fraction(*end))
+        ShotSpan(number, first, Fraction(*start), after, Fraction(*end))
         for number, (first, start, after, end) in enumerate(fields["shots"])
     ]
     return ScanEnd(header_of(fields["header"]), fields["frames"], shots, fields["damage"], decoder, fields["late_cuts"])

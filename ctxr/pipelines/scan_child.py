@@ -17,8 +17,9 @@ from typing import Any
 
 import cv2
 
+from ctxr.data.opencv_video import FrameReader, open_video
 from ctxr.data.processes import die_with_parent
-from ctxr.data.video import Damage, Frame, FrameReader, Pixels, Video, VideoError, VideoHeader, open_video
+from ctxr.data.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
 from ctxr.errors import UsageError
 from ctxr.models.shots import CutFinder, cut_finder
 from ctxr.pipelines.scan_messages import header_fields, is_out_of_memory, pair, send
@@ -32,7 +33,7 @@ _HELD_SHARE = 0.25
 _HELD_BYTES_WITHOUT_LIMIT = 1 << 30
 
 
-class Walk:
+class ScanPass:
     """One pass over a video: every frame to the shot detector, sampled frames to the parent.
 
     Frames are held back until the detector can no longer say that a shot began before them, so that each one that goes out knows its
@@ -136,7 +137,7 @@ def scan(path: Path, options: dict[str, Any], out: int) -> None:
         header = video.header
         send(out, {"header": header_fields(header)})
         finder = _finder(path, header, options, out)
-        walk = Walk(options, finder, header.rate, out)
+        walk = ScanPass(options, finder, header.rate, out)
         walk.run(video)
         damage = video.damage
     send(out, {"beat": walk.frames})
@@ -159,7 +160,7 @@ def _finder(path: Path, header: VideoHeader, options: dict[str, Any], out: int) 
     )
 
 
-def _end_fields(walk: Walk, header: VideoHeader, damage: Damage | None) -> dict[str, Any]:
+def _end_fields(walk: ScanPass, header: VideoHeader, damage: Damage | None) -> dict[str, Any]:
     starts = [*walk.shots, (walk.frames, walk.end)]
     return {
         "header": header_fields(header),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +10,36 @@ from ctxr.data.artifacts import Parent, finish
 from ctxr.data.records import Failure, Split, SplitName
 from ctxr.data.splits import assign_splits, find_leakage
 from ctxr.data.tables import write_table
-from ctxr.data.units import Unit, merge_units, tidy
+from ctxr.data.units import SourceUnit, merge_units, tidy
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Talk
 
 
-def complete(
-    out: Path,
-    verb: str,
-    result_config: dict[str, Any],
-    parents: Sequence[Parent],
-    units: dict[str, Unit],
-    failures: Sequence[Failure],
-    models: dict[str, Any],
-    published: Mapping[str, SplitName],
-    salt: str,
-    talk: Talk,
-) -> None:
-    """Merge units into the artifact, deal splits, tidy up, and write the manifest last.
+@dataclass(frozen=True)
+class SetsOrigin:
+    """What image sets were made from, and how.
 
-    `published` says the split of groups whose split is decided already; the others are dealt by hash with `salt`.
+    Attributes:
+        config: options that decide the result. models: as in the manifest.
+        published: split of groups whose split is decided already; the others are dealt by hash with `salt`.
     """
+
+    verb: str
+    config: Mapping[str, Any]
+    parents: Sequence[Parent]
+    models: Mapping[str, Any]
+    published: Mapping[str, SplitName]
+    salt: str
+
+
+def complete(
+    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], talk: Talk
+) -> None:
+    """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
     files = merge_units(out, units.values())
     write_table(out / "failures.jsonl", failures)
     groups = {image.group for unit in units.values() for image in unit.images}
-    splits = assign_splits(groups, published, salt)
+    splits = assign_splits(groups, origin.published, origin.salt)
     write_table(out / "splits.jsonl", splits)
     tidy(out, units)
     counts = count(units, failures, splits)
@@ -43,16 +49,16 @@ def complete(
     finish(
         out,
         kind=KIND,
-        verb=verb,
-        config=result_config,
-        parents=parents,
+        verb=origin.verb,
+        config=origin.config,
+        parents=origin.parents,
         counts=counts,
-        models=models,
+        models=origin.models,
         files=[*files, "failures.jsonl", "splits.jsonl"],
     )
 
 
-def count(units: dict[str, Unit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
+def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
     """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
     all_units = units.values()
     sets = [image_set for unit in all_units for image_set in unit.sets]

@@ -49,7 +49,7 @@ def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | No
     return replace(report, curve=yield_curve(path)) if curve and manifest.counts["videos"] else report
 
 
-def yield_curve(path: Path, steps: int = 17) -> dict[str, int]:
+def yield_curve(path: Path) -> dict[str, int]:
     """Sets per threshold, from the ledger alone: video sets, before quality; the threshold in use is among them.
 
     Thresholds run from half to twice the one in use, evenly on a logarithmic scale.
@@ -63,7 +63,7 @@ def yield_curve(path: Path, steps: int = 17) -> dict[str, int]:
     manifest = open_artifact(path, KIND).manifest
     used = float(manifest.models["selection"]["threshold"])
     set_size = int(manifest.models["selection"]["set_size"])
-    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, steps).tolist()})
+    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, 17).tolist()})
     found: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
     for parent in manifest.parents:
         name = parent.name

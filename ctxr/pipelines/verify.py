@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.errors import UsageError
-from ctxr.pipelines.inputs import SETS, chosen
+from ctxr.pipelines.inputs import SETS, chosen, require_workers
 from ctxr.pipelines.talk import Silent, Talk
 
 
@@ -55,8 +55,7 @@ def run(config: Verify, talk: Talk | None = None) -> VerifyReport:
     from ctxr.pipelines.verify_run import verify_recipe, verify_sets
 
     talk = talk or Silent()
-    if not 0 <= config.workers <= 256:
-        raise UsageError(f"--workers {config.workers} is out of range", hint="it is 0 = half the cores")
+    require_workers(config.workers)
     path = chosen(config.artifact, config.workdir, SETS, talk)
     for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
         if folder is not None and not folder.is_dir():

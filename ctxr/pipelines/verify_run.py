@@ -14,8 +14,8 @@ from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.data.recipes import Difference, RecipeImage
 from ctxr.data.records import Image, Source
 from ctxr.pipelines.exporting.origin import open_sets
-from ctxr.pipelines.footage_again import ByContent
-from ctxr.pipelines.frames_again import Wanted, decode_again, other_software, pixels_sha256
+from ctxr.pipelines.footage_again import SourceLocator
+from ctxr.pipelines.frames_again import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.pipelines.rebuild_run import recipe_of, wanted_frames
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.verify import Verify, VerifyReport
@@ -45,7 +45,7 @@ class _Tally:
 def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
     _, recipe = recipe_of(path)
-    tally, sources = _Tally(), ByContent(path, config.videos, talk)
+    tally, sources = _Tally(), SourceLocator(path, config.videos, talk)
 
     def visit(image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
         content = encode_jpeg(rgb)
@@ -61,7 +61,7 @@ def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
 
     frames = [image for image in recipe.images.values() if image.index is not None]
     files = {name: source.file for name, source in recipe.sources.items()}
-    failed = decode_again(wanted_frames(frames, files), sources, visit, talk, config.workers)
+    failed = decode_frames(wanted_frames(frames, files), sources, visit, talk, config.workers)
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
     photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
 
@@ -77,7 +77,7 @@ def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
 
 
 def _photos(
-    photos: list[tuple[P, str]], albums: dict[str, str], sources: ByContent, visit: Callable[[P, Path], None]
+    photos: list[tuple[P, str]], albums: dict[str, str], sources: SourceLocator, visit: Callable[[P, Path], None]
 ) -> dict[str, str]:
     """Give each photo, which comes with its album's name, to `visit` with its file among the sources; returns what is lost by album."""
     found = sources.photos(albums) if photos else {}
@@ -98,7 +98,7 @@ def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
     photo must still lie among the sources.
     """
     _, dataset = open_sets(path)
-    tally, sources = _Tally(), ByContent(path, config.videos, talk)
+    tally, sources = _Tally(), SourceLocator(path, config.videos, talk)
     by_name = {source.name: source for source in dataset.sources}
     saved, frames, photos = {}, [], []
     with talk.progress("read pictures", len(dataset.images)) as task:
@@ -122,7 +122,7 @@ def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
         tally.differs(image.id, "saved_file", message, distance)
 
     wanted, told = _by_video(frames, by_name)
-    failed = decode_again(wanted, sources, visit, talk, config.workers)
+    failed = decode_frames(wanted, sources, visit, talk, config.workers)
     told |= {name: error.message for name, error in failed.items()}
     albums = {source.name: source.sha256 for source in dataset.sources if source.kind == "photos"}
     # a photo is a copy of its source: the same file says all

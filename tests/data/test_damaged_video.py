@@ -9,8 +9,9 @@ import av
 import numpy as np
 import pytest
 
+from ctxr.data.opencv_video import open_video
 from ctxr.data.pyav_video import short_of
-from ctxr.data.video import Damage, VideoError, open_video
+from ctxr.data.video import Damage, VideoError
 from tests.data.clips import break_packet, pictures, scene, write_clip, write_sound
 
 # Noise that does not compress well, so that half of the bytes are about half of the frames.

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ctxr.data import pyav_video
-from ctxr.data.video import FrameReader, VideoError, extract_frames, open_video
+from ctxr.data.opencv_video import FrameReader, open_video
+from ctxr.data.video import VideoError
 from tests.data.clips import MILLISECOND, RATE, break_packet, pictures, write_clip
 
 REAL_CLIPS = (
@@ -50,10 +51,9 @@ def _full(path: Path, decoder: str = "pyav") -> Full:
 
 
 def _assert_bit_equal(path: Path, full: Full, chosen: list[int], decoder: str = "pyav") -> None:
-    got = extract_frames(path, [(full[index][0], full[index][1]) for index in chosen], decoder)
-    assert [(index, pixels.tobytes()) for index, pixels in got] == [
-        (full[i][0], full[i][2]) for i in sorted(set(chosen))
-    ]
+    with FrameReader(path, decoder) as reader:
+        for index, time, pixels in (full[at] for at in sorted(set(chosen))):
+            assert reader.read(index, time).tobytes() == pixels
 
 
 def _assert_any_choice_is_bit_equal(path: Path, decoder: str = "pyav") -> None:
@@ -102,14 +102,16 @@ def test_opencv_reads_its_own_frames_again(tmp_path: Path) -> None:
 
 def test_a_late_frame_is_reached_by_a_jump(tmp_path: Path, decoded: Callable[[], int]) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 400)), options={"g": "20"})
-    [(index, _)] = extract_frames(path, [(390, Fraction(390, RATE))])
-    assert index == 390
+    with FrameReader(path) as reader:
+        reader.read(390, Fraction(390, RATE))
     assert decoded() < 40
 
 
 def test_near_frames_are_decoded_on_without_a_jump(tmp_path: Path, decoded: Callable[[], int]) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 100)), options={"g": "4"})
-    assert len(list(extract_frames(path, [(index, Fraction(index, RATE)) for index in range(20, 60)]))) == 40
+    with FrameReader(path) as reader:
+        for index in range(20, 60):
+            reader.read(index, Fraction(index, RATE))
     assert decoded() < 70
 
 
@@ -131,8 +133,11 @@ def test_a_reader_that_reads_nothing_opens_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("index", "time"), [(5, Fraction(1, 7)), (5, Fraction(1, 3)), (99, Fraction(99, RATE))])
 def test_a_frame_that_is_not_there_is_not_made_up(tmp_path: Path, decoder: str, index: int, time: Fraction) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 30)))
-    with pytest.raises(VideoError, match=f"frame {index} at .* is not in the file") as failed:
-        list(extract_frames(path, [(index, time)], decoder))
+    with (
+        FrameReader(path, decoder) as reader,
+        pytest.raises(VideoError, match=f"frame {index} at .* is not in the file") as failed,
+    ):
+        reader.read(index, time)
     assert failed.value.reason == "frame_not_found"
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from ctxr.data.atomic import write_bytes
 from ctxr.data.records import Facts, Image, Source
-from ctxr.data.units import Stamp, Unit, merge_units, read_stamp, read_unit, tidy, unit_folder, write_unit
+from ctxr.data.units import SourceUnit, Stamp, merge_units, read_stamp, read_unit, tidy, unit_folder, write_unit
 from ctxr.errors import DataError
 
 PICTURE = "images/clip-shot0_0/img7.jpg"
 DROPPED = "dropped/clip/img9.jpg"
 
 
-def unit(name: str = "clip") -> Unit:
-    return Unit(
+def unit(name: str = "clip") -> SourceUnit:
+    return SourceUnit(
         stamp=Stamp("scan", "select", {}),
         source=Source(name, "video", f"{name}.mp4", "ab" * 32, 10),
         shots=[],
@@ -73,8 +73,8 @@ def test_a_name_that_is_no_plain_folder_is_refused_before_anything_is_opened(tmp
         write_unit(tmp_path, msgspec_rename(unit(), name))
 
 
-def msgspec_rename(made: Unit, name: str) -> Unit:
-    return Unit(**{**vars(made), "source": msgspec.structs.replace(made.source, name=name)})
+def msgspec_rename(made: SourceUnit, name: str) -> SourceUnit:
+    return SourceUnit(**{**vars(made), "source": msgspec.structs.replace(made.source, name=name)})
 
 
 def test_a_head_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import cv2
 import numpy as np
 import pytest
 
-from ctxr.data.video import Frame, open_video
+from ctxr.data.opencv_video import open_video
+from ctxr.data.video import Frame
 from ctxr.errors import UsageError
 from tests.data.clips import MILLISECOND, RATE, SIZE, pictures, scene, write_clip
 

@@ -33,13 +33,12 @@ def repeated(count: int) -> Vectors:
     return scattered(count)[np.random.default_rng(2).integers(0, count // 4, count)]
 
 
-def slow(vectors: Vectors, k: int, exclude_self: bool = True) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def slow(vectors: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     exact = vectors.astype(np.float64)
     indices, distances = [], []
     for row, vector in enumerate(exact):
         squared = np.square(exact - vector).sum(axis=1)
-        if exclude_self:
-            squared[row] = np.inf
+        squared[row] = np.inf
         order = np.argsort(squared, kind="stable")[:k]
         indices.append(order)
         distances.append(np.sqrt(squared[order]))
@@ -66,7 +65,6 @@ def test_faiss_gives_the_same_answer() -> None:
     pytest.importorskip("faiss", reason="the extra ctxr[faiss] is not installed")
     for vectors in (scattered(300), clustered(200), repeated(200), np.repeat(scattered(4), 40, axis=0), scattered(12)):
         assert (nearest(vectors, 9, block=50, engine="faiss")[0] == slow(vectors, 9)[0]).all()
-    assert (nearest(scattered(40), 5, exclude_self=False, engine="faiss")[0] == slow(scattered(40), 5, False)[0]).all()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -77,14 +75,6 @@ def test_equal_distances_are_in_the_order_of_their_index(engine: str) -> None:
     assert indices[120].tolist() == same + list(range(11))
     assert distances[120, :49].tolist() == [0.0] * 49
     assert distances[120, 49:] == pytest.approx(np.sqrt(2))
-
-
-def test_a_vector_may_be_its_own_neighbour() -> None:
-    vectors = scattered(50)
-    indices, distances = nearest(vectors, 50, exclude_self=False)
-    assert indices[:, 0].tolist() == list(range(50))
-    assert not distances[:, 0].any()
-    assert (indices == slow(vectors, 50, exclude_self=False)[0]).all()
 
 
 def test_lengths_that_are_nearly_one_do_not_change_the_order() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxr.data.embeddings import Vectors
-from ctxr.models.selection import Completed, Decision, Rejection, Walk, count_sets
+from ctxr.models.selection import Completed, FrameDecision, Rejection, Walk, count_sets
 
 
 def unit(angles: list[float]) -> Vectors:
@@ -31,7 +31,7 @@ def literal(vectors: Vectors, shots: list[int], threshold: float, size: int, bad
     return sets
 
 
-def walk_all(walk: Walk, vectors: Vectors, shots: list[int]) -> tuple[list[Decision], list[Completed]]:
+def walk_all(walk: Walk, vectors: Vectors, shots: list[int]) -> tuple[list[FrameDecision], list[Completed]]:
     results = [walk.push(index, shots[index], vectors[index]) for index in range(len(vectors))]
     walk.finish()
     return [decision for decision, _ in results], [completed for _, completed in results if completed]

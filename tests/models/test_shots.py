@@ -10,7 +10,8 @@ import pytest
 from scenedetect.common import FrameTimecode, Timecode
 from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector
 
-from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader, open_video
+from ctxr.data.opencv_video import open_video
+from ctxr.data.video import Frame, Pixels, VideoError, VideoHeader
 from ctxr.errors import UsageError
 from ctxr.models.shots import DETECTORS, KnownCuts, PySceneDetectCuts, apart, check_detector, cut_finder
 from tests.data.clips import MILLISECOND, RATE, pictures, scene, write_clip

@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ctxr.data.artifacts import Parent, open_artifact
-from ctxr.data.embeddings import Vectors, pairwise_distances
+from ctxr.data.embeddings import Vectors, spread
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.data.units import Stamp, Unit, write_unit
-from ctxr.pipelines.sets_artifact import complete
+from ctxr.data.units import SourceUnit, Stamp, write_unit
+from ctxr.pipelines.sets_artifact import SetsOrigin, complete
 from ctxr.pipelines.sets_report import KIND
 from ctxr.pipelines.talk import Silent
 
@@ -34,13 +34,11 @@ def unit_vectors(count: int, seed: int) -> Vectors:
 
 
 def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: Vectors) -> ImageSet:
-    distances = pairwise_distances(vectors)
-    above = distances[np.triu_indices(len(distances), 1)]
-    closest, mean = round(float(above.min()), 6), round(float(above.mean()), 6)
+    closest, mean = spread(vectors)
     return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)  # type: ignore[arg-type]
 
 
-def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: bool = True) -> Unit:
+def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: bool = True) -> SourceUnit:
     """A video of `sets` shots, each with a set, a near-still, a blurry and a too close frame; pictures are written."""
     vectors = unit_vectors(sets * (SIZE + 2), seed)
     ledger, facts, found, images, shots = [], [], [], [], []
@@ -82,10 +80,10 @@ def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: boo
     source = Source(
         name, "video", f"{name}.mp4", "cd" * 32, 1000, 48, 32, Fraction(5), Fraction(index, 5), index * 5, index, sets
     )
-    return Unit(STAMP, source, shots, ledger, facts, found, images, vectors, vectors[:0])
+    return SourceUnit(STAMP, source, shots, ledger, facts, found, images, vectors, vectors[:0])
 
 
-def photo_unit(out: Path, name: str, photos: int, sets: int, seed: int = 0) -> Unit:
+def photo_unit(out: Path, name: str, photos: int, sets: int, seed: int = 0) -> SourceUnit:
     """An album, of which photo after photo, over and over, is the anchor of one of `sets` sets; pictures are written."""
     vectors = unit_vectors(photos, seed)
     files = [f"p{number:04}.jpg" for number in range(photos)]
@@ -106,12 +104,12 @@ def photo_unit(out: Path, name: str, photos: int, sets: int, seed: int = 0) -> U
         for number, file in enumerate(files)
     ]
     source = Source(name, "photos", name, "ef" * 32, 1000, frames=photos, considered=photos)
-    return Unit(STAMP, source, [], ledger, [], found, images, vectors, vectors[:0])
+    return SourceUnit(STAMP, source, [], ledger, [], found, images, vectors, vectors[:0])
 
 
 def write(
     out: Path,
-    units: Sequence[Unit],
+    units: Sequence[SourceUnit],
     made_from: Path | None = None,
     failures: Sequence[Failure] = (),
     config: dict[str, object] | None = None,
@@ -129,18 +127,9 @@ def write(
         "encoder": {"name": "ctxr-tiny", "fingerprint": "12" * 32},
         "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE},
     }
-    complete(
-        out,
-        "build-sets" if made_from is None else "filter",
-        settings | (config or {}),
-        parents,
-        {unit.source.name: unit for unit in units},
-        failures,
-        models,
-        {},
-        "salt",
-        Silent(),
-    )
+    verb = "build-sets" if made_from is None else "filter"
+    origin = SetsOrigin(verb, settings | (config or {}), parents, models, {}, "salt")
+    complete(out, origin, {unit.source.name: unit for unit in units}, failures, Silent())
     return out
 
 

@@ -12,7 +12,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.models.text_area import TextReader
 from ctxr.pipelines.build_sets import BuildSets, run
-from ctxr.pipelines.video_unit import pick_again
+from ctxr.pipelines.video_unit import pick_from_ledger
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.test_build_sets import build, same_tree
 from tests.pipelines.test_filter import refilter
@@ -132,9 +132,9 @@ def test_sets_that_are_made_anew_while_they_are_filtered_are_not_mixed(
         os.utime(tmp_path / "sets" / "manifest.json")
         manifest = tmp_path / "sets" / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 1'))
-        return pick_again(*given, **named)  # type: ignore[arg-type]
+        return pick_from_ledger(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ctxr.pipelines.filter_run.pick_again", meanwhile)
+    monkeypatch.setattr("ctxr.pipelines.filter_run.pick_from_ledger", meanwhile)
     with pytest.raises(UnfinishedError, match="was made anew meanwhile"):
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     assert not (tmp_path / "filtered" / "manifest.json").exists()

@@ -15,7 +15,7 @@ from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Facts, Failure
 from ctxr.data.sources import find_sources
 from ctxr.data.tables import read_table
-from ctxr.data.units import Unit, read_unit
+from ctxr.data.units import SourceUnit, read_unit
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.fact_cache import FactCache
@@ -138,7 +138,7 @@ def test_a_number_of_workers_out_of_range_is_refused(own: Path, tmp_path: Path, 
 
 
 def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxr.pipelines import filter_run
+    from ctxr.pipelines import decoding
 
     asked: list[int] = []
 
@@ -147,7 +147,7 @@ def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monke
         return ThreadPoolExecutor(workers)
 
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setattr(filter_run, "ThreadPoolExecutor", watched)
+    monkeypatch.setattr(decoding, "ThreadPoolExecutor", watched)
     refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     assert asked == [3]
 
@@ -215,7 +215,7 @@ def test_a_photo_whose_name_leads_elsewhere_is_refused(footage: Path, tmp_path: 
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
 
 
-def measured(own: Path, tmp_path: Path) -> tuple[Unit, FactCache]:
+def measured(own: Path, tmp_path: Path) -> tuple[SourceUnit, FactCache]:
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
     unit = read_unit(tmp_path / "filtered", "clip0")
     return unit, FactCache.beside(tmp_path / "filtered", "clip0", unit.source.sha256)
@@ -236,7 +236,7 @@ def test_instruments_of_two_runs_are_merged_in_memory(own: Path, tmp_path: Path)
     first = min(unit.facts, key=lambda facts: facts.index)
     text = Facts(first.source, first.index, first.path, first.sha256, first.width, first.height, None, 0.25, 3, 90.0)
     stamp = type(unit.stamp)(unit.stamp.scan, unit.stamp.select, {"text": "t"})
-    cache.store(Unit(**{**vars(unit), "stamp": stamp, "facts": [text]}), tmp_path / "filtered")
+    cache.store(SourceUnit(**{**vars(unit), "stamp": stamp, "facts": [text]}), tmp_path / "filtered")
     facts, _ = cache.load(unit.stamp.measures | {"text": "t"})[first.index]
     assert (facts.brisque, facts.text_share, facts.text_words) == (first.brisque, 0.25, 3)
 

@@ -12,7 +12,7 @@ from ctxr.data.records import Source
 from ctxr.data.sources import find_sources
 from ctxr.data.video import VideoError
 from ctxr.pipelines import footage_again
-from ctxr.pipelines.footage_again import ByContent
+from ctxr.pipelines.footage_again import SourceLocator
 from ctxr.pipelines.talk import Silent
 
 
@@ -27,7 +27,7 @@ def test_workers_that_ask_at_the_same_time_make_one_search(
         return find_sources(typed, progress)
 
     monkeypatch.setattr(footage_again, "find_sources", slowly)
-    sources = ByContent(tmp_path, footage, Silent())
+    sources = SourceLocator(tmp_path, footage, Silent())
     clips = sorted((footage / "videos").iterdir())
     wanted = [Source(clip.stem, "video", "another.mp4", sha256_file(clip), 1) for clip in clips]
     with ThreadPoolExecutor(len(clips)) as pool:
@@ -38,7 +38,7 @@ def test_workers_that_ask_at_the_same_time_make_one_search(
 
 def test_an_album_is_found_by_the_hash_of_all_its_photos(footage: Path, tmp_path: Path) -> None:
     (found,) = [one for one in find_sources([str(footage)]).found if one.kind == "photos"]
-    sources = ByContent(tmp_path, footage, Silent())
+    sources = SourceLocator(tmp_path, footage, Silent())
     assert sources.album(Source("holiday", "photos", "holiday", found.sha256, 1)) == footage / "photos" / "album"
     with pytest.raises(VideoError, match=r"does not hold holiday \(holiday, sha256 0000") as lost:
         sources.album(Source("holiday", "photos", "holiday", "0" * 64, 1))

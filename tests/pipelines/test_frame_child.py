@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.data.video import FrameReader
+from ctxr.data.opencv_video import FrameReader
 from ctxr.errors import DataError
 from ctxr.pipelines.frame_child import ChildFrameReader
 from ctxr.pipelines.scan import ScanFailed, ScanOptions

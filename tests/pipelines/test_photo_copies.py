@@ -1,5 +1,6 @@
 """Copies among photos: groups that no order changes."""
 
+import threading
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import numpy as np
 import pytest
 
 from ctxr.data.embeddings import Vectors
-from ctxr.data.sources import Found
+from ctxr.data.sources import FoundSource
 from ctxr.data.units import Stamp
-from ctxr.pipelines.photo_copies import Positions, first_of_copies
-from ctxr.pipelines.photo_pool import Photo, Pool
+from ctxr.pipelines.photo_copies import Positions, deduplicate
+from ctxr.pipelines.photo_pool import PhotoPool, PooledPhoto
 from ctxr.pipelines.photo_units import PhotoPicking, pick_photos
-from ctxr.pipelines.quality import Limits, Meter
+from ctxr.pipelines.picking import Picking
+from ctxr.pipelines.quality import QualityGate, QualityLimits
+from ctxr.pipelines.video_unit import Embedder, UnitContext
 
 LIMIT = 0.1
 
@@ -23,7 +26,7 @@ def groups(vectors: Vectors, k: int, contents: list[str] | None = None) -> Posit
     np.fill_diagonal(apart, np.inf)
     around = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
     distances = np.take_along_axis(apart, around, axis=1).astype(np.float32)
-    return first_of_copies(contents or [str(at) for at in range(len(vectors))], vectors, around, distances, LIMIT)
+    return deduplicate(contents or [str(at) for at in range(len(vectors))], vectors, around, distances, LIMIT)
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -66,11 +69,14 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     for file in files:
         file.write_text(file.name)
     hashes = tuple(file.name for file in files)
-    album = Found("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
-    photos = [Photo(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
-    picking = PhotoPicking(4, 0.07, None, seed, Meter(Limits(), "live", "auto"))
-    pool, stamps = Pool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
-    (unit,) = pick_photos(tmp_path / "sets", pool, [album], stamps, picking, {}, lambda count: None)
+    album = FoundSource("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
+    photos = [PooledPhoto(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
+    picking = Picking(0.0, 4, 0.0, QualityGate(QualityLimits(), "live", "auto"))
+    context = UnitContext(
+        tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed"), threading.Lock())
+    )
+    pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
+    (unit,) = pick_photos(context, pool, [album], stamps, PhotoPicking(0.07, None, seed), {}, lambda count: None)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.id: photo.position for photo in photos}

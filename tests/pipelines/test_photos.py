@@ -13,15 +13,16 @@ from PIL import Image
 from ctxr.data.embeddings import Vectors
 from ctxr.data.images import Pixels
 from ctxr.data.records import Failure, ImageSet
-from ctxr.data.sources import Found, find_sources
+from ctxr.data.sources import FoundSource, find_sources
 from ctxr.data.tables import read_table
 from ctxr.data.units import Stamp, read_unit
 from ctxr.models.encode import Encoder
 from ctxr.pipelines import photo_pool, photo_units
-from ctxr.pipelines.photo_pool import Photo, Pool, gather_pool, reopen_pool
-from ctxr.pipelines.photo_units import PhotoPicking, Ranking, pick_photos
-from ctxr.pipelines.quality import Limits, Meter
-from ctxr.pipelines.video_unit import Embedder
+from ctxr.pipelines.photo_pool import PhotoPool, PooledPhoto, gather_pool
+from ctxr.pipelines.photo_units import PhotoPicking, PhotoRanking, pick_photos
+from ctxr.pipelines.picking import Picking
+from ctxr.pipelines.quality import QualityGate, QualityLimits
+from ctxr.pipelines.video_unit import Embedder, UnitContext
 from tests.pipelines.test_build_sets import build, same_tree
 
 
@@ -42,7 +43,7 @@ class Means:
         return Embedder(lambda: cast("Encoder", self), threading.Lock())
 
 
-def embed(artifact: Path, albums: Sequence[Found], encoder: Means, scan: str = "scan") -> Pool:
+def embed(artifact: Path, albums: Sequence[FoundSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
     return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
 
@@ -59,7 +60,7 @@ def album(footage: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def found(*typed: Path) -> tuple[Found, ...]:
+def found(*typed: Path) -> tuple[FoundSource, ...]:
     return find_sources([str(path) for path in typed]).found
 
 
@@ -76,7 +77,7 @@ def test_a_killed_embedding_goes_on_after_its_last_whole_shard(
     resumed = embed(tmp_path / "killed", found(album), rest)
     assert killed.seen + rest.seen == len(whole.photos) == 15
     assert np.array_equal(resumed.vectors, whole.vectors)
-    assert resumed == Pool(whole.photos, resumed.vectors, whole.unreadable)
+    assert resumed == PhotoPool(whole.photos, resumed.vectors, whole.unreadable)
     again = Means(0)
     assert np.array_equal(embed(tmp_path / "killed", found(album), again).vectors, whole.vectors)
 
@@ -167,7 +168,8 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     build(album, tmp_path / "sets", sources=sources, set_size=3)
     unit = read_unit(tmp_path / "sets", "album")
     (again,) = found(*reversed(typed))
-    fresh, reopened = embed(tmp_path / "fresh", [again], Means()), reopen_pool([again], [unit])
+    fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
+    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, lambda count: None)
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
     names = [photo.name.lower() for photo in fresh.photos]
@@ -192,7 +194,7 @@ def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
 ) -> None:
     monkeypatch.setattr(photo_units, "BLOCK", block)
     vectors = units_of(np.random.default_rng(width), 300, width)
-    ranking = Ranking(vectors)
+    ranking = PhotoRanking(vectors)
     for anchor in range(0, 300, 23):
         difference = vectors.astype(np.float64) - vectors[anchor].astype(np.float64)
         slow = np.argsort(np.einsum("nd,nd->n", difference, difference), kind="stable").tolist()
@@ -204,14 +206,14 @@ def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypat
     vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     taken: list[int] = []
-    original = Ranking.squared
+    original = PhotoRanking.squared
 
-    def counted(self: Ranking, anchor: int, rows: photo_units.Positions) -> npt.NDArray[np.float64]:
+    def counted(self: PhotoRanking, anchor: int, rows: photo_units.Positions) -> npt.NDArray[np.float64]:
         taken.extend(rows.tolist())
         return original(self, anchor, rows)
 
-    monkeypatch.setattr(Ranking, "squared", counted)
-    order = Ranking(vectors).around(7)
+    monkeypatch.setattr(PhotoRanking, "squared", counted)
+    order = PhotoRanking(vectors).around(7)
     assert next(order) == 7
     for _ in range(50):
         next(order)
@@ -230,17 +232,18 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for at, file in enumerate(files):
         file.write_bytes(b"%d" % (at % 200))
     hashes = [f"{at % 200}" for at in range(count)]
-    one = Found("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
+    one = FoundSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
-    photos = [Photo(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
+    photos = [PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
     sets = []
     for neighbours in (3, count):
         monkeypatch.setattr(photo_units, "NEIGHBOURS", neighbours)
-        picking = PhotoPicking(5, 0.0, None, seed, Meter(Limits(min_size=50), "live", "auto"))
+        picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
-        out = tmp_path / f"out{neighbours}"
-        (unit,) = pick_photos(out, Pool(photos, vectors, []), [one], stamps, picking, {}, lambda count: None)
+        context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
+        pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(0.0, None, seed)
+        (unit,) = pick_photos(context, pool, [one], stamps, choice, {}, lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]

@@ -5,7 +5,7 @@ import pytest
 from ctxr.data.records import Facts
 from ctxr.errors import UsageError
 from ctxr.models.selection import Rejection
-from ctxr.pipelines.quality import Limits, forget_other_measures
+from ctxr.pipelines.quality import QualityLimits, forget_other_measures
 
 FACTS = Facts("clip", 0, "p", "s", 640, 360, brisque=0.7, text_share=0.1, text_words=2, text_confidence=90.0)
 
@@ -13,26 +13,26 @@ FACTS = Facts("clip", 0, "p", "s", 640, 360, brisque=0.7, text_share=0.1, text_w
 @pytest.mark.parametrize(
     ("limits", "answer"),
     [
-        (Limits(), None),
-        (Limits(brisque=0.65), Rejection("blurry", 0.7)),
-        (Limits(brisque=0.7), None),
-        (Limits(max_text=0.05), Rejection("too_much_text", 0.1)),
-        (Limits(max_text=0.1), None),
-        (Limits(min_size=400), Rejection("too_small", 360.0)),
-        (Limits(min_size=360), None),
-        (Limits(brisque=0.65, max_text=0.05, min_size=400), Rejection("too_small", 360.0)),
+        (QualityLimits(), None),
+        (QualityLimits(brisque=0.65), Rejection("blurry", 0.7)),
+        (QualityLimits(brisque=0.7), None),
+        (QualityLimits(max_text=0.05), Rejection("too_much_text", 0.1)),
+        (QualityLimits(max_text=0.1), None),
+        (QualityLimits(min_size=400), Rejection("too_small", 360.0)),
+        (QualityLimits(min_size=360), None),
+        (QualityLimits(brisque=0.65, max_text=0.05, min_size=400), Rejection("too_small", 360.0)),
     ],
 )
-def test_an_image_goes_when_it_exceeds_a_limit(limits: Limits, answer: Rejection | None) -> None:
+def test_an_image_goes_when_it_exceeds_a_limit(limits: QualityLimits, answer: Rejection | None) -> None:
     assert limits.judge(FACTS) == answer
 
 
 def test_what_nobody_looked_at_is_no_reason() -> None:
-    assert Limits(brisque=0.1, max_text=0.0).judge(Facts("clip", 0, "p", "s", 9, 9)) is None
+    assert QualityLimits(brisque=0.1, max_text=0.0).judge(Facts("clip", 0, "p", "s", 9, 9)) is None
 
 
-@pytest.mark.parametrize("limits", [Limits(brisque=65), Limits(max_text=2), Limits(min_size=0)])
-def test_a_limit_out_of_range_is_refused(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [QualityLimits(brisque=65), QualityLimits(max_text=2), QualityLimits(min_size=0)])
+def test_a_limit_out_of_range_is_refused(limits: QualityLimits) -> None:
     with pytest.raises(UsageError, match="is out of range"):
         limits.check()
 

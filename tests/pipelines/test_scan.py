@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.data.video import Frame, VideoHeader, open_video
+from ctxr.data.opencv_video import open_video
+from ctxr.data.video import Frame, VideoHeader
 from ctxr.errors import UsageError
-from ctxr.pipelines.scan import Candidate, ScanEnd, ScanFailed, Scanner, ScanOptions, Shot
-from ctxr.pipelines.scan_child import Walk
+from ctxr.pipelines.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions, ShotSpan
+from ctxr.pipelines.scan_child import ScanPass
 from tests.data.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 
 EVERY = ScanOptions(every_frame=True, gate=0)
@@ -29,11 +30,11 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _scan(
     scanner: Scanner, path: Path, options: ScanOptions | None = None
-) -> tuple[VideoHeader, list[Candidate], ScanEnd]:
+) -> tuple[VideoHeader, list[CandidateFrame], ScanEnd]:
     header, *candidates, end = scanner.scan(path, options)
     assert isinstance(header, VideoHeader)
     assert isinstance(end, ScanEnd)
-    assert all(isinstance(candidate, Candidate) for candidate in candidates)
+    assert all(isinstance(candidate, CandidateFrame) for candidate in candidates)
     return header, candidates, end  # type: ignore[return-value]
 
 
@@ -49,9 +50,9 @@ def test_a_scan_is_a_header_then_candidates_then_an_end(scanner: Scanner, clip: 
 def test_shots_are_all_frames_without_gap_or_overlap(scanner: Scanner, clip: Path) -> None:
     _, _, end = _scan(scanner, clip)
     assert end.shots == [
-        Shot(0, 0, Fraction(0), 33, Fraction(33, RATE)),
-        Shot(1, 33, Fraction(33, RATE), 73, Fraction(73, RATE)),
-        Shot(2, 73, Fraction(73, RATE), 103, Fraction(103, RATE)),
+        ShotSpan(0, 0, Fraction(0), 33, Fraction(33, RATE)),
+        ShotSpan(1, 33, Fraction(33, RATE), 73, Fraction(73, RATE)),
+        ShotSpan(2, 73, Fraction(73, RATE), 103, Fraction(103, RATE)),
     ]
 
 
@@ -211,7 +212,7 @@ def test_a_cut_told_too_late_is_put_at_the_oldest_frame_held(
 ) -> None:
     options = {**asdict(EVERY), "memory_limit": memory_limit}
     with open_video(clip) as video, (tmp_path / "messages").open("wb") as out:
-        walk = Walk(options, _Late(), Fraction(RATE), out.fileno())
+        walk = ScanPass(options, _Late(), Fraction(RATE), out.fileno())
         walk.run(video)
     # While 16 is fed, 13 to 16 are held; without memory for more, 16 alone.
     assert [index for index, _ in walk.shots] == [0, start]

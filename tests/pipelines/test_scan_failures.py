@@ -12,7 +12,7 @@ import pytest
 
 from ctxr.data.video import VideoHeader
 from ctxr.pipelines import scan_process
-from ctxr.pipelines.scan import Candidate, ScanEnd, ScanFailed, Scanner, ScanOptions
+from ctxr.pipelines.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
 from tests.data.clips import pictures, write_clip, write_sound
 
 PYAV = ScanOptions(decoder="pyav")
@@ -189,14 +189,14 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
         [
             "import os",
             "from ctxr.pipelines import scan_child",
-            "release = scan_child.Walk._release",
+            "release = scan_child.ScanPass._release",
             "def crashing(self):",
             "    release(self)",
             "    if self.crashes and len(self.shots) == 2: os.kill(os.getpid(), 11)",
-            "scan_child.Walk._release = crashing",
+            "scan_child.ScanPass._release = crashing",
             "answer = scan_child.answer",
             "def other(question, out, frames):",
-            "    scan_child.Walk.crashes = question['options']['decoder'] == 'pyav'",
+            "    scan_child.ScanPass.crashes = question['options']['decoder'] == 'pyav'",
             "    answer(question, out, frames)",
             "scan_child.answer = other",
             "scan_child.main()",
@@ -206,7 +206,7 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
         events = list(scanner.scan(clip))
     headers = [place for place, event in enumerate(events) if isinstance(event, VideoHeader)]
     assert [events[place].decoder for place in headers] == ["pyav", "opencv"]  # type: ignore[union-attr]
-    again = [event for event in events[headers[1] :] if isinstance(event, Candidate)]
+    again = [event for event in events[headers[1] :] if isinstance(event, CandidateFrame)]
     assert [candidate.shot for candidate in again] == sorted(candidate.shot for candidate in again)
     assert again[0].index == 0
 
@@ -233,7 +233,7 @@ def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
 def test_a_scan_left_early_does_not_spoil_the_next(clip: Path) -> None:
     with Scanner() as scanner:
         for event in scanner.scan(clip):
-            if isinstance(event, Candidate):
+            if isinstance(event, CandidateFrame):
                 break
         *_, end = scanner.scan(clip)
         assert isinstance(end, ScanEnd)

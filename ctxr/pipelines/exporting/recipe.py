@@ -22,8 +22,8 @@ from ctxr.data.tables import encode_other, write_table
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
 from ctxr.pipelines.exporting.job import Job, Written, check_names
-from ctxr.pipelines.footage_again import ByContent
-from ctxr.pipelines.frames_again import Wanted, decode_again, pixels_sha256, software
+from ctxr.pipelines.footage_again import SourceLocator
+from ctxr.pipelines.frames_again import Wanted, decode_frames, pixels_sha256, software
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def _decoded(
         if done:
             memory.store(videos[name], seen[name])
 
-    failed = decode_again(wanted, ByContent(job.origin, job.videos, job.talk), visit, job.talk, job.workers)
+    failed = decode_frames(wanted, SourceLocator(job.origin, job.videos, job.talk), visit, job.talk, job.workers)
     for error in (failed[name] for name in sorted(failed)):
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise DataError(f"{error.message}{more}: a recipe needs every source", hint=error.hint)

@@ -6,10 +6,10 @@ import numpy as np
 
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Facts, Image, ImageSet, Source
-from ctxr.data.units import Stamp, Unit
+from ctxr.data.units import SourceUnit, Stamp
 
 
-def bare_units(dataset: Dataset) -> tuple[Unit, ...]:
+def bare_units(dataset: Dataset) -> tuple[SourceUnit, ...]:
     """A unit for each source, by name, without ledger and without embeddings: neither is told by the tables.
 
     A source that no table describes is known by its name alone; its kind is that of its first set.
@@ -25,7 +25,7 @@ def bare_units(dataset: Dataset) -> tuple[Unit, ...]:
     sources |= {source.name: source for source in dataset.sources}
     none = np.zeros((0, 1), np.float32)
     return tuple(
-        Unit(
+        SourceUnit(
             stamp=Stamp("", "", {}),
             source=source,
             shots=[],

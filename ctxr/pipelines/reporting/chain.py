@@ -14,7 +14,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.readers.artifact import dataset_of
 from ctxr.data.records import Facts, Image, ImageSet, Split, SplitName
 from ctxr.data.tables import read_table
-from ctxr.data.units import Unit, read_unit, unit_folder
+from ctxr.data.units import SourceUnit, read_unit, unit_folder
 from ctxr.pipelines.eval import RESULTS
 from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.photo_pool import file_names
@@ -37,7 +37,7 @@ class Chain:
     """
 
     stages: tuple[Stage, ...]
-    units: tuple[Unit, ...]
+    units: tuple[SourceUnit, ...]
     splits: dict[str, SplitName]
     notes: tuple[str, ...]
     project: Path
@@ -97,7 +97,7 @@ class Chain:
                 yield image_set, distances if np.isfinite(distances).all() else None
 
 
-def _rows(unit: Unit) -> dict[str, tuple[Vectors, int]]:
+def _rows(unit: SourceUnit) -> dict[str, tuple[Vectors, int]]:
     """Where the embedding of each image of a unit lies, by image id."""
     ordered = sorted(unit.ledger, key=lambda row: row.index)
     if unit.source.kind == "video":
@@ -132,7 +132,7 @@ def load_chain(workdir: Path, named: Path | None, talk: Talk) -> Chain:
     return Chain(tuple(stages), units, splits, tuple(notes), _project(last, workdir), dataset)
 
 
-Content = tuple[tuple[Unit, ...], dict[str, SplitName], Dataset | None]
+Content = tuple[tuple[SourceUnit, ...], dict[str, SplitName], Dataset | None]
 
 
 def _of_sets(last: Stage, notes: list[str]) -> Content:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxr.data.records import Failure
-from ctxr.data.units import Unit
+from ctxr.data.units import SourceUnit
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
 from ctxr.pipelines.sets_report import KIND
 
@@ -36,7 +36,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}
 
 
-def _barren(unit: Unit) -> Barren:
+def _barren(unit: SourceUnit) -> Barren:
     counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
     told = ", ".join(
         f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ctxr.data.units import Unit
+from ctxr.data.units import SourceUnit
 from ctxr.pipelines.reporting.edition import Edition, time_code
 
 IN_A_SET = -1
@@ -19,7 +19,7 @@ def fill(edition: Edition) -> None:
         edition.data["ledger"] = [_rows(edition, unit) for unit in edition.chain.units]
 
 
-def _rows(edition: Edition, unit: Unit) -> list[list[Any]]:
+def _rows(edition: Edition, unit: SourceUnit) -> list[list[Any]]:
     rows = []
     for row in sorted(unit.ledger, key=lambda row: row.index):
         fate = IN_A_SET if row.reason is None else edition.reason_number(row.reason)

@@ -9,7 +9,7 @@ from typing import Any
 from ctxr.data.dataset import Dataset
 from ctxr.data.sources import VIDEO_SUFFIXES
 from ctxr.data.splits import SPLITS
-from ctxr.data.units import Unit
+from ctxr.data.units import SourceUnit
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section
 from ctxr.pipelines.reporting.stages import ALONE
 from ctxr.pipelines.sets_report import KIND
@@ -79,7 +79,7 @@ def make(edition: Edition) -> Mapping[str, Any]:
     }
 
 
-def _photos(units: Sequence[Unit], dataset: Dataset | None) -> str:
+def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
     """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
     if not units:
         return ""
@@ -100,7 +100,7 @@ def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
     return [(side or "no split", sets[side], asked[side]) for side in (*SPLITS, "") if sets[side]]
 
 
-def _videos(units: Sequence[Unit], edition: Edition) -> str:
+def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     """How many videos gave sets, as in `3 of 8 videos (1 failed, 4 gave none)`; empty without any."""
     known = {unit.source.name for unit in edition.chain.units}
     failed = {
@@ -128,7 +128,7 @@ def _reasons(edition: Edition) -> list[str]:
     return [*(name for name in REASONS if name in found), *sorted(found - REASONS.keys())]
 
 
-def _steps(units: Sequence[Unit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[Step]:
+def _steps(units: Sequence[SourceUnit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[Step]:
     """From what the sources hold to what is in a set; steps at which nothing could fall out are left out."""
     rows = [row for unit in units for row in unit.ledger]
     if not rows:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from ctxr.data.records import LedgerRow
-from ctxr.data.units import Unit
+from ctxr.data.units import SourceUnit
 from ctxr.pipelines.reporting import ledger
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section, time_code
 from ctxr.pipelines.reporting.plots import plain, ticks
@@ -68,7 +68,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     return {"lines": [_line(edition, unit, place < OPEN) for place, unit in enumerate(ordered)]}
 
 
-def _line(edition: Edition, unit: Unit, opened: bool) -> Timeline:
+def _line(edition: Edition, unit: SourceUnit, opened: bool) -> Timeline:
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
     start = min(
         [shot.start_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=Fraction(0)
@@ -142,7 +142,7 @@ def _lanes(edition: Edition, rows: Sequence[LedgerRow], place: Callable[[Fractio
     ]
 
 
-def _facts(unit: Unit) -> str:
+def _facts(unit: SourceUnit) -> str:
     source = unit.source
     told = []
     if source.duration is not None:

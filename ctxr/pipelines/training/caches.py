@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_of
 from ctxr.data.whereabouts import CACHE
-from ctxr.errors import CtxrError
 
 CHUNK = 512
 """Rows in a file, where nobody says otherwise: 77 MB of pixels at 224 x 224."""
@@ -29,7 +28,6 @@ def cached(
     make: Callable[[slice], Array],
     advance: Callable[[float], None],
     chunk: int = CHUNK,
-    keep: bool = True,
 ) -> list[Array]:
     """Arrays of up to `chunk` rows each, memory-mapped, a row for each of `contents`.
 
@@ -40,9 +38,8 @@ def cached(
         make: the rows of a part of them.
         advance: told of every part.
         chunk: rows in a file, as many as a run that is stopped may lose.
-        keep: False where few rows are wanted: what the disk does not take then stays in memory.
 
-    Raises CtxrError for a disk that does not take a file, with `keep`.
+    Raises CtxrError for a disk that does not take a file.
     """
     arrays = []
     for start in range(0, len(contents), chunk):
@@ -50,13 +47,7 @@ def cached(
         file = workdir / CACHE / "encoded" / f"{sha256_of([made_by, part])}.npy"
         array = _read(file, len(part))
         if array is None:
-            made = make(slice(start, start + len(part)))
-            try:
-                array = _kept(file, made)
-            except CtxrError:
-                if keep:
-                    raise
-                array = made
+            array = _kept(file, make(slice(start, start + len(part))))
         advance(len(part))
         arrays.append(array)
     return arrays

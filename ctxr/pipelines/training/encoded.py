@@ -80,8 +80,8 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
     return questions_with(asked, pictures, VectorTable(images), texts)
 
 
-def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
-    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
+def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk) -> Array:
+    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same."""
     with talk.progress("embedding pictures", len(pictures.contents)) as task:
         arrays = cached(
             pictures.workdir,
@@ -89,7 +89,6 @@ def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk, keep: 
             list(pictures.contents.values()),
             lambda part: encoder.encode_images(pictures.read(part)),
             task.advance,
-            keep=keep,
         )
     return _stacked(arrays, encoder.dim)
 
