@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := bench/out/peers
+GOLDEN_BASE ?= HEAD
 
 .PHONY: help setup system demo test check prove bench train-tiny clean
 
@@ -32,8 +33,9 @@ check: setup    ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-prove: setup    ## the long proofs: many kills, fuzzing
+prove: setup    ## the long proofs: many kills, fuzzing, the same bytes as GOLDEN_BASE writes (a commit; HEAD)
 	$(BIN)/python -m pytest -m prove
+	$(BIN)/python -m scripts.golden $(GOLDEN_BASE)
 
 bench: setup    ## measure, side by side, against floors and peers
 	@test -d $(PEERS) || $(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --target $(PEERS) faiss-cpu tesserocr \

@@ -1,0 +1,213 @@
+"""Does the working tree write the same bytes as another commit? `python -m scripts.golden BASE [--keep FOLDER]`.
+
+A chain of commands on fixed seeds runs with the code of BASE (a worktree of its own) and with that of the working tree, one after
+the other in the same folder, with the same Python, one thread, an empty home, and with keys and times that are drawn alike. What
+both wrote and printed is compared byte by byte. It prints every file that differs, in the order in which they were written, and
+where: what comes first is the cause, since manifests hold the hashes of what they were made from. 0 when all is equal, 1 when not.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CHAIN = """\
+demo --videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24 --looks 16
+plan -w demo/work
+workers -w demo/work
+export-tasks retrieve -w demo/work --backend label-studio --image-base https://example.org/ --out demo/work/label-studio
+export --to imagecode -w demo/work
+export --to hf -w demo/work
+export --to webdataset -w demo/work
+export --to croissant -w demo/work
+export --to fiftyone -w demo/work
+export --to recipe -w demo/work
+rebuild -w demo/work --videos demo/world
+verify -w demo/work demo/work/filtered
+stats -w demo/models demo/models/dataset
+audit -w demo/models demo/models/dataset
+doctor -w demo/work demo/work
+train -w demo/models --recipe vilbert-batch --set encoder=random:vilbert-tiny:512 --set regions=grid --set epochs=1
+train -w demo/captions --recipe retrieval-blip-weak --set encoder=random:blip-tiny --set rerank=4 --set rerank_by=ctxr-tiny --set epochs=1
+eval -w demo/captions retrieval-blip-weak --split test --resamples 100
+revise-labels -w demo/captions --undo
+revise-labels -w demo/captions --redo
+revise-labels -w demo/captions --entail --both --split test --per-image 1 --by ctxr-tiny
+"""
+"""Commands of ctxr, run one after another in an empty folder. The demo builds and filters sets, asks its crowd, aggregates, trains
+six variants of ImageCoDe and a classifier, revises labels, audits the round, trains retrieval with and without it, and reports."""
+
+PRINTED = "printed"
+"""Folder of what the commands printed."""
+
+UNEQUAL = {
+    "clock.jsonl": "seconds that epochs took",
+}
+"""Names of files that differ between equal runs, and why. Besides them only the order of indexes in databases does (`dump`)."""
+
+FIXED = """
+import datetime, hashlib, secrets
+from collections import Counter
+from importlib.machinery import SourceFileLoader
+from itertools import count
+
+drawn, seconds = Counter(), count()
+
+
+def token_bytes(size=None):
+    drawn[size] += 1
+    return hashlib.shake_256(b"%d %d" % (size or 0, drawn[size])).digest(size or 32)
+
+
+class Clock(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime(2026, 1, 1, tzinfo=tz) + datetime.timedelta(seconds=next(seconds))
+
+
+def exec_module(loader, module, plain=SourceFileLoader.exec_module):
+    plain(loader, module)
+    if module.__name__.startswith("ctxr.") and vars(module).get("datetime") is datetime.datetime:
+        module.datetime = Clock
+
+
+secrets.token_bytes, SourceFileLoader.exec_module = token_bytes, exec_module
+"""
+"""`sitecustomize.py` of the runs. The n-th secret of a size is always the same, so that workers keep their pseudonyms; a second
+passes each time that a module of ctxr asks for the time."""
+
+
+class BrokenChain(Exception):
+    """A command of the chain failed."""
+
+
+def run_chain(code: Path, base: Path, kept: Path) -> None:
+    """Run the chain in `base/run` with the code of a folder, and move what it wrote to `kept`: no path tells the runs apart."""
+    run, home, fixed = base / "run", base / "home", base / "fixed"
+    for folder in (run, home, fixed):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    (fixed / "sitecustomize.py").write_text(FIXED, encoding="utf-8")
+    (run / PRINTED).mkdir()
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": f"{fixed}{os.pathsep}{code}",
+        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200",
+    }  # fmt: skip
+    for number, line in enumerate(CHAIN.splitlines()):
+        words = shlex.split(line)
+        command = [sys.executable, "-m", "ctxr", *words, "--json"]
+        done = subprocess.run(command, cwd=run, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BrokenChain(f"{kept.name}: ctxr {line} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        (run / PRINTED / f"{number:02}-{words[0]}.json").write_text(done.stdout, encoding="utf-8")
+        print(f"{kept.name}: ctxr {line}", file=sys.stderr, flush=True)
+    run.rename(kept)
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """Files that must be equal, by their path in the folder, in the order in which they were written."""
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in UNEQUAL]
+    return {file.relative_to(folder).as_posix(): file for file in sorted(files, key=lambda one: one.stat().st_mtime_ns)}
+
+
+def content_of(file: Path) -> bytes:
+    """What is compared of a file: its bytes; of a database its dump, sorted, since its indexes are made in the order of a set."""
+    if file.suffix != ".sqlite":
+        return file.read_bytes()
+    connection = sqlite3.connect(f"file:{file}?immutable=1", uri=True)
+    try:
+        return "\n".join(sorted(connection.iterdump())).encode()
+    finally:
+        connection.close()
+
+
+def place_of(before: bytes, after: bytes) -> str:
+    """Where two contents first differ: a line and its key where they are text, else a byte."""
+    try:
+        rows, others = before.decode().split("\n"), after.decode().split("\n")
+    except UnicodeDecodeError:
+        at = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
+        return f"byte {min(len(before), len(after)) if at is None else at} of {len(before)} and {len(after)}"
+    number, row, other = next((n, *pair) for n, pair in enumerate(zip_longest(rows, others), 1) if pair[0] != pair[1])
+    try:
+        values = json.loads(before), json.loads(after)
+    except ValueError:
+        try:
+            values = json.loads(row or ""), json.loads(other or "")
+        except ValueError:
+            values = row, other
+    key, *pair = next(differences("", *values), ("", row, other))
+    return f"line {number}{key}: " + ", now ".join(shown(value) for value in pair)
+
+
+def differences(key: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Keys at which two values of JSON differ, with both values."""
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for name in before:
+            yield from differences(f"{key} {name}", before[name], after[name])
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for at, pair in enumerate(zip(before, after, strict=True)):
+            yield from differences(f"{key} [{at}]", *pair)
+    elif isinstance(before, dict) and isinstance(after, dict):
+        yield f"{key} has", sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+    elif before != after:
+        yield key, before, after
+
+
+def shown(value: Any) -> str:
+    """A value, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 160 else f"{text[:160]}…"
+
+
+def compare(before: Path, after: Path) -> tuple[int, list[str]]:
+    """How many files there are, and a line for each that is not the same in both folders."""
+    old, new = files_of(before), files_of(after)
+    lines = []
+    for name in {**old, **new}:
+        if name not in new or name not in old:
+            lines.append(f"{name}: only {'before' if name in old else 'now'}")
+        elif (one := content_of(old[name])) != (other := content_of(new[name])):
+            lines.append(f"{name}: {place_of(one, other)}")
+    return len(old), lines
+
+
+def main(arguments: list[str]) -> int:
+    """Run, compare, print."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("base", help="commit to compare with")
+    parser.add_argument("--keep", type=Path, help="leave what both wrote in this folder, as before/ and after/")
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory(prefix="golden-") as name:
+        folder, code = Path(name), Path(name) / "code"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(code), options.base], check=True)
+        try:
+            run_chain(code, folder, folder / "before")
+            run_chain(ROOT, folder, folder / "after")
+        except BrokenChain as error:
+            print(error, file=sys.stderr)
+            return 1
+        finally:
+            subprocess.run([*git, "remove", "--force", str(code)], check=True)
+        count, lines = compare(folder / "before", folder / "after")
+        if options.keep:
+            for side in ("before", "after"):
+                shutil.copytree(folder / side, options.keep / side)
+    print("\n".join(lines) or f"{count} files and what {len(CHAIN.splitlines())} commands printed are the same")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
