@@ -8,8 +8,12 @@
     └── FindingsError (5)      `ctxr doctor`, `audit`, `verify` or `aggregate` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
-command or one edit. `ctxr.cli.app` is the only place that turns an error into text.
+command or one edit. `ctxr.cli.app` is the only place that turns an error into text. Below the tree stand the words that
+sentences share.
 """
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class CtxrError(Exception):
@@ -54,3 +58,19 @@ class FindingsError(CtxrError):
     """`ctxr doctor`, `audit`, `verify` or `aggregate` found something that needs attention."""
 
     exit_code = 5
+
+
+def plural(number: int, noun: str) -> str:
+    """The number with its noun: "1 source", "2 sources"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def close_to(word: str, known: Iterable[str]) -> str:
+    """The known word that may have been meant by another; "" where none is near."""
+    return next(iter(get_close_matches(word, list(known), n=1)), "")
+
+
+def some(names: Sequence[object], most: int = 3) -> str:
+    """The first names of a list in a sentence: "a, b, c and 4 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
