@@ -12,7 +12,7 @@ command or one edit. `ctxr.cli.app` is the only place that turns an error into t
 sentences share.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 
@@ -60,17 +60,30 @@ class FindingsError(CtxrError):
     exit_code = 5
 
 
-def plural(number: int, noun: str) -> str:
-    """The number with its noun: "1 source", "2 sources"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:
+    """A number with its noun, which takes an s unless `nouns` is its plural; `form` is the number's format.
+
+    >>> plural(1, "source"), plural(1200, "query", "queries", form=",")
+    ('1 source', '1,200 queries')
+    """
+    return f"{number:{form}} {noun if number == 1 else nouns or noun + 's'}"
 
 
-def close_to(word: str, known: Iterable[str]) -> str:
-    """The known word that may have been meant by another; "" where none is near."""
-    return next(iter(get_close_matches(word, list(known), n=1)), "")
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: str = "{}") -> str:
+    """A hint: the known word that is closest to another, as it is `spelled`; `otherwise` where none is near.
+
+    >>> did_you_mean("flter", ["filter", "plan"], spelled="ctxr {}")
+    'did you mean ctxr filter?'
+    """
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean {spelled.format(near[0])}?" if near else otherwise
 
 
-def some(names: Sequence[object], most: int = 3) -> str:
-    """The first names of a list in a sentence: "a, b, c and 4 more"."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first names of several.
+
+    >>> some("abcd")
+    'a, b, c, …'
+    """
+    first = list(names)
+    return ", ".join(first[:most]) + (", …" if len(first) > most else "")

@@ -15,7 +15,7 @@ from ctxr import __version__
 from ctxr.cli.commands import COMMANDS, Command, named
 from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
-from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, close_to
+from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
 
 INTERRUPTED = 130
 
@@ -91,8 +91,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, or the one that may have been meant as a hint."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            near = close_to(args[0], COMMANDS)
-            hint = f"did you mean ctxr {near}?" if near else f"commands are {', '.join(COMMANDS)}"
+            hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from ctxr.cli.commands import COMMANDS
-from ctxr.errors import DataError, UsageError, close_to
+from ctxr.errors import DataError, UsageError, did_you_mean
 
 _NAMES = {
     "workdir": ("--workdir", "-w"),
@@ -105,8 +105,8 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     for table in tables:
         if table.replace("_", "-") not in COMMANDS:
-            near = close_to(table.replace("_", "-"), COMMANDS)
-            hint = f"did you mean [{near}]?" if near else f"tables are named after commands: {', '.join(COMMANDS)}"
+            otherwise = f"tables are named after commands: {', '.join(COMMANDS)}"
+            hint = did_you_mean(table.replace("_", "-"), COMMANDS, otherwise, "[{}]")
             raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
     own = [table for name, table in tables.items() if name.replace("_", "-") == command]
     plain = {key: value for key, value in loaded.items() if key not in tables}
@@ -125,10 +125,9 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
 
 
 def _meant(key: str, known: list[str], command: str) -> str:
-    if near := close_to(key.replace("-", "_"), known):
-        return f"did you mean {near}?"
     other = next(name for name in COMMANDS if name != command)
-    return f"known: {', '.join(known)}; a key of another command goes below that command's name, such as [{other}]"
+    listed = f"known: {', '.join(known)}; a key of another command goes below that command's name, such as [{other}]"
+    return did_you_mean(key.replace("-", "_"), known, listed)
 
 
 def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ctxr.data.hashing import sha256_file
 from ctxr.data.images import PHOTO_SUFFIXES, image_size
 from ctxr.data.records import Image
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 
 SET_SIZE = 10
 """Images of a set in the published release (ImageCoDe, section 3.1)."""
@@ -84,13 +84,13 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     if wrong:
         have = len(folders[wrong[0]])
         pictures.notes.append(
-            f"{_sets(len(wrong))} without exactly {pictures.size} pictures: treated as sets without pictures, because "
+            f"{plural(len(wrong), 'set')} without exactly {pictures.size} pictures: treated as sets without pictures, because "
             f"positions would be wrong ({wrong[0]} has {have})"
         )
     unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.found.values())
     if unlike:
         pictures.notes.append(
-            f"{_sets(unlike)} would be in another order if frames were sorted as strings (img10 before img2): frames are "
+            f"{plural(unlike, 'set')} would be in another order if frames were sorted as strings (img10 before img2): frames are "
             "ordered by number, as the published targets count"
         )
     return pictures
@@ -115,7 +115,7 @@ def _other_size(pictures: Pictures) -> str:
             f"{pictures.found[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
             hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
         )
-    return f"{note}; numbers are skipped in {_sets(len(skipping))}, first in {first}, which has no img{lost}"
+    return f"{note}; numbers are skipped in {plural(len(skipping), 'set')}, first in {first}, which has no img{lost}"
 
 
 def describe_picture(root: Path, file: Path, image_id: str, group: str, index: int | None) -> Image | None:
@@ -184,7 +184,3 @@ def _ordered(top: Path, folder: Path) -> list[Path]:
                 f"{second}: the frame number {two} is that of {first.name} as well", hint=f"delete {second}"
             )
     return [file for _, file in numbered]
-
-
-def _sets(count: int) -> str:
-    return f"{count} set" if count == 1 else f"{count} sets"

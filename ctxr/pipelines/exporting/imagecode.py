@@ -12,7 +12,7 @@ import msgspec
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.records import ImageSet, Query
-from ctxr.errors import DataError
+from ctxr.errors import DataError, some
 from ctxr.pipelines.exporting.job import Job, Written, check_names, numbered
 
 STATIC = "open-images"
@@ -80,8 +80,7 @@ def _skipped(queries: list[str]) -> list[str]:
     if not queries:
         return []
     why = "the format holds one description per set and target"
-    some = ", ".join(queries[:3]) + (", …" if len(queries) > 3 else "")
-    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some}."]
+    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some(queries)}."]
 
 
 def _changed(encoded: int, named: int) -> list[str]:

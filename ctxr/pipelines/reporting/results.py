@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ctxr.errors import plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.measuring import PARTS
 from ctxr.pipelines.evaluating.results import QueryResult
@@ -136,12 +137,12 @@ def _panel(scored: Scored, side: str) -> Panel:
         [
             (
                 part,
-                f"{STATIC.get(part, part)}, {_many(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries')}",
+                f"{STATIC.get(part, part)}, {plural(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries', ',')}",
             )
             for part in parts
         ],
         *_table(scored, side, found, runs, parts),
-        f"Accuracy of {_many(len(whole), 'run', 'runs')} on {side}: the best is {best} with {percent(top)} %.",
+        f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {side}: the best is {best} with {percent(top)} %.",
         _notes(called, len(whole), asked, ends),
     )
 
@@ -164,16 +165,10 @@ def _notes(called: Mapping[str, str], whole: int, asked: int, ends: Sequence[Map
     return notes
 
 
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
-
-
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
     low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
-    title = (
-        f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {_many(row['queries'], 'query', 'queries')}"
-    )
-    title += f" in {_many(row['clusters'], 'cluster', 'clusters')}"
+    title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {plural(row['queries'], 'query', 'queries', ',')}"
+    title += f" in {plural(row['clusters'], 'cluster', 'clusters', ',')}"
     return Whisker(y, across(row["value"]), low, high, part, title)
 
 
