@@ -30,21 +30,21 @@ P_SHOWN = 0.001
 """A smaller p-value is shown as below this."""
 
 
-class Facts(NamedTuple):
+class Summary(NamedTuple):
     """Names and values in two columns, below a title."""
 
     title: str
     rows: Mapping[str, Any]
 
 
-class Lines(NamedTuple):
+class Sentences(NamedTuple):
     """Sentences below a heading; nothing if there are none."""
 
     heading: str
     lines: Iterable[str]
 
 
-Block = Facts | Lines | Tabular | RenderableType | CtxrError
+Block = Summary | Sentences | Tabular | RenderableType | CtxrError
 """A part of what is shown of a result; an error is the last one, and is raised once the rest is on stdout."""
 
 
@@ -79,11 +79,11 @@ def show(document: Any, blocks: Iterable[Block], as_json: bool) -> None:
             _show_block(block)
 
 
-def _show_block(block: Facts | Lines | Tabular | RenderableType) -> None:
+def _show_block(block: Summary | Sentences | Tabular | RenderableType) -> None:
     match block:
-        case Facts():
+        case Summary():
             _show_facts(block)
-        case Lines():
+        case Sentences():
             _show_lines(block)
         case Tabular():
             show_table(block)
@@ -118,7 +118,7 @@ def plain(value: Any) -> Any:
     return value.as_posix() if isinstance(value, Path) else str(value)
 
 
-def _show_facts(facts: Facts) -> None:
+def _show_facts(facts: Summary) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right")
     table.add_column()
@@ -178,7 +178,7 @@ def _drawn(table: Tabular, places: Sequence[int], title: str) -> Table:
     return shown
 
 
-def _show_lines(block: Lines) -> None:
+def _show_lines(block: Sentences) -> None:
     for place, line in enumerate(block.lines):
         if not place:
             stdout().print(f"\n[bold]{block.heading}[/]")

@@ -7,17 +7,17 @@ from rich.markup import escape
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ctxr.cli.render import Block, Facts, Lines
+from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.pipelines import audit
 from ctxr.pipelines import plan as planning
 from ctxr.pipelines.aggregate import AggregateReport
 from ctxr.pipelines.check_artifact import Check
-from ctxr.pipelines.demo import DemoReport, Found
+from ctxr.pipelines.demo import DemoReport, Detection
 from ctxr.pipelines.demo_crowd import CrowdReport
 from ctxr.pipelines.demo_models import MEANING, ModelsReport
 from ctxr.pipelines.demo_revision import MEANING as REVISED
-from ctxr.pipelines.demo_revision import K, RevisionReport, Share
+from ctxr.pipelines.demo_revision import K, Proportion, RevisionReport
 from ctxr.pipelines.eval import EvalReport
 from ctxr.pipelines.export import ExportReport
 from ctxr.pipelines.export_tasks import ExportTasksReport
@@ -55,7 +55,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     }
     if report.failures:
         rows["failed"] = f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
-    yield Facts(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
         yield "\n[bold]sets per threshold[/] (video, before quality)"
@@ -81,7 +81,7 @@ def _sources(counts: Mapping[str, int]) -> str:
 def plan(report: planning.PlanReport) -> Iterator[Block]:
     """What a study will take."""
     yield planning.as_table(report)
-    yield Lines("assumed", report.notes)
+    yield Sentences("assumed", report.notes)
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -94,7 +94,7 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         **({"files": ", ".join(report.files)} if report.files else {}),
         **({"launched": " ".join(report.notes)} if report.notes else {}),
     }
-    yield Facts(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
 
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
@@ -110,14 +110,14 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
     }
     heard = report.new or report.again or report.refused
     state = "no answers yet" if not heard else "nothing to do, imported before" if report.up_to_date else "finished"
-    yield Facts(f"{report.judgments}: {state}", rows)
+    yield Summary(f"{report.judgments}: {state}", rows)
 
 
 def dataset(report: AggregateReport) -> Iterator[Block]:
     """Figures of the crowd, what is in the dataset, and answers that break the rules of assignment."""
     yield from report.tables.values()
-    yield Lines("to know", report.notes)
-    yield Lines("answers that break the rules of assignment", report.violations)
+    yield Sentences("to know", report.notes)
+    yield Sentences("answers that break the rules of assignment", report.violations)
     counts = report.counts
     rows = {
         "dataset": report.dataset,
@@ -126,7 +126,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
     }
-    yield Facts(_written(report.up_to_date), rows)
+    yield Summary(_written(report.up_to_date), rows)
     if report.violations:
         yield FindingsError(
             f"{plural(len(report.violations), 'violation')} of the rules of assignment: {report.violations[0]}",
@@ -136,9 +136,9 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
-    yield Lines("changed", report.changed)
+    yield Sentences("changed", report.changed)
     yield report.table
-    yield Lines(
+    yield Sentences(
         "changes of standing",
         [
             f"{one.at} {one.worker}: {one.before} → {one.after} by {one.by}: {one.reason}"
@@ -146,7 +146,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
             for one in report.changes
         ],
     )
-    yield Lines(
+    yield Sentences(
         "waited for a talk that could not be, to be paid",
         [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
     )
@@ -161,7 +161,7 @@ def page(report: ReportPage) -> Iterator[Block]:
         "pictures": f"{report.pictures}, {where}" + (f", {len(report.missing)} missing" if report.missing else ""),
         "size": f"{report.bytes / 1e6:.1f} MB",
     }
-    yield Facts(f"{report.page}: written", rows)
+    yield Summary(f"{report.page}: written", rows)
 
 
 def export(report: ExportReport) -> Iterator[Block]:
@@ -176,7 +176,7 @@ def export(report: ExportReport) -> Iterator[Block]:
         **({"notes": " ".join(report.notes)} if report.notes else {}),
         "card": report.export / "README.md",
     }
-    yield Facts(f"{report.export}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.export}: {_finished(report.up_to_date)}", rows)
 
 
 def rebuilt(report: RebuildReport) -> Iterator[Block]:
@@ -192,7 +192,7 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         "failed": f"{counts['failed']} sources"
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),
     }
-    yield Facts(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if lacks:
         yield PartialError(
             f"{sets - counts['sets']} of {sets} sets of the recipe could not be made",
@@ -210,7 +210,7 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         **{f"source {name}": why for name, why in report.sources.items()},
         **({"versions": report.software} if report.software else {}),
     }
-    yield Facts(str(report.artifact), rows)
+    yield Summary(str(report.artifact), rows)
     for row in report.differences[:MOST_SHOWN]:
         far = "" if row["distance"] is None else f" (pixel values up to {row['distance']} apart)"
         yield Text(f"{row['id']}: {row['what']}: {row['message']}{far}")
@@ -227,8 +227,8 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     """A benchmark in figures."""
     yield f"[bold]{escape(report.dataset)}[/]"
     yield from report.tables.values()
-    yield Lines("cannot be said", report.missing)
-    yield Lines("to know", report.notes)
+    yield Sentences("cannot be said", report.missing)
+    yield Sentences("to know", report.notes)
 
 
 def shortcuts(report: audit.AuditReport) -> Iterator[Block]:
@@ -236,8 +236,8 @@ def shortcuts(report: audit.AuditReport) -> Iterator[Block]:
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
         yield audit.as_table(report)
-    yield Lines("cannot be tried", report.missing)
-    yield Lines("to know", report.notes)
+    yield Sentences("cannot be tried", report.missing)
+    yield Sentences("to know", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
     if flagged:
         named = ", ".join(f"{one.rule} on {one.part}" for one in flagged)
@@ -249,13 +249,13 @@ def shortcuts(report: audit.AuditReport) -> Iterator[Block]:
 
 def training(report: TrainReport) -> Iterator[Block]:
     """A run, and how good each of its seeds is."""
-    yield Facts(report.run, summary.facts(report))
+    yield Summary(report.run, summary.facts(report))
     yield summary.table(report)
 
 
 def regions(report: RegionsReport) -> Iterator[Block]:
     """What was extracted of how many pictures."""
-    yield Lines("left out", report.left_out)
+    yield Sentences("left out", report.left_out)
     rows = {
         "regions": report.regions,
         "dataset": report.dataset,
@@ -264,13 +264,13 @@ def regions(report: RegionsReport) -> Iterator[Block]:
         "regions of a picture": f"up to {report.most}, the whole of it first",
         "features": report.features,
     }
-    yield Facts(_written(report.up_to_date), rows)
+    yield Summary(_written(report.up_to_date), rows)
 
 
 def listening(report: ListenReport) -> Iterator[Block]:
     """What a language model found, and what it cost."""
     yield from report.tables
-    yield Lines("to know", report.notes)
+    yield Sentences("to know", report.notes)
     stopped = not report.complete and not report.dry_run
     rows = {
         "run": report.run,
@@ -286,7 +286,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
     if report.dry_run:
         rows |= {"tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered"}
         rows |= {"cost": f"about {report.cost:.4f} for what is not answered yet"}
-    yield Facts("would ask" if report.dry_run else "partial" if stopped else _written(report.up_to_date), rows)
+    yield Summary("would ask" if report.dry_run else "partial" if stopped else _written(report.up_to_date), rows)
     if stopped:
         yield PartialError(
             f"--max-cost ended the run: {report.answered} of {report.requests} requests were answered",
@@ -297,21 +297,23 @@ def listening(report: ListenReport) -> Iterator[Block]:
 def revision(report: ReviseReport) -> Iterator[Block]:
     """What a round added, or would add."""
     yield from report.tables.values()
-    yield Lines("to know", report.notes)
-    yield Facts(report.did, report.facts)
+    yield Sentences("to know", report.notes)
+    yield Summary(report.did, report.facts)
 
 
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from report.tables.values()
-    yield Lines("to know", report.notes)
+    yield Sentences("to know", report.notes)
     rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
-    yield Facts(_written(report.up_to_date), rows)
+    yield Summary(_written(report.up_to_date), rows)
 
 
 def serving(server: Opened) -> Iterator[Block]:
     """Where people come in, while the server runs."""
-    yield Facts(f"serving at {server.address}", {f"{task} waiting": number for task, number in server.waiting.items()})
+    yield Summary(
+        f"serving at {server.address}", {f"{task} waiting": number for task, number in server.waiting.items()}
+    )
     yield "[bold]ways in[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         yield f"  [dim]{escape(name)}[/]  {link}"
@@ -327,7 +329,7 @@ def collected(report: Collected) -> Iterator[Block]:
         **{f"{task} still open": number for task, number in report.open.items() if number},
         **({"next": report.after} if report.after else {}),
     }
-    yield Facts("collected", rows)
+    yield Summary("collected", rows)
 
 
 def checks(report: Sequence[Check]) -> Iterator[Block]:
@@ -395,7 +397,7 @@ def _found(report: DemoReport) -> Grid:
     table = _grid("found next to the truth", ("", "found", "missed", "false", "precision", "recall"))
     cuts = report.cuts
     found = {
-        "hard cuts": Found(len(cuts.hits), len(cuts.missed), len(cuts.false)),
+        "hard cuts": Detection(len(cuts.hits), len(cuts.missed), len(cuts.false)),
         "blurred frames": report.blurred,
         "frames with text": report.titled,
         "duplicate photos": report.duplicates,
@@ -429,8 +431,8 @@ def _models(models: ModelsReport) -> Iterator[Block]:
     )
     table = _grid("accuracy on test, %", ("run", "what it is", "all", "95 %", "video", "static"), left=2)
     for one in models.runs:
-        whole = Share(one.value, one.low, one.high)
-        parts = (_percent(Share(part, None, None)) for part in (one.video, one.static))
+        whole = Proportion(one.value, one.low, one.high)
+        parts = (_percent(Proportion(part, None, None)) for part in (one.video, one.static))
         table.add_row(one.run, MEANING[one.run], _percent(whole), _span(whole), *parts)
     yield table
 
@@ -448,7 +450,7 @@ def _revised(report: RevisionReport) -> Iterator[Block]:
     )
     added = _grid("what was added, %", ("", "by people", "95 %", "as drawn"))
     for one in report.reliable:
-        added.add_row(one.name, _percent(one.people), _span(one.people), _percent(Share(one.drawn, None, None)))
+        added.add_row(one.name, _percent(one.people), _span(one.people), _percent(Proportion(one.drawn, None, None)))
     yield added
     yield (
         f"recall is that among the candidates; {report.doubtful} of them are too close to call and count neither way in what was drawn"
@@ -463,11 +465,11 @@ def _revised(report: RevisionReport) -> Iterator[Block]:
         yield f"what was added changes it by {_percent(report.gain, '+')} points ({_span(report.gain, '+')})"
 
 
-def _percent(share: Share, sign: str = "") -> str:
+def _percent(share: Proportion, sign: str = "") -> str:
     return "–" if share.value is None else f"{100 * share.value:{sign}.1f}"
 
 
-def _span(share: Share, sign: str = "") -> str:
+def _span(share: Proportion, sign: str = "") -> str:
     if share.low is None or share.high is None:
         return "–"
     return f"{100 * share.low:{sign}.1f} to {100 * share.high:{sign}.1f}"

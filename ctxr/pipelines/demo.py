@@ -55,7 +55,7 @@ class Demo:
 
 
 @dataclass(frozen=True)
-class Found:
+class Detection:
     """How well something that was found fits what is known: hits, misses and false alarms."""
 
     right: int
@@ -85,9 +85,9 @@ class DemoReport:
     dissolves: int
     built: SetsReport
     filtered: SetsReport
-    blurred: Found
-    titled: Found | None
-    duplicates: Found
+    blurred: Detection
+    titled: Detection | None
+    duplicates: Detection
     crowd: "CrowdReport"
     models: "ModelsReport"
     revision: "RevisionReport"
@@ -101,7 +101,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.demo_models import run_models
-    from ctxr.pipelines.demo_revision import Sizes, run_revision
+    from ctxr.pipelines.demo_revision import RevisionSizes, run_revision
     from ctxr.pipelines.filter import run as filter_sets
     from ctxr.pipelines.report import run as report
 
@@ -137,7 +137,7 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     picture = write_sheet(filtered.artifact, config.out / "sets.png")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
     models = run_models(config.out / "models", config.queries, config.seed, talk)
-    sizes = Sizes(config.pairs, config.gallery, config.looks)
+    sizes = RevisionSizes(config.pairs, config.gallery, config.looks)
     revision = run_revision(config.out / "captions", sizes, config.seed, talk)
     page = report(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
@@ -192,7 +192,7 @@ def _cuts(artifact: Path, world: "World") -> "CutScore":
     return score_cuts(found, hard, spans)
 
 
-def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Found:
+def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Detection:
     """Measured frames of videos: those beyond the limit against those that are known to be so.
 
     `truth` is 0 for no, 1 for yes; frames in between, where a blur or a title comes or goes, have no right answer.
@@ -205,10 +205,10 @@ def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, 
         for row in read_table(artifact / "facts.jsonl", Facts)
         if truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
     ]
-    return Found(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
+    return Detection(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
 
 
-def _duplicates(artifact: Path, world: "World") -> Found:
+def _duplicates(artifact: Path, world: "World") -> Detection:
     """Photos that were passed over as duplicates against photos that are drawn as copies."""
     from ctxr.data.units import read_unit
 
@@ -224,4 +224,4 @@ def _duplicates(artifact: Path, world: "World") -> Found:
         if row.reason == "duplicate"
     }
     right = sum(group[one] in copied for one in found)
-    return Found(right, max(0, len(copies) - right), len(found) - right)
+    return Detection(right, max(0, len(copies) - right), len(found) - right)

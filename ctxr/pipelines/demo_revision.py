@@ -42,7 +42,7 @@ K = 10
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RevisionSizes:
     """How much is drawn and looked at.
 
     Attributes:
@@ -56,7 +56,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """A share 0..1 with its interval of 95 %; None where it is undefined."""
 
     value: float | None
@@ -69,7 +69,7 @@ class Reliable:
     """Precision or recall of what was added: as people say who saw a sample, and as it was drawn."""
 
     name: str
-    people: Share
+    people: Proportion
     drawn: float | None
 
 
@@ -88,7 +88,7 @@ class RevisionReport:
 
     learned: int
     judged: int
-    classifier: dict[str, Share]
+    classifier: dict[str, Proportion]
     pictures: int
     threshold: float
     candidates: int
@@ -98,12 +98,12 @@ class RevisionReport:
     looked: int
     kappa: dict[str, float | None]
     reliable: tuple[Reliable, ...]
-    entail_at: dict[str, Share]
-    gain: Share | None
+    entail_at: dict[str, Proportion]
+    gain: Proportion | None
     page: Path
 
 
-def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionReport:
+def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> RevisionReport:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report.
 
     A demo that is run again finds everything there.
@@ -150,7 +150,7 @@ def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionRep
     return RevisionReport(
         learned=sizes.pairs,
         judged=quality[0][6],
-        classifier={row[2]: Share(*row[3:6]) for row in quality},
+        classifier={row[2]: Proportion(*row[3:6]) for row in quality},
         pictures=made.images,
         threshold=made.threshold,
         candidates=made.candidates,
@@ -200,7 +200,7 @@ def _drawn(work: Path, drawn: Path) -> tuple[dict[str, float | None], int]:
     return shares, len(links) - len(clear)
 
 
-def _entail_at(results: Path) -> tuple[dict[str, Share], Share | None]:
+def _entail_at(results: Path) -> tuple[dict[str, Proportion], Proportion | None]:
     """Entail@K of each run by the truth, and what the second gains over the first; None where there is no second."""
     import msgspec
 
@@ -214,5 +214,5 @@ def _entail_at(results: Path) -> tuple[dict[str, Share], Share | None]:
     return {run: gold[run] for run in MEANING if run in gold}, next(iter(gains), None)
 
 
-def _share(interval: Mapping[str, Any]) -> Share:
-    return Share(interval["value"], interval["low"], interval["high"])
+def _share(interval: Mapping[str, Any]) -> Proportion:
+    return Proportion(interval["value"], interval["low"], interval["high"])

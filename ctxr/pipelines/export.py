@@ -79,7 +79,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
 
     from ctxr.data.artifacts import Parent, finished, locked
     from ctxr.data.hashing import sha256_file
-    from ctxr.pipelines.exporting.job import Job, without_test_answers
+    from ctxr.pipelines.exporting.job import ExportJob, without_test_answers
     from ctxr.pipelines.exporting.licences import read_licences
     from ctxr.pipelines.exporting.origin import open_sets
     from ctxr.pipelines.exporting.place import keep_card, making, refuse_others
@@ -103,7 +103,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     with locked(out), making(out) as folder:
         keep_card(out, talk)
         size = config.shard_mb * 10**6
-        job = Job(dataset, source, folder, licences, size, talk, config.videos, config.workers)
+        job = ExportJob(dataset, source, folder, licences, size, talk, config.videos, config.workers)
         counts = _write(config, job, artifact.manifest, artifact.sha256, parents)
     for line in counts["left_out"]:
         talk.warn(line)

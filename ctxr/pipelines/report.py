@@ -73,14 +73,14 @@ def run(config: Report, talk: Talk | None = None) -> ReportPage:
     from ctxr.data.atomic import write_bytes
     from ctxr.pipelines.reporting.edition import Edition
     from ctxr.pipelines.reporting.page import write_page
-    from ctxr.pipelines.reporting.pictures import Pictures
+    from ctxr.pipelines.reporting.pictures import Thumbnails
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
     paths.discard("")
     folder = page.with_name(page.stem)
     beside = len(paths) > config.inside
-    pictures = Pictures(chain.root, _new_folder(folder) if beside else None)
+    pictures = Thumbnails(chain.root, _new_folder(folder) if beside else None)
     with talk.progress("pictures", len(paths)) as task:
         for path in sorted(paths):
             pictures.number(path)

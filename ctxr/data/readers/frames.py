@@ -22,7 +22,7 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 
 @dataclass
-class Pictures:
+class ReleasePictures:
     """The pictures of a release, as far as they are at hand.
 
     Attributes:
@@ -57,7 +57,7 @@ def in_string_order(numbers: Iterable[int]) -> bool:
     return sorted(listed) != listed == sorted(listed, key=str)
 
 
-def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
+def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     """The pictures of the sets `names`, each set's in the order of their numbers.
 
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
@@ -67,7 +67,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     sets that lack some of img0 to img9.
     """
     listed = list(names)
-    pictures = Pictures(root)
+    pictures = ReleasePictures(root)
     tops = [root / name for name in FOLDERS if (root / name).is_dir()]
     top = next((top for top in tops if any((top / name).is_dir() for name in listed[:100])), None)
     top = top or next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
@@ -96,7 +96,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     return pictures
 
 
-def _other_size(pictures: Pictures) -> str:
+def _other_size(pictures: ReleasePictures) -> str:
     """What to know of sets that all have another size; DataError where pictures were lost and targets would be shifted."""
     size = pictures.size
     numbers = {
@@ -129,7 +129,7 @@ def describe_picture(root: Path, file: Path, image_id: str, group: str, index: i
 
 
 def describe_all(
-    pictures: Pictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
+    pictures: ReleasePictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
 ) -> tuple[dict[str, list[str]], dict[str, Image]]:
     """Image ids of each set in order, and the images by id.
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ctxr.data.dataset import Dataset
-from ctxr.data.readers.frames import Pictures, describe_all, find_pictures
+from ctxr.data.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.data.readers.phenomena import Annotated, label_queries, read_annotations
 from ctxr.data.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json
 from ctxr.data.records import ImageSet, Judgment, Kind, Query, SplitName, Text
@@ -181,7 +181,7 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
     )
 
 
-def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: Pictures) -> None:
+def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
     size = pictures.size
     hint = f"a set has {size} images, counted from 0"
     for name, one in described.items():

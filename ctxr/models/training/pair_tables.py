@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ctxr.data.regions import Regions
+from ctxr.data.regions import RegionFeatures
 from ctxr.models.training.known import Known
 from ctxr.models.training.passes import in_passes
 from ctxr.models.training.questions import Questions
@@ -26,7 +26,7 @@ class RegionTable:
         regions: where they lie. contents: SHA-256 of the picture of each row.
     """
 
-    def __init__(self, regions: Regions, contents: Sequence[str]) -> None:
+    def __init__(self, regions: RegionFeatures, contents: Sequence[str]) -> None:
         self._regions, self._contents = regions, list(contents)
 
     def __call__(self, rows: Tensor) -> Tensor:

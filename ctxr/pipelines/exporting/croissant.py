@@ -7,7 +7,7 @@ import msgspec
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.tables import encode_row
-from ctxr.pipelines.exporting.job import Job, Written, check_names
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult, check_names
 from ctxr.pipelines.exporting.pictures import suffix_of
 
 _TYPES = {
@@ -50,7 +50,7 @@ _IMAGE: Columns = {
 }
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write the tables, the pictures in `images/`, and `croissant.json` last."""
     check_names(job.dataset)
     files = {source.name: source.file for source in job.dataset.sources}
@@ -80,14 +80,14 @@ def write(job: Job) -> Written:
     records += [_picture_records(kind) for kind in kinds]
     about = _about(job) | {"distribution": distribution, "recordSet": records}
     write_bytes(job.out / "croissant.json", msgspec.json.format(msgspec.json.encode(about), indent=1) + b"\n")
-    return Written(_LOAD)
+    return ExportResult(_LOAD)
 
 
 def _only(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in columns}
 
 
-def _about(job: Job) -> dict[str, Any]:
+def _about(job: ExportJob) -> dict[str, Any]:
     licence = job.licences.shared(job.dataset.images.values())
     known = {"license": licence} if licence else {}
     counts = job.counts()

@@ -12,7 +12,7 @@ from ctxr.pipelines.evaluating.tables import STATIC, p_value, percent
 from ctxr.pipelines.reporting.attention import Attended, attended
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import ticks
-from ctxr.pipelines.reporting.scored import Scored, find_scored
+from ctxr.pipelines.reporting.scored import EvaluationRows, find_scored
 from ctxr.pipelines.reporting.stages import ALONE
 
 MOST_QUERIES = 3000
@@ -92,7 +92,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     }
 
 
-def _panel(scored: Scored, side: str) -> Panel:
+def _panel(scored: EvaluationRows, side: str) -> Panel:
     found = {
         (row["run"], row["part"], row["measure"]): row
         for row in scored.figures
@@ -173,7 +173,7 @@ def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any)
 
 
 def _table(
-    scored: Scored, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
+    scored: EvaluationRows, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
@@ -208,7 +208,7 @@ def _interval(row: Mapping[str, Any]) -> Interval:
     return Interval(row["value"], row["low"], row["high"])
 
 
-def _ranked(scored: Scored) -> dict[str, dict[str, QueryResult]]:
+def _ranked(scored: EvaluationRows) -> dict[str, dict[str, QueryResult]]:
     """The queries that the page holds, hardest first, with the row of each run."""
     by_query: dict[str, dict[str, QueryResult]] = {}
     for row in scored.rows:
@@ -218,7 +218,7 @@ def _ranked(scored: Scored) -> dict[str, dict[str, QueryResult]]:
 
 
 def _data(
-    edition: Edition, scored: Scored, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
+    edition: Edition, scored: EvaluationRows, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
 ) -> dict[str, Any]:
     """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[Any]]] = {}
