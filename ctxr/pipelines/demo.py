@@ -97,27 +97,14 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     """Draw the world (unless it is there), build, filter, compare."""
     from ctxr.data.world import WorldConfig, write_world
     from ctxr.data.world.films import BLUR
-    from ctxr.pipelines.build_sets import run as build_sets
+    from ctxr.pipelines import build_sets, filter, report
     from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.demo_models import run_models
     from ctxr.pipelines.demo_revision import RevisionSizes, run_revision
-    from ctxr.pipelines.filter import run as filter_sets
-    from ctxr.pipelines.report import run as report
 
     talk = talk or Silent()
-    refuse_seed(config.seed)
-    if config.queries < 24:
-        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
-    for name, count, least in (
-        ("pairs", config.pairs, LEAST_PAIRS),
-        ("gallery", config.gallery, LEAST_GALLERY),
-        ("looks", config.looks, LEAST_LOOKS),
-    ):
-        if count < least:
-            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
-    if config.out.exists() and not config.out.is_dir():
-        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
+    _check(config)
     place, work = config.out / "world", config.out / "work"
     wanted = WorldConfig(
         seed=config.seed, videos=config.videos, seconds=config.seconds, albums=2, photos_per_album=config.photos
@@ -131,15 +118,15 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
 
         world = write_world(place, wanted, progress=told)
     sources = (str(place / "videos"), str(place / "photos"))
-    built = build_sets(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
+    built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
     text = MAX_TEXT if _can_read(talk) else None
-    filtered = filter_sets(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
+    filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
     picture = write_sheet(filtered.artifact, config.out / "sets.png")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
     models = run_models(config.out / "models", config.queries, config.seed, talk)
     sizes = RevisionSizes(config.pairs, config.gallery, config.looks)
     revision = run_revision(config.out / "captions", sizes, config.seed, talk)
-    page = report(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
+    page = report.run(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
         folder=config.out,
         picture=picture,
@@ -158,6 +145,21 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         models=models,
         revision=revision,
     )
+
+
+def _check(config: Demo) -> None:
+    refuse_seed(config.seed)
+    if config.queries < 24:
+        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
+    for name, count, least in (
+        ("pairs", config.pairs, LEAST_PAIRS),
+        ("gallery", config.gallery, LEAST_GALLERY),
+        ("looks", config.looks, LEAST_LOOKS),
+    ):
+        if count < least:
+            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
+    if config.out.exists() and not config.out.is_dir():
+        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
 
 
 def _can_read(talk: Talk) -> bool:

@@ -108,18 +108,9 @@ def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> Rev
 
     A demo that is run again finds everything there.
     """
-    from ctxr.pipelines.eval import Eval
-    from ctxr.pipelines.eval import run as evaluate
-    from ctxr.pipelines.export_tasks import ExportTasks
-    from ctxr.pipelines.export_tasks import run as export_tasks
-    from ctxr.pipelines.report import Report
-    from ctxr.pipelines.report import run as report
-    from ctxr.pipelines.revise_labels import ReviseLabels
-    from ctxr.pipelines.revise_labels import run as revise
+    from ctxr.pipelines import eval, export_tasks, report, revise_labels, train
     from ctxr.pipelines.revising.auditing import checked
     from ctxr.pipelines.revising.rounds import FOLDER, read_rounds
-    from ctxr.pipelines.train import Train
-    from ctxr.pipelines.train import run as train
     from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
     drawn = work / "dataset"
@@ -128,21 +119,24 @@ def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> Rev
     world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, workers=workers, **DRAWN)
     write_captions(world, talk)
     recipe, changes = CLASSIFIER
-    train(Train(recipe, drawn, changes=changes, workdir=work), talk)
-    judged = evaluate(Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), talk)
-    revise(ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work), talk)
-    export_tasks(ExportTasks(task="entail", workdir=work, seed=seed), talk)
+    train.run(train.Train(recipe, drawn, changes=changes, workdir=work), talk)
+    judged = eval.run(eval.Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), talk)
+    revise_labels.run(
+        revise_labels.ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work),
+        talk,
+    )
+    export_tasks.run(export_tasks.ExportTasks(task="entail", workdir=work, seed=seed), talk)
     answers = _asked(work, drawn, seed, talk)
-    revise(ReviseLabels(audit=True, seed=seed, workdir=work), talk)
+    revise_labels.run(revise_labels.ReviseLabels(audit=True, seed=seed, workdir=work), talk)
     (made,) = read_rounds(work / FOLDER)
     runs = [run for run in RUNS if made.added or run == "as-written"]
     for run in runs:
-        train(Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), talk)
-    asked = Eval(
+        train.run(train.Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), talk)
+    asked = eval.Eval(
         (*runs, BY), work / FOLDER, work, split="test", compare=True, resamples=RESAMPLES, permutations=RESAMPLES
     )
-    compared = evaluate(asked, talk).results
-    page = report(Report(work / FOLDER, workdir=work), talk).page
+    compared = eval.run(asked, talk).results
+    page = report.run(report.Report(work / FOLDER, workdir=work), talk).page
     quality = [row for row in judged.tables["test/quality"].rows if row[1] == "all"]
     audited: dict[str, Any] = checked(work / "revision-audit" / "001") or {}
     drawn_as, doubtful = _drawn(work, drawn)

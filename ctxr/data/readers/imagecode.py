@@ -7,7 +7,7 @@ set to a list of descriptions. Beside them may lie `annotator_split_valid*.json`
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,16 +77,7 @@ def read_release(
         for name in names
     )
     authors = _authors(writers, described, notes)
-    texts: dict[str, Text] = {}
-    queries: dict[str, Query] = {}
-    judgments: list[Judgment] = []
-    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
-        for place, (index, text) in enumerate(one.descriptions):
-            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
-            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
-            queries[key] = Query(key, name, (key,))
-            if index is not None:
-                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    texts, queries, judgments = _queries(described, order, authors)
     fresh, asked, found = label_queries(annotated, texts)
     notes += _join_notes(annotated, texts, fresh) + pictures.notes
     if without := len(names) - len(pictures.found):
@@ -102,6 +93,24 @@ def read_release(
         splits=splits,
         notes=tuple(notes),
     )
+
+
+def _queries(
+    described: Mapping[str, _Described],
+    order: Mapping[str, Sequence[str]],
+    authors: Mapping[tuple[str, int | None], str],
+) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
+    texts: dict[str, Text] = {}
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
+        for place, (index, text) in enumerate(one.descriptions):
+            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
+            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
+            queries[key] = Query(key, name, (key,))
+            if index is not None:
+                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    return texts, queries, judgments
 
 
 def collection_of(image_set: ImageSet) -> str:
