@@ -54,8 +54,6 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
             licences[image.id] = licence
             if passed is not None:
                 passed()
-        if not by_id:
-            raise DataError(f"{path}: there is no image in it", hint="restore the file")
         sets.append(
             ImageSet(gallery, "photos", tuple(sorted(by_id.values())), gallery, gallery, None, math.nan, math.nan)
         )
@@ -93,7 +91,10 @@ def _photos(root: Path, file: JsonFile, gallery: str) -> Iterator[tuple[int, Ima
     """Id in the file, picture and licence of each photo; one that is not at hand has no path."""
     tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
     named = _licences(file)
-    for row in _rows(file, "images", {"id": int, "file_name": str}):
+    rows = _rows(file, "images", {"id": int, "file_name": str})
+    if not rows:
+        raise DataError(f"{file.path}: there is no image in it", hint="restore the file")
+    for row in rows:
         name, licence = row["file_name"], row.get("license")
         _check_path(f"{file.path}: image {row['id']}", name)
         place = next((top / name for top in tops if _is_inside(root, top / name)), None)
