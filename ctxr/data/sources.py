@@ -48,7 +48,7 @@ NOT_TEXT = "its name is not UTF-8"
 
 
 @dataclass(frozen=True)
-class SourceEntry:
+class Found:
     """One source before it is read.
 
     Attributes:
@@ -72,7 +72,7 @@ class SourceEntry:
 class Search:
     """What was found, and files left out: (path, why)."""
 
-    found: tuple[SourceEntry, ...]
+    found: tuple[Found, ...]
     left_out: tuple[tuple[Path, str], ...]
 
 
@@ -226,19 +226,19 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
     return found
 
 
-def _video(file: Path, passed: Callable[[int], None]) -> SourceEntry:
+def _video(file: Path, passed: Callable[[int], None]) -> Found:
     try:
         if not file.is_file():  # reading a pipe would wait for ever
             raise OSError(errno.EINVAL, "not a regular file")
-        return SourceEntry(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
+        return Found(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
-        return SourceEntry(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
+        return Found(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
 
 
 def _album(
     folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], passed: Callable[[int], None]
-) -> SourceEntry:
+) -> Found:
     hashes, readable, total = [], [], 0
     for file in files:
         try:
@@ -251,11 +251,11 @@ def _album(
             left_out.append((file, f"cannot be read: {error.strerror}"))
     lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(readable, hashes, strict=True))
     name = safe_name(folder.resolve().name or "photos")
-    return SourceEntry(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
+    return Found(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
 
 
-def _once(sources: list[SourceEntry], left_out: list[tuple[Path, str]]) -> list[SourceEntry]:
-    kept: dict[tuple[Kind, str], SourceEntry] = {}
+def _once(sources: list[Found], left_out: list[tuple[Path, str]]) -> list[Found]:
+    kept: dict[tuple[Kind, str], Found] = {}
     for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
         first = kept.setdefault((source.kind, source.sha256), source)
         if first is not source:
@@ -263,15 +263,15 @@ def _once(sources: list[SourceEntry], left_out: list[tuple[Path, str]]) -> list[
     return list(kept.values())
 
 
-def _name_apart(sources: list[SourceEntry]) -> list[SourceEntry]:
-    by_name: dict[str, list[SourceEntry]] = defaultdict(list)
+def _name_apart(sources: list[Found]) -> list[Found]:
+    by_name: dict[str, list[Found]] = defaultdict(list)
     for source in sources:
         by_name[source.name.lower()].append(source)  # some file systems do not tell A from a
     apart = []
     for same in by_name.values():
         for source in same:
             name = source.name if len(same) == 1 else f"{source.name}-{source.sha256[:8]}"
-            apart.append(SourceEntry(**{**source.__dict__, "name": name}))
+            apart.append(Found(**{**source.__dict__, "name": name}))
     return sorted(apart, key=lambda source: source.name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctxr.data.artifacts import MANIFEST, Parent, take_manifest
 from ctxr.data.atomic import write_bytes
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.splits import read_published
 from ctxr.data.tables import write_table
 from ctxr.data.units import Stamp, read_stamp, read_unit
@@ -28,7 +28,7 @@ from ctxr.pipelines.video_unit import Embedder, pick_again, scan_video
 def build(
     config: BuildSets,
     out: Path,
-    sources: Sequence[SourceEntry],
+    sources: Sequence[Found],
     parents: Sequence[Parent],
     talk: Talk,
     clear: Callable[[], None],
@@ -106,8 +106,8 @@ def build(
     )
 
 
-def _videos(run: Build, videos: Sequence[SourceEntry]) -> None:
-    todo: list[tuple[SourceEntry, Stamp, bool]] = []
+def _videos(run: Build, videos: Sequence[Found]) -> None:
+    todo: list[tuple[Found, Stamp, bool]] = []
     for found in videos:
         stamp, there = run.stamp(found.sha256), read_stamp(run.out, found.name)
         if there == stamp:
@@ -140,7 +140,7 @@ def _videos(run: Build, videos: Sequence[SourceEntry]) -> None:
                 scanner.close()
 
 
-def _video(run: Build, free: list[Scanner], found: SourceEntry, stamp: Stamp, again: bool, task: Task) -> None:
+def _video(run: Build, free: list[Scanner], found: Found, stamp: Stamp, again: bool, task: Task) -> None:
     if run.stopping.is_set():
         return
     task.say(found.name)

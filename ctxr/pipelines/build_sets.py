@@ -12,7 +12,7 @@ from ctxr.pipelines.talk import Silent, Talk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxr.data.sources import SourceEntry
+    from ctxr.data.sources import Found
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
     return report
 
 
-def _say_what_goes(out: Path, found: "Sequence[SourceEntry]", talk: Talk) -> None:
+def _say_what_goes(out: Path, found: "Sequence[Found]", talk: Talk) -> None:
     """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
     from ctxr.data.units import SOURCES
 

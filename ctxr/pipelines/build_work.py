@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxr.data.artifacts import package_versions
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.units import Stamp, Unit, read_stamp, read_unit
 from ctxr.errors import DataError
 from ctxr.pipelines.build_sets import BuildSets
@@ -62,12 +62,12 @@ class Build:
         ]
         return Stamp(scan, sha256_of(select), picking.meter.stamps())
 
-    def fail(self, found: SourceEntry, reason: str, message: str, hint: str) -> None:
+    def fail(self, found: Found, reason: str, message: str, hint: str) -> None:
         """Note a source that gave nothing."""
         self.failures.append(Failure(found.name, str(found.path), reason, message, self.retry()))
         self.talk.warn(f"{message}{f' ({hint})' if hint else ''}")
 
-    def fail_photo(self, album: SourceEntry, position: int, message: str) -> None:
+    def fail_photo(self, album: Found, position: int, message: str) -> None:
         """Note a photo that could not be read; the others of its album go on."""
         file = album.photos[position]
         self.failures.append(Failure(album.name, str(file), "unreadable", message, self.retry()))
@@ -98,7 +98,7 @@ def readable_unit(out: Path, name: str) -> Unit | None:
         return None
 
 
-def build_photos(run: Build, albums: Sequence[SourceEntry]) -> None:
+def build_photos(run: Build, albums: Sequence[Found]) -> None:
     """Every album of the run, as units in `run.units`: all are one pool, in which each photo finds its neighbours."""
     if not albums:
         return

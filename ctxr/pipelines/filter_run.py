@@ -15,7 +15,7 @@ from ctxr.data.artifacts import MANIFEST, Artifact, Parent, take_manifest
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_of
 from ctxr.data.records import Failure, Split
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.tables import read_table, write_table
 from ctxr.data.units import Stamp, Unit, album_files, read_stamp, read_unit, unit_folder
 from ctxr.data.whereabouts import place_of
@@ -229,13 +229,13 @@ def _photos(run: _Refilter, albums: Sequence[Unit], stamps: Mapping[str, Stamp])
     return {unit.source.name: unit for unit in made}
 
 
-def _album(sources: ByContent, unit: Unit) -> SourceEntry:
+def _album(sources: ByContent, unit: Unit) -> Found:
     """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
     source, folder = unit.source, sources.album(unit.source)
     files, hashes, wrong = album_files(unit, folder)
     if wrong:
         raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
-    return SourceEntry(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
+    return Found(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
 class _OtherEncoder(DataError):

@@ -11,7 +11,7 @@ from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.embeddings import Vectors, load_vectors, save_vectors, stack_vectors
 from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.data.images import Pixels, image_size, read_image
-from ctxr.data.sources import SourceEntry, safe_name
+from ctxr.data.sources import Found, safe_name
 from ctxr.data.units import IMAGES, SOURCES, Unit
 from ctxr.errors import DataError
 from ctxr.pipelines.video_unit import Embedder
@@ -24,7 +24,7 @@ SHARD = 256
 class Photo:
     """A readable photo of the pool: `position` in its album, `row` in the album's embeddings."""
 
-    album: SourceEntry
+    album: Found
     position: int
     file: Path
     sha256: str
@@ -50,12 +50,12 @@ class Pool:
 
     photos: list[Photo]
     vectors: Vectors
-    unreadable: list[tuple[SourceEntry, int, str]]
+    unreadable: list[tuple[Found, int, str]]
 
 
 def gather_pool(
     artifact: Path,
-    albums: Sequence[SourceEntry],
+    albums: Sequence[Found],
     known: Mapping[str, Unit],
     scans: Mapping[str, str],
     embedder: Embedder,
@@ -74,7 +74,7 @@ def gather_pool(
     return _joined(parts)
 
 
-def reopen_pool(albums: Sequence[SourceEntry], units: Sequence[Unit]) -> Pool:
+def reopen_pool(albums: Sequence[Found], units: Sequence[Unit]) -> Pool:
     """The pool that `units` were made from, without embedding anything again; `albums` say where the photos lie now."""
     return _joined([_reopened(album, unit) for album, unit in zip(albums, units, strict=True)])
 
@@ -88,9 +88,9 @@ def _joined(parts: Sequence[Pool]) -> Pool:
     )
 
 
-def _embedded(artifact: Path, album: SourceEntry, scan: str, embedder: Embedder, watch: Callable[[int], None]) -> Pool:
+def _embedded(artifact: Path, album: Found, scan: str, embedder: Embedder, watch: Callable[[int], None]) -> Pool:
     photos: list[Photo] = []
-    unreadable: list[tuple[SourceEntry, int, str]] = []
+    unreadable: list[tuple[Found, int, str]] = []
     blocks: list[Vectors] = []
     names = file_names(album.photos)
     for start in range(0, len(album.photos), SHARD):
@@ -109,7 +109,7 @@ def _embedded(artifact: Path, album: SourceEntry, scan: str, embedder: Embedder,
     return Pool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
 
 
-def _reopened(album: SourceEntry, unit: Unit) -> Pool:
+def _reopened(album: Found, unit: Unit) -> Pool:
     photos: list[Photo] = []
     names = file_names(album.photos)
     for row in unit.ledger:
@@ -122,7 +122,7 @@ def _reopened(album: SourceEntry, unit: Unit) -> Pool:
 
 
 def _shard(
-    artifact: Path, album: SourceEntry, chosen: range, scan: str, embedder: Embedder
+    artifact: Path, album: Found, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int]], dict[str, str], Vectors]:
     """Sizes and problems by position, and vectors of the readable ones, in memory."""
     folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
@@ -178,7 +178,7 @@ def file_names(photos: Sequence[Path]) -> list[str]:
     return names
 
 
-def unreadable_photos(albums: Sequence[SourceEntry], units: Sequence[Unit]) -> list[tuple[SourceEntry, int, str]]:
+def unreadable_photos(albums: Sequence[Found], units: Sequence[Unit]) -> list[tuple[Found, int, str]]:
     """The photos that could not be read when `units` were made, as in `Pool`; why is found by failing again."""
     return [
         (album, row.index, _problem(album.photos[row.index]))

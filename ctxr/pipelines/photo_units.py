@@ -13,7 +13,7 @@ from ctxr.data.atomic import link_or_copy
 from ctxr.data.embeddings import Vectors, pairwise_distances
 from ctxr.data.images import read_image
 from ctxr.data.records import Facts, Image, ImageSet, LedgerRow, Source
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.units import Stamp, Unit, write_unit
 from ctxr.models.selection import Rejection
 from ctxr.pipelines.fact_cache import FactCache
@@ -55,7 +55,7 @@ class PhotoPicking:
 def pick_photos(
     artifact: Path,
     pool: Pool,
-    albums: Sequence[SourceEntry],
+    albums: Sequence[Found],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
     known: dict[str, Facts],
@@ -209,7 +209,7 @@ def _with_nearest(pool: Pool, row: LedgerRow, anchor: int, nearest: int | None, 
 def _write(
     artifact: Path,
     pool: Pool,
-    albums: Sequence[SourceEntry],
+    albums: Sequence[Found],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],

@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.data.embeddings import VectorLog, Vectors
 from ctxr.data.images import Pixels
 from ctxr.data.records import Facts, LedgerRow, Shot, Source
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.units import SOURCES, Stamp, Unit, write_unit
 from ctxr.data.video import VideoHeader
 from ctxr.errors import CtxrError
@@ -73,7 +73,7 @@ class _Pass:
     def __init__(
         self,
         artifact: Path,
-        found: SourceEntry,
+        found: Found,
         header: VideoHeader,
         picking: Picking,
         embedder: Embedder,
@@ -125,7 +125,7 @@ class _Pass:
 
 def scan_video(
     artifact: Path,
-    found: SourceEntry,
+    found: Found,
     stamp: Stamp,
     scanner: Scanner,
     options: ScanOptions,
@@ -162,7 +162,7 @@ def scan_video(
             decode.close()
 
 
-def _finished(found: SourceEntry, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
+def _finished(found: Found, stamp: Stamp, decode: _Pass, ended: ScanEnd) -> Unit:
     vectors, picker = decode.vectors.close(), decode.picker
     return Unit(
         stamp=stamp,
@@ -272,7 +272,7 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(found: SourceEntry, ended: ScanEnd, considered: int) -> Source:
+def _source(found: Found, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
         name=found.name,

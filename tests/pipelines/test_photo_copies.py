@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctxr.data.embeddings import Vectors
-from ctxr.data.sources import SourceEntry
+from ctxr.data.sources import Found
 from ctxr.data.units import Stamp
 from ctxr.pipelines.photo_copies import Positions, first_of_copies
 from ctxr.pipelines.photo_pool import Photo, Pool
@@ -66,7 +66,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     for file in files:
         file.write_text(file.name)
     hashes = tuple(file.name for file in files)
-    album = SourceEntry("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
+    album = Found("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
     photos = [Photo(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
     picking = PhotoPicking(4, 0.07, None, seed, Meter(Limits(), "live", "auto"))
     pool, stamps = Pool(photos, vectors, []), {"album": Stamp("scan", "select", {})}

@@ -13,7 +13,7 @@ from PIL import Image
 from ctxr.data.embeddings import Vectors
 from ctxr.data.images import Pixels
 from ctxr.data.records import Failure, ImageSet
-from ctxr.data.sources import SourceEntry, find_sources
+from ctxr.data.sources import Found, find_sources
 from ctxr.data.tables import read_table
 from ctxr.data.units import Stamp, read_unit
 from ctxr.models.encode import Encoder
@@ -42,7 +42,7 @@ class Means:
         return Embedder(lambda: cast("Encoder", self), threading.Lock())
 
 
-def embed(artifact: Path, albums: Sequence[SourceEntry], encoder: Means, scan: str = "scan") -> Pool:
+def embed(artifact: Path, albums: Sequence[Found], encoder: Means, scan: str = "scan") -> Pool:
     scans = {album.name: scan for album in albums}
     return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
 
@@ -59,7 +59,7 @@ def album(footage: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def found(*typed: Path) -> tuple[SourceEntry, ...]:
+def found(*typed: Path) -> tuple[Found, ...]:
     return find_sources([str(path) for path in typed]).found
 
 
@@ -230,7 +230,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for at, file in enumerate(files):
         file.write_bytes(b"%d" % (at % 200))
     hashes = [f"{at % 200}" for at in range(count)]
-    one = SourceEntry("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
+    one = Found("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
     photos = [Photo(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
