@@ -361,15 +361,12 @@ def demo(report: DemoReport) -> Iterator[Block]:
     yield from image_sets(report.filtered)
     yield ""
     yield _found(report)
-    yield (
-        f"dissolves with a cut in their span: {report.cuts.dissolves} of {report.dissolves} (the detector is made for hard cuts)\n"
-        "frames in which a blur or a title comes or goes have no right answer and are not counted"
-    )
+    yield "frames in which a blur or a title comes or goes have no right answer and are not counted"
     yield _crowd(report.crowd)
     yield from _models(report.models)
     yield from _revised(report.revision)
     yield (
-        f"\n[bold]look at[/]   {report.page} in a browser; {report.picture}, {report.filtered.artifact / 'images'};\n"
+        f"\n[bold]look at[/]   {report.page} in a browser; {report.filtered.artifact / 'images'};\n"
         f"          {report.models.page}, with what each model picked and what it looked at;\n"
         f"          {report.revision.page}, with what was added to each picture"
     )
@@ -395,9 +392,7 @@ def _grid(title: str, names: Sequence[str], left: int = 1) -> Grid:
 
 def _found(report: DemoReport) -> Grid:
     table = _grid("found next to the truth", ("", "found", "missed", "false", "precision", "recall"))
-    cuts = report.cuts
     found = {
-        "hard cuts": Detection(len(cuts.hits), len(cuts.missed), len(cuts.false)),
         "blurred frames": report.blurred,
         "frames with text": report.titled,
         "duplicate photos": report.duplicates,

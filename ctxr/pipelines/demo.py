@@ -15,7 +15,6 @@ from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.data.world import World
-    from ctxr.metrics.cuts import CutScore
     from ctxr.pipelines.demo_crowd import CrowdReport
     from ctxr.pipelines.demo_models import ModelsReport
     from ctxr.pipelines.demo_revision import RevisionReport
@@ -78,11 +77,8 @@ class DemoReport:
     """What the demo found next to the truth."""
 
     folder: Path
-    picture: Path
     page: Path
     world: dict[str, int]
-    cuts: "CutScore"
-    dissolves: int
     built: SetsReport
     filtered: SetsReport
     blurred: Detection
@@ -98,7 +94,6 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     from ctxr.data.world import WorldConfig, write_world
     from ctxr.data.world.films import BLUR
     from ctxr.pipelines import build_sets, filter, report
-    from ctxr.pipelines.contact_sheet import write_sheet
     from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.demo_models import run_models
     from ctxr.pipelines.demo_revision import RevisionSizes, run_revision
@@ -121,7 +116,6 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
     text = MAX_TEXT if _can_read(talk) else None
     filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
-    picture = write_sheet(filtered.artifact, config.out / "sets.png")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
     models = run_models(config.out / "models", config.queries, config.seed, talk)
     sizes = RevisionSizes(config.pairs, config.gallery, config.looks)
@@ -129,11 +123,8 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     page = report.run(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
         folder=config.out,
-        picture=picture,
         page=page,
         world={"videos": len(world.videos), "frames": len(world.frames), "photos": len(world.photos)},
-        cuts=_cuts(built.artifact, world),
-        dissolves=sum(cut.kind == "dissolve" for cut in world.cuts),
         built=built,
         filtered=filtered,
         blurred=_flagged(filtered.artifact, "brisque", BRISQUE, {_key(row): row.blur / BLUR for row in world.frames}),
@@ -176,22 +167,6 @@ def _can_read(talk: Talk) -> bool:
 
 def _key(row: Any) -> tuple[str, int]:
     return row.video, row.frame
-
-
-def _cuts(artifact: Path, world: "World") -> "CutScore":
-    """All videos scored as one: frames are offset, so that cuts of different videos cannot meet."""
-    from ctxr.data.records import Shot
-    from ctxr.data.tables import read_table
-    from ctxr.metrics.cuts import score_cuts
-
-    offset = {video.video: at * 10**7 for at, video in enumerate(world.videos)}
-    shots = read_table(artifact / "shots.jsonl", Shot)
-    found = [offset[shot.source] + shot.start_index for shot in shots if shot.shot > 0 and shot.source in offset]
-    hard = [offset[cut.video] + cut.first for cut in world.cuts if cut.kind == "hard"]
-    spans = [
-        (offset[cut.video] + cut.first, offset[cut.video] + cut.last) for cut in world.cuts if cut.kind == "dissolve"
-    ]
-    return score_cuts(found, hard, spans)
 
 
 def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Detection:
