@@ -12,6 +12,7 @@ from ctxr.cli.commands import COMMANDS
 
 PACKAGE = Path(__file__).resolve().parent.parent / "ctxr"
 FILES = sorted(PACKAGE.rglob("*.py"))
+MOST_LINES = 600
 
 MAY_IMPORT = {
     "errors": set(),
@@ -53,6 +54,11 @@ def test_a_file_imports_only_the_rooms_it_may_know(file: Path) -> None:
 def test_torch_lives_in_the_models_alone(file: Path) -> None:
     heavy = {"torch", "torchvision", "open_clip", "timm"} & {name.split(".")[0] for name in imported(file)}
     assert not heavy or room(file) == "models"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_no_file_grows_beyond_one_noun(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= MOST_LINES
 
 
 def test_there_is_no_room_without_a_name() -> None:

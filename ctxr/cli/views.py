@@ -13,7 +13,7 @@ from ctxr.pipelines import audit
 from ctxr.pipelines import plan as planning
 from ctxr.pipelines.aggregate import AggregateReport
 from ctxr.pipelines.check_artifact import Check
-from ctxr.pipelines.demo import DemoReport, Detection
+from ctxr.pipelines.demo import DemoReport
 from ctxr.pipelines.demo_crowd import CrowdReport
 from ctxr.pipelines.demo_models import MEANING, ModelsReport
 from ctxr.pipelines.demo_revision import MEANING as REVISED
