@@ -8,8 +8,12 @@
     └── FindingsError (5)      `ctxr doctor`, `audit`, `verify` or `aggregate` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
-command or one edit. `ctxr.cli.app` is the only place that turns an error into text.
+command or one edit. `ctxr.cli.app` is the only place that turns an error into text. Below the tree stand the words that
+sentences share.
 """
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class CtxrError(Exception):
@@ -54,3 +58,32 @@ class FindingsError(CtxrError):
     """`ctxr doctor`, `audit`, `verify` or `aggregate` found something that needs attention."""
 
     exit_code = 5
+
+
+def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:
+    """A number with its noun, which takes an s unless `nouns` is its plural; `form` is the number's format.
+
+    >>> plural(1, "source"), plural(1200, "query", "queries", form=",")
+    ('1 source', '1,200 queries')
+    """
+    return f"{number:{form}} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: str = "{}") -> str:
+    """A hint: the known word that is closest to another, as it is `spelled`; `otherwise` where none is near.
+
+    >>> did_you_mean("flter", ["filter", "plan"], spelled="ctxr {}")
+    'did you mean ctxr filter?'
+    """
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean {spelled.format(near[0])}?" if near else otherwise
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first names of several.
+
+    >>> some("abcd")
+    'a, b, c, …'
+    """
+    first = list(names)
+    return ", ".join(first[:most]) + (", …" if len(first) > most else "")

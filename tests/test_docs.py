@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.cli.app import COMMANDS
+from ctxr.cli.commands import COMMANDS
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe
 from scripts.cli_docs import TARGET, page

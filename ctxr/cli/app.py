@@ -1,44 +1,21 @@
-"""The front door: finds the command, calls it, and turns errors into text and exit codes. Nothing heavy is imported here."""
+"""The front door: finds the command, calls it, shows its report, and turns errors into text and exit codes. Nothing heavy is
+imported here."""
 
 import errno
 import os
 import sys
-from importlib import import_module
+from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError
-
-COMMANDS = {
-    "build-sets": "From videos and photos to sets of ten minimally contrastive images.",
-    "filter": "Take out blurry, text-heavy or small images, and fill the gaps.",
-    "plan": "Forecast what asking the crowd takes: answers, cost with fees, hours, pay per hour.",
-    "export-tasks": "Write what the crowd is asked, for our own server or for a platform that brings people.",
-    "import-answers": "Merge answers, from wherever they came, into judgments; each is checked again.",
-    "aggregate": "Decide which descriptions are kept, measure accuracy and agreement, and write the dataset.",
-    "workers": "Say how good each worker is, and block or allow them, with reasons and a way back.",
-    "report": "Show a chain of artifacts as one page that opens in any browser, without a server.",
-    "export": "Write image sets in a format that others read, or as a recipe without the pixels.",
-    "rebuild": "Make the images of a recipe again out of its videos and photos.",
-    "verify": "Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.",
-    "stats": "Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage.",
-    "audit": "Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.",
-    "train": "Train a model on a benchmark by a recipe, and score its validation and test queries.",
-    "regions": "Extract features and boxes of regions of every picture, for models that look at regions.",
-    "listen": "Let a multimodal language model find the picture of each description, through an OpenAI-compatible endpoint.",
-    "revise-labels": "Find captions that also hold for other pictures, and add them as a round of judgments, or take it back.",
-    "eval": "Say how often runs find the right image, how sure that is, where they fail, and which of them is better.",
-    "serve": "Let people work: pages to describe, find, judge and talk, from this machine; every answer is kept at once.",
-    "doctor": "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
-    "demo": "Draw a small world of footage and run the whole chain on it, next to the truth.",
-}
-"""Every command and its one line of help, in the order of use. `ctxr/cli/<name>.py` holds the rest."""
-
-_GO_ON = ("build-sets", "filter", "export-tasks", "rebuild", "regions", "listen", "train", "revise-labels", "demo")
-"""Commands that keep what they had done when they are interrupted."""
+from ctxr import __version__
+from ctxr.cli.commands import COMMANDS, Command, named
+from ctxr.cli.options import as_command
+from ctxr.cli.render import Terminal, show, show_error
+from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
 
 INTERRUPTED = 130
 
@@ -50,7 +27,7 @@ _MISTYPED: Any = typer.BadParameter.__base__
 
 
 class Commands(TyperGroup):
-    """Imports a command's module only when it is called: `ctxr --help` stays as light as an empty app."""
+    """Imports what a command names only when it is called: `ctxr --help` stays as light as an empty app."""
 
     _listing = False
 
@@ -60,13 +37,14 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; only its name and line of help while the list is shown."""
-        if cmd_name not in COMMANDS:
+        command = COMMANDS.get(cmd_name)
+        if command is None:
             return None
         if self._listing:
-            return TyperCommand(cmd_name, help=COMMANDS[cmd_name], callback=lambda: None)
-        module = import_module(f"ctxr.cli.{cmd_name.replace('-', '_')}")
+            return TyperCommand(cmd_name, help=command.line, callback=lambda: None)
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name, help=module.command.__doc__ or COMMANDS[cmd_name])(module.command)
+        body = as_command(named(command.config), partial(_run, command), command.arguments)
+        one.command(cmd_name, help=command.text or command.line)(body)
         return typer.main.get_command(one)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -91,12 +69,13 @@ class Commands(TyperGroup):
                 raise
             _stop(_refused(error), typed)
         except KeyboardInterrupt:
-            goes_on = ": it goes on where it was" if typed[:1] and typed[0] in _GO_ON else ""
-            _say("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
+            resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
+            goes_on = ": it goes on where it was" if resumes else ""
+            show_error("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
         except MemoryError:
             hint = "give this process more, or work on fewer sources at once: --workers 1"
-            _say("out of memory", hint, 1, "--json" in typed)
+            show_error("out of memory", hint, 1, "--json" in typed)
             sys.exit(1)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -112,17 +91,22 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, or the one that may have been meant as a hint."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean ctxr {near[0]}?" if near else f"commands are {', '.join(COMMANDS)}"
+            hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
 
+def _run(command: Command, config: Any, as_json: bool) -> None:
+    def shown(report: Any, view: str, document: str = "") -> None:
+        show(named(document)(report) if document else report, named(view)(report), as_json)
+
+    started = (partial(shown, view=command.started),) if command.started else ()
+    shown(named(command.run)(config, Terminal(), *started), command.view, command.document)
+
+
 def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
     # the result stands on stdout already
-    _say(
+    show_error(
         error.message,
         error.hint,
         error.exit_code,
@@ -169,12 +153,6 @@ def _refused(error: OSError) -> CtxrError:
     return CtxrError(f"{named}: {why}" if named else why, hint=hint)
 
 
-def _say(message: str, hint: str, exit_code: int, as_json: bool) -> None:
-    from ctxr.cli.render import show_error
-
-    show_error(message, hint, exit_code, as_json)
-
-
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -187,8 +165,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from ctxr import __version__
-
         sys.stdout.write(f"ctxr {__version__}\n")
         raise typer.Exit
 

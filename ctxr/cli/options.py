@@ -9,17 +9,13 @@ import tomllib
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from difflib import get_close_matches
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from ctxr.cli.app import COMMANDS
-from ctxr.errors import DataError, UsageError
-
-C = TypeVar("C")
+from ctxr.cli.commands import COMMANDS
+from ctxr.errors import DataError, UsageError, did_you_mean
 
 _NAMES = {
     "workdir": ("--workdir", "-w"),
@@ -57,41 +53,35 @@ def field_help(config_class: type) -> dict[str, str]:
     return found
 
 
-def from_config(config_class: type[C], arguments: tuple[str, ...] = ()) -> Callable[..., Callable[..., None]]:
-    """Decorator: turn `body(config, as_json)` into a Typer command whose options are the fields of `config_class`.
+def as_command(
+    config_class: type, body: Callable[[Any, bool], None], arguments: tuple[str, ...] = ()
+) -> Callable[..., None]:
+    """A Typer command that calls `body(config, as_json)`: its options are the fields of `config_class`.
 
     `arguments` names the fields that are positional.
     """
+    hints = typing.get_type_hints(config_class)
+    texts = field_help(config_class)
+    parameters = [_context_parameter()]
+    parameters += [
+        _parameter(field, hints[field.name], texts.get(field.name, ""), field.name in arguments)
+        for field in fields(config_class)
+    ]
+    parameters.append(_option("config", Path | None, None, "Read options from this TOML file; typed ones win.", "FILE"))
+    parameters.append(_option("json", bool, False, "Print the result as JSON on stdout."))
 
-    def decorate(body: Callable[[C, bool], None]) -> Callable[..., None]:
-        hints = typing.get_type_hints(config_class)
-        texts = field_help(config_class)
-        parameters = [_context_parameter()]
-        parameters += [
-            _parameter(field, hints[field.name], texts.get(field.name, ""), field.name in arguments)
-            for field in fields(config_class)  # type: ignore[arg-type]
-        ]
-        parameters.append(
-            _option("config", Path | None, None, "Read options from this TOML file; typed ones win.", "FILE")
-        )
-        parameters.append(_option("json", bool, False, "Print the result as JSON on stdout."))
+    def command(**given: Any) -> None:
+        context, file, as_json = given.pop("ctx"), given.pop("config"), given.pop("json")
+        typed = {name for name in given if context.get_parameter_source(name).name != "DEFAULT"}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        if file is not None:
+            loaded = load_toml(file, config_class, context.info_name or "")
+            values |= {name: value for name, value in loaded.items() if name not in typed}
+        body(config_class(**values), as_json)
 
-        @wraps(body)
-        def command(**given: Any) -> None:
-            context, file, as_json = given.pop("ctx"), given.pop("config"), given.pop("json")
-            typed = {name for name in given if context.get_parameter_source(name).name != "DEFAULT"}
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-            if file is not None:
-                loaded = load_toml(file, config_class, context.info_name or "")
-                values |= {name: value for name, value in loaded.items() if name not in typed}
-            body(config_class(**values), as_json)
-
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.arguments = arguments  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
-
-    return decorate
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
 
 
 def option_names(field: str) -> tuple[str, ...]:
@@ -115,8 +105,8 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     for table in tables:
         if table.replace("_", "-") not in COMMANDS:
-            near = get_close_matches(table.replace("_", "-"), COMMANDS, n=1)
-            hint = f"did you mean [{near[0]}]?" if near else f"tables are named after commands: {', '.join(COMMANDS)}"
+            otherwise = f"tables are named after commands: {', '.join(COMMANDS)}"
+            hint = did_you_mean(table.replace("_", "-"), COMMANDS, otherwise, "[{}]")
             raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
     own = [table for name, table in tables.items() if name.replace("_", "-") == command]
     plain = {key: value for key, value in loaded.items() if key not in tables}
@@ -135,11 +125,9 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
 
 
 def _meant(key: str, known: list[str], command: str) -> str:
-    near = get_close_matches(key.replace("-", "_"), known, n=1)
-    if near:
-        return f"did you mean {near[0]}?"
     other = next(name for name in COMMANDS if name != command)
-    return f"known: {', '.join(known)}; a key of another command goes below that command's name, such as [{other}]"
+    listed = f"known: {', '.join(known)}; a key of another command goes below that command's name, such as [{other}]"
+    return did_you_mean(key.replace("-", "_"), known, listed)
 
 
 def _convert(file: Path, key: str, value: Any, kind: Any) -> Any:

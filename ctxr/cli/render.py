@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from ctxr.pipelines.result_tables import Table as Tabular
+from ctxr.errors import CtxrError
+from ctxr.pipelines.result_tables import Table as Tabular
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
@@ -28,6 +28,24 @@ LONGEST_NAME = 20
 
 P_SHOWN = 0.001
 """A smaller p-value is shown as below this."""
+
+
+class Summary(NamedTuple):
+    """Names and values in two columns, below a title."""
+
+    title: str
+    rows: Mapping[str, Any]
+
+
+class Sentences(NamedTuple):
+    """Sentences below a heading; nothing if there are none."""
+
+    heading: str
+    lines: Iterable[str]
+
+
+Block = Summary | Sentences | Tabular | RenderableType | CtxrError
+"""A part of what is shown of a result; an error is the last one, and is raised once the rest is on stdout."""
 
 
 def stderr() -> Console:
@@ -50,6 +68,29 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         console.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
+def show(document: Any, blocks: Iterable[Block], as_json: bool) -> None:
+    """A result on stdout: its document for programs, or its blocks for people. Raises the error among them for both."""
+    if as_json:
+        show_json(document)
+    for block in blocks:
+        if isinstance(block, CtxrError):
+            raise block
+        if not as_json:
+            _show_block(block)
+
+
+def _show_block(block: Summary | Sentences | Tabular | RenderableType) -> None:
+    match block:
+        case Summary():
+            _show_facts(block)
+        case Sentences():
+            _show_lines(block)
+        case Tabular():
+            show_table(block)
+        case _:
+            stdout().print(block)
+
+
 def show_json(value: Any) -> None:
     """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
     document = plain(value)
@@ -59,6 +100,7 @@ def show_json(value: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(document, indent=1)
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def plain(value: Any) -> Any:
@@ -76,19 +118,18 @@ def plain(value: Any) -> Any:
     return value.as_posix() if isinstance(value, Path) else str(value)
 
 
-def show_facts(title: str, rows: Mapping[str, Any]) -> None:
-    """Names and values in two columns."""
+def _show_facts(facts: Summary) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right")
     table.add_column()
-    for name, value in rows.items():
+    for name, value in facts.rows.items():
         table.add_row(escape(name), _plain_text(str(value)))
     console = stdout()
-    console.print(f"[bold]{_plain_text(title)}[/]")
+    console.print(f"[bold]{_plain_text(facts.title)}[/]")
     console.print(table)
 
 
-def show_table(table: "Tabular") -> None:
+def show_table(table: Tabular) -> None:
     """A table of figures, with what one must know to read it below."""
     console = stdout()
     console.print()
@@ -100,7 +141,7 @@ def show_table(table: "Tabular") -> None:
         console.print(f"[dim]· {_plain_text(line)}[/]")
 
 
-def pieces(table: "Tabular", width: int) -> list[list[int]]:
+def pieces(table: Tabular, width: int) -> list[list[int]]:
     """Places of the columns that stand side by side in a terminal of that width; what does not fit follows below.
 
     The columns that tell the rows apart come first in every piece. Text of more than `LONGEST_CELL` characters is wrapped.
@@ -123,7 +164,7 @@ def pieces(table: "Tabular", width: int) -> list[list[int]]:
     return found
 
 
-def _drawn(table: "Tabular", places: Sequence[int], title: str) -> Table:
+def _drawn(table: Tabular, places: Sequence[int], title: str) -> Table:
     shown = Table(title=escape(title) or None, title_justify="left", title_style="bold", caption_justify="left")
     for place in places:
         numbers = any(isinstance(row[place], int | float) for row in table.rows)
@@ -137,11 +178,10 @@ def _drawn(table: "Tabular", places: Sequence[int], title: str) -> Table:
     return shown
 
 
-def show_lines(heading: str, lines: Iterable[str]) -> None:
-    """Sentences below a heading; nothing if there are none."""
-    for place, line in enumerate(lines):
+def _show_lines(block: Sentences) -> None:
+    for place, line in enumerate(block.lines):
         if not place:
-            stdout().print(f"\n[bold]{heading}[/]")
+            stdout().print(f"\n[bold]{block.heading}[/]")
         stdout().print(f"· {_plain_text(line)}")
 
 

@@ -53,7 +53,7 @@ class RecipeImage(Record, frozen=True):
     pixels: str
 
 
-class Difference(Record, frozen=True):
+class ImageDifference(Record, frozen=True):
     """An image that did not come out as recorded.
 
     Attributes:
@@ -83,7 +83,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RebuildRecipe:
     """A recipe that was read and checked; `images` by id."""
 
     path: Path
@@ -97,7 +97,7 @@ class Recipe:
     judgments: list[Judgment]
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(path: Path) -> RebuildRecipe:
     """The recipe in a folder. Raises DataError naming file and row for anything that is not as it must be."""
     head = _read_head(path / HEAD)
     sources = {row.name: row for row in read_table(path / "sources.jsonl", Source)}
@@ -114,7 +114,7 @@ def read_recipe(path: Path) -> Recipe:
     def optional(name: str, record: type[Any]) -> list[Any]:
         return read_table(path / name, record) if (path / name).exists() else []
 
-    return Recipe(
+    return RebuildRecipe(
         path,
         head,
         known,

@@ -48,7 +48,7 @@ class RegionRow(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class Regions:
+class RegionFeatures:
     """Region features of pictures.
 
     Attributes:
@@ -96,7 +96,7 @@ class Regions:
         return self._shards[number]
 
 
-def read_regions(folder: Path) -> Regions:
+def read_regions(folder: Path) -> RegionFeatures:
     """The regions of a finished artifact.
 
     Raises UnfinishedError without a manifest, DataError for another kind, a damaged table or numbers that cannot be.
@@ -109,7 +109,7 @@ def read_regions(folder: Path) -> Regions:
     rows = {row.sha256: row for row in read_table(folder / PICTURES, RegionRow)}
     if wrong := [row for row in rows.values() if row.shard < 0 or row.row < 0 or not 0 < row.regions <= most]:
         raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} names what cannot be there")
-    return Regions(folder, artifact.sha256, most, features, rows)
+    return RegionFeatures(folder, artifact.sha256, most, features, rows)
 
 
 def shard_name(number: int) -> str:

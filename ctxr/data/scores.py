@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ctxr.data.records import Score
-from ctxr.data.tables import write_table
+from ctxr.data.tables import numbered_lines, write_table
 from ctxr.errors import DataError
 
 
@@ -80,18 +80,14 @@ def write_scores(path: Path, scores: Iterable[Score]) -> int:
 def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
     decoder = msgspec.json.Decoder(_Line)
     try:
-        with path.open("rb") as stream:
-            for number, raw in enumerate(stream, 1):
-                text = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-                if not text.strip():
-                    continue
-                try:
-                    yield number, decoder.decode(text)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise DataError(
-                        f"{path}:{number}: {_complaint(text, str(error).rstrip('.'))}",
-                        hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',
-                    ) from error
+        for number, text in numbered_lines(path):
+            try:
+                yield number, decoder.decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise DataError(
+                    f"{path}:{number}: {_complaint(text, str(error).rstrip('.'))}",
+                    hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',
+                ) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error
 

@@ -60,20 +60,25 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
     """Rows in file order. Raises DataError naming file:line for anything that is not a row of this kind."""
     decoder = msgspec.json.Decoder(record, dec_hook=decode_other)
     try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if not text.strip():
-                    continue
-                try:
-                    yield decoder.decode(text)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    where = f"{path}:{number}{_identify(text, record)}"
-                    raise DataError(f"{where}: {str(error).rstrip('.')}", hint=_restored(path)) from error
+        for number, text in numbered_lines(path):
+            try:
+                yield decoder.decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                where = f"{path}:{number}{_identify(text, record)}"
+                raise DataError(f"{where}: {str(error).rstrip('.')}", hint=_restored(path)) from error
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder, not a table") from error
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines that hold something, with their numbers from 1; a byte order mark is forgiven."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if text.strip():
+                yield number, text
 
 
 def read_table(path: Path, record: type[R]) -> list[R]:

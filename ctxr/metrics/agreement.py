@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
-from ctxr.metrics.differences import Apart, Metric, Named, Spaced
+from ctxr.metrics.differences import Metric, MetricDistance, NominalDistance, SquaredDistance
 from ctxr.metrics.votes import Codes, Doubles, Votes
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
@@ -122,19 +122,21 @@ def _renumbered(codes: Codes) -> tuple[Codes, int]:
     return (np.cumsum(there) - 1)[codes], int(there.sum())
 
 
-def _difference(units: Codes, size: int, votes: Votes, level: Level | Metric) -> Named | Spaced | Apart:
+def _difference(
+    units: Codes, size: int, votes: Votes, level: Level | Metric
+) -> NominalDistance | SquaredDistance | MetricDistance:
     if callable(level):
-        return Apart(units, size, votes.values, votes.labels, level)
+        return MetricDistance(units, size, votes.values, votes.labels, level)
     if level == "nominal":
-        return Named(units, size, votes.values, len(votes.labels))
+        return NominalDistance(units, size, votes.values, len(votes.labels))
     numbers = votes.numbers()
     if level != "ratio":
-        return Spaced(units, size, votes.values, numbers if level == "interval" else None)
+        return SquaredDistance(units, size, votes.values, numbers if level == "interval" else None)
     if numbers.size and numbers.min() < 0:
         raise DataError(
             f"value {numbers.min():g} lies below 0, and ratios need numbers from 0", "ask for the interval level"
         )
-    return Apart(units, size, votes.values, numbers, _ratio)
+    return MetricDistance(units, size, votes.values, numbers, _ratio)
 
 
 def _ratio(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Doubles:

@@ -20,7 +20,7 @@ TABLE = 1500
 """Values up to which all differences are kept as one table; above, they are computed in stripes each time."""
 
 
-class Named:
+class NominalDistance:
     """Values are names: 1 apart if they differ."""
 
     moves = False
@@ -41,7 +41,7 @@ class Named:
         return float(counts.sum() ** 2 - (counts * counts).sum())
 
 
-class Spaced:
+class SquaredDistance:
     """Values are numbers, apart by the square of their distance; without `numbers` by that of their ranks.
 
     A rank is the mean place of a value among all votes, so ordinal alpha is interval alpha over ranks: the votes between
@@ -77,7 +77,7 @@ class Spaced:
         return float(2 * total * (counts * np.square(places - mean)).sum())
 
 
-class Apart:
+class MetricDistance:
     """Values are as far apart as a function of two arrays of labels says; work grows with the pairs in a unit and with V²."""
 
     moves = False

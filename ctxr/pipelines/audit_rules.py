@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ctxr.data.dataset import Dataset
 from ctxr.data.records import Image
+from ctxr.errors import plural
 from ctxr.metrics.shortcuts import Trial, extreme_credits, learnt_credits, place_credits
 from ctxr.models.looks import sharpness
 from ctxr.pipelines.picture_vectors import open_pictures
@@ -42,13 +43,13 @@ def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, talk: Talk)
     galleries = {query.image_set for query in asked if query.size > MOST_POSITIONS}
     if galleries:
         yield (
-            f"first, last, anchor and commonest position in {_sets(len(galleries))}: a gallery of more than "
+            f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
             f"{MOST_POSITIONS} images has no order"
         )
     full = _all_asked(asked)
     if full:
         yield (
-            f"rules that choose one image, in {_sets(len(full))}: every image is a target there, so each of them is right "
+            f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
             "on exactly one, whatever it looks at"
         )
     open_ = np.array([query.image_set not in full for query in asked])
@@ -103,10 +104,6 @@ def _all_asked(asked: list[Trial]) -> set[str]:
     return {query.image_set for query in asked if len(targets[query.image_set]) == query.size}
 
 
-def _sets(count: int) -> str:
-    return f"{count} set" if count == 1 else f"{count} sets"
-
-
 def _both_ends(
     ends: tuple[str, str],
     what: str,
@@ -123,7 +120,7 @@ def _both_ends(
     without = len(wanted - values.keys())
     if without:
         left = "is left out" if without == 1 else "are left out"
-        yield f"{ends[0]} and {ends[1]} {what}: {_sets(without)} {left} (not every image has a value)"
+        yield f"{ends[0]} and {ends[1]} {what}: {plural(without, 'set')} {left} (not every image has a value)"
 
 
 def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:

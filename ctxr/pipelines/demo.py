@@ -54,7 +54,7 @@ class Demo:
 
 
 @dataclass(frozen=True)
-class Found:
+class Detection:
     """How well something that was found fits what is known: hits, misses and false alarms."""
 
     right: int
@@ -81,9 +81,9 @@ class DemoReport:
     world: dict[str, int]
     built: SetsReport
     filtered: SetsReport
-    blurred: Found
-    titled: Found | None
-    duplicates: Found
+    blurred: Detection
+    titled: Detection | None
+    duplicates: Detection
     crowd: "CrowdReport"
     models: "ModelsReport"
     revision: "RevisionReport"
@@ -93,26 +93,13 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
     """Draw the world (unless it is there), build, filter, compare."""
     from ctxr.data.world import WorldConfig, write_world
     from ctxr.data.world.films import BLUR
-    from ctxr.pipelines.build_sets import run as build_sets
+    from ctxr.pipelines import build_sets, filter, report
     from ctxr.pipelines.demo_crowd import run_crowd
     from ctxr.pipelines.demo_models import run_models
-    from ctxr.pipelines.demo_revision import Sizes, run_revision
-    from ctxr.pipelines.filter import run as filter_sets
-    from ctxr.pipelines.report import run as report
+    from ctxr.pipelines.demo_revision import RevisionSizes, run_revision
 
     talk = talk or Silent()
-    refuse_seed(config.seed)
-    if config.queries < 24:
-        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
-    for name, count, least in (
-        ("pairs", config.pairs, LEAST_PAIRS),
-        ("gallery", config.gallery, LEAST_GALLERY),
-        ("looks", config.looks, LEAST_LOOKS),
-    ):
-        if count < least:
-            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
-    if config.out.exists() and not config.out.is_dir():
-        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
+    _check(config)
     place, work = config.out / "world", config.out / "work"
     wanted = WorldConfig(
         seed=config.seed, videos=config.videos, seconds=config.seconds, albums=2, photos_per_album=config.photos
@@ -126,14 +113,14 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
 
         world = write_world(place, wanted, progress=told)
     sources = (str(place / "videos"), str(place / "photos"))
-    built = build_sets(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
+    built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
     text = MAX_TEXT if _can_read(talk) else None
-    filtered = filter_sets(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
+    filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
     crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
     models = run_models(config.out / "models", config.queries, config.seed, talk)
-    sizes = Sizes(config.pairs, config.gallery, config.looks)
+    sizes = RevisionSizes(config.pairs, config.gallery, config.looks)
     revision = run_revision(config.out / "captions", sizes, config.seed, talk)
-    page = report(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
+    page = report.run(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
     return DemoReport(
         folder=config.out,
         page=page,
@@ -149,6 +136,21 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
         models=models,
         revision=revision,
     )
+
+
+def _check(config: Demo) -> None:
+    refuse_seed(config.seed)
+    if config.queries < 24:
+        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
+    for name, count, least in (
+        ("pairs", config.pairs, LEAST_PAIRS),
+        ("gallery", config.gallery, LEAST_GALLERY),
+        ("looks", config.looks, LEAST_LOOKS),
+    ):
+        if count < least:
+            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
+    if config.out.exists() and not config.out.is_dir():
+        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
 
 
 def _can_read(talk: Talk) -> bool:
@@ -167,7 +169,7 @@ def _key(row: Any) -> tuple[str, int]:
     return row.video, row.frame
 
 
-def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Found:
+def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> Detection:
     """Measured frames of videos: those beyond the limit against those that are known to be so.
 
     `truth` is 0 for no, 1 for yes; frames in between, where a blur or a title comes or goes, have no right answer.
@@ -180,10 +182,10 @@ def _flagged(artifact: Path, fact: str, limit: float, truth: Mapping[tuple[str, 
         for row in read_table(artifact / "facts.jsonl", Facts)
         if truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
     ]
-    return Found(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
+    return Detection(pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False)))
 
 
-def _duplicates(artifact: Path, world: "World") -> Found:
+def _duplicates(artifact: Path, world: "World") -> Detection:
     """Photos that were passed over as duplicates against photos that are drawn as copies."""
     from ctxr.data.units import read_unit
 
@@ -199,4 +201,4 @@ def _duplicates(artifact: Path, world: "World") -> Found:
         if row.reason == "duplicate"
     }
     right = sum(group[one] in copied for one in found)
-    return Found(right, max(0, len(copies) - right), len(found) - right)
+    return Detection(right, max(0, len(copies) - right), len(found) - right)

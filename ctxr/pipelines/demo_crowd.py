@@ -63,17 +63,15 @@ def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> 
     """Export, serve, work, aggregate; a demo that is run again only aggregates."""
     from ctxr.data.artifacts import open_artifact
     from ctxr.data.tables import read_table
-    from ctxr.pipelines.aggregate import Aggregate, run
+    from ctxr.pipelines import aggregate, export_tasks
     from ctxr.pipelines.aggregating.people import Worker
-    from ctxr.pipelines.export_tasks import ExportTasks
-    from ctxr.pipelines.export_tasks import run as export_tasks
 
     fingerprint = open_artifact(sets).sha256
     done = _remembered(work, fingerprint)
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
-        asked = ExportTasks(
+        asked = export_tasks.ExportTasks(
             task="describe",
             workdir=work,
             targets=TARGETS,
@@ -84,9 +82,9 @@ def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> 
             attention_every=10,
             seed=seed,
         )
-        export_tasks(asked, talk)
+        export_tasks.run(asked, talk)
         done = _rehearsed(work, sets, world, seed, fingerprint, talk)
-    report = run(Aggregate(workdir=work, resamples=500), talk)
+    report = aggregate.run(aggregate.Aggregate(workdir=work, resamples=500), talk)
     people = read_table(report.dataset / "workers.jsonl", Worker)
     return _compared(done, report, {row.worker: row for row in people})
 

@@ -65,25 +65,18 @@ class ModelsReport:
 
 def run_models(work: Path, queries: int, seed: int, talk: Talk) -> ModelsReport:
     """Draw a benchmark with `queries` on train, train, evaluate, report; a demo that is run again finds everything there."""
-    from ctxr.pipelines.eval import Eval
-    from ctxr.pipelines.eval import run as evaluate
-    from ctxr.pipelines.regions import Regions
-    from ctxr.pipelines.regions import run as find_regions
-    from ctxr.pipelines.report import Report
-    from ctxr.pipelines.report import run as report
-    from ctxr.pipelines.train import Train
-    from ctxr.pipelines.train import run as train
+    from ctxr.pipelines import eval, regions, report, train
     from ctxr.pipelines.world_benchmark import WorldBenchmark, write_benchmark
 
     dataset = work / "dataset"
     write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), talk)
-    find_regions(Regions(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
+    regions.run(regions.Regions(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
     trained = [
-        train(Train(recipe, dataset, name, changes=changes, workdir=work), talk)
+        train.run(train.Train(recipe, dataset, name, changes=changes, workdir=work), talk)
         for name, (recipe, changes) in VARIANTS.items()
     ]
-    results = evaluate(Eval(tuple(VARIANTS), dataset, work, split="test", compare=True), talk).results
-    return ModelsReport(trained[1].queries, _accuracies(results), report(Report(workdir=work), talk).page)
+    results = eval.run(eval.Eval(tuple(VARIANTS), dataset, work, split="test", compare=True), talk).results
+    return ModelsReport(trained[1].queries, _accuracies(results), report.run(report.Report(workdir=work), talk).page)
 
 
 def _accuracies(results: Path) -> tuple[Accuracy, ...]:

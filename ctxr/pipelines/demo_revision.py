@@ -42,7 +42,7 @@ K = 10
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RevisionSizes:
     """How much is drawn and looked at.
 
     Attributes:
@@ -56,7 +56,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """A share 0..1 with its interval of 95 %; None where it is undefined."""
 
     value: float | None
@@ -69,7 +69,7 @@ class Reliable:
     """Precision or recall of what was added: as people say who saw a sample, and as it was drawn."""
 
     name: str
-    people: Share
+    people: Proportion
     drawn: float | None
 
 
@@ -88,7 +88,7 @@ class RevisionReport:
 
     learned: int
     judged: int
-    classifier: dict[str, Share]
+    classifier: dict[str, Proportion]
     pictures: int
     threshold: float
     candidates: int
@@ -98,28 +98,19 @@ class RevisionReport:
     looked: int
     kappa: dict[str, float | None]
     reliable: tuple[Reliable, ...]
-    entail_at: dict[str, Share]
-    gain: Share | None
+    entail_at: dict[str, Proportion]
+    gain: Proportion | None
     page: Path
 
 
-def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionReport:
+def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> RevisionReport:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report.
 
     A demo that is run again finds everything there.
     """
-    from ctxr.pipelines.eval import Eval
-    from ctxr.pipelines.eval import run as evaluate
-    from ctxr.pipelines.export_tasks import ExportTasks
-    from ctxr.pipelines.export_tasks import run as export_tasks
-    from ctxr.pipelines.report import Report
-    from ctxr.pipelines.report import run as report
-    from ctxr.pipelines.revise_labels import ReviseLabels
-    from ctxr.pipelines.revise_labels import run as revise
+    from ctxr.pipelines import eval, export_tasks, report, revise_labels, train
     from ctxr.pipelines.revising.auditing import checked
     from ctxr.pipelines.revising.rounds import FOLDER, read_rounds
-    from ctxr.pipelines.train import Train
-    from ctxr.pipelines.train import run as train
     from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
     drawn = work / "dataset"
@@ -128,21 +119,24 @@ def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionRep
     world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, workers=workers, **DRAWN)
     write_captions(world, talk)
     recipe, changes = CLASSIFIER
-    train(Train(recipe, drawn, changes=changes, workdir=work), talk)
-    judged = evaluate(Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), talk)
-    revise(ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work), talk)
-    export_tasks(ExportTasks(task="entail", workdir=work, seed=seed), talk)
+    train.run(train.Train(recipe, drawn, changes=changes, workdir=work), talk)
+    judged = eval.run(eval.Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), talk)
+    revise_labels.run(
+        revise_labels.ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work),
+        talk,
+    )
+    export_tasks.run(export_tasks.ExportTasks(task="entail", workdir=work, seed=seed), talk)
     answers = _asked(work, drawn, seed, talk)
-    revise(ReviseLabels(audit=True, seed=seed, workdir=work), talk)
+    revise_labels.run(revise_labels.ReviseLabels(audit=True, seed=seed, workdir=work), talk)
     (made,) = read_rounds(work / FOLDER)
     runs = [run for run in RUNS if made.added or run == "as-written"]
     for run in runs:
-        train(Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), talk)
-    asked = Eval(
+        train.run(train.Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), talk)
+    asked = eval.Eval(
         (*runs, BY), work / FOLDER, work, split="test", compare=True, resamples=RESAMPLES, permutations=RESAMPLES
     )
-    compared = evaluate(asked, talk).results
-    page = report(Report(work / FOLDER, workdir=work), talk).page
+    compared = eval.run(asked, talk).results
+    page = report.run(report.Report(work / FOLDER, workdir=work), talk).page
     quality = [row for row in judged.tables["test/quality"].rows if row[1] == "all"]
     audited: dict[str, Any] = checked(work / "revision-audit" / "001") or {}
     drawn_as, doubtful = _drawn(work, drawn)
@@ -150,7 +144,7 @@ def run_revision(work: Path, sizes: Sizes, seed: int, talk: Talk) -> RevisionRep
     return RevisionReport(
         learned=sizes.pairs,
         judged=quality[0][6],
-        classifier={row[2]: Share(*row[3:6]) for row in quality},
+        classifier={row[2]: Proportion(*row[3:6]) for row in quality},
         pictures=made.images,
         threshold=made.threshold,
         candidates=made.candidates,
@@ -200,7 +194,7 @@ def _drawn(work: Path, drawn: Path) -> tuple[dict[str, float | None], int]:
     return shares, len(links) - len(clear)
 
 
-def _entail_at(results: Path) -> tuple[dict[str, Share], Share | None]:
+def _entail_at(results: Path) -> tuple[dict[str, Proportion], Proportion | None]:
     """Entail@K of each run by the truth, and what the second gains over the first; None where there is no second."""
     import msgspec
 
@@ -214,5 +208,5 @@ def _entail_at(results: Path) -> tuple[dict[str, Share], Share | None]:
     return {run: gold[run] for run in MEANING if run in gold}, next(iter(gains), None)
 
 
-def _share(interval: Mapping[str, Any]) -> Share:
-    return Share(interval["value"], interval["low"], interval["high"])
+def _share(interval: Mapping[str, Any]) -> Proportion:
+    return Proportion(interval["value"], interval["low"], interval["high"])

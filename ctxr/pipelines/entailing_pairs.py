@@ -131,10 +131,7 @@ def _of_files(path: Path, talk: Talk) -> Pairs:
 def _readings(path: Path, talk: Talk) -> "list[Reading]":
     """What lies at `path`, each reading told in a line, and what is odd in it in a few more. Raises DataError for nothing."""
     from ctxr.data.readers.entailment import (
-        NORMAL,
-        SIMPLE,
         pairs_of,
-        read_aligned,
         read_captions,
         read_pairs,
         read_positives,
@@ -142,15 +139,13 @@ def _readings(path: Path, talk: Talk) -> "list[Reading]":
     from ctxr.data.readers.entailment.oddities import Reading
 
     whole = path.is_dir()
-    if not whole and path.suffix in (".json", ".aligned"):
+    if not whole and path.suffix == ".json":
         raise UsageError(f"{path} is only a part of its dataset", hint=f"--dataset {path.parent}, the folder")
     captions = read_captions(sorted(((path if whole else path.parent) / CAPTIONS).glob("*.json")))
     named = {table.name: table for table in (sorted(path.iterdir()) if whole else [path])}
     readings = {
         name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in _TABLES or not whole
     }
-    if {NORMAL, SIMPLE} <= set(named):
-        readings[NORMAL] = read_aligned(path)
     for name, file in named.items():
         source, _, rest = name.partition(_TO_CAPTION)
         other = named.get(f"{source}{_TO_IMAGE}{rest}")

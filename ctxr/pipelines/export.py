@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.pipelines.inputs import CHAIN, chosen
 from ctxr.pipelines.talk import Silent, Talk
 
@@ -79,7 +79,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
 
     from ctxr.data.artifacts import Parent, finished, locked
     from ctxr.data.hashing import sha256_file
-    from ctxr.pipelines.exporting.job import Job, without_test_answers
+    from ctxr.pipelines.exporting.job import ExportJob, without_test_answers
     from ctxr.pipelines.exporting.licences import read_licences
     from ctxr.pipelines.exporting.origin import open_sets
     from ctxr.pipelines.exporting.place import keep_card, making, refuse_others
@@ -103,7 +103,7 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
     with locked(out), making(out) as folder:
         keep_card(out, talk)
         size = config.shard_mb * 10**6
-        job = Job(dataset, source, folder, licences, size, talk, config.videos, config.workers)
+        job = ExportJob(dataset, source, folder, licences, size, talk, config.videos, config.workers)
         counts = _write(config, job, artifact.manifest, artifact.sha256, parents)
     for line in counts["left_out"]:
         talk.warn(line)
@@ -141,11 +141,9 @@ def _write(config: Export, job: Any, made_by: Any, fingerprint: str, parents: An
 
 def _check(config: Export) -> None:
     if config.to not in FORMATS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(config.to, FORMATS, n=1)
         said = f"--to {config.to} is unknown" if config.to else "which format? --to is missing"
-        raise UsageError(said, hint=f"did you mean --to {near[0]}?" if near else f"choose one of {', '.join(FORMATS)}")
+        hint = did_you_mean(config.to, FORMATS, f"choose one of {', '.join(FORMATS)}", "--to {}")
+        raise UsageError(said, hint=hint)
     if config.shard_mb < 1:
         raise UsageError(f"--shard-mb {config.shard_mb} is out of range", hint="it is megabytes, at least 1")
     if not 0 <= config.workers <= 256:

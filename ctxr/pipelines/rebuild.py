@@ -85,11 +85,11 @@ def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
     import msgspec
 
     from ctxr.data.artifacts import open_artifact
-    from ctxr.data.recipes import Difference
+    from ctxr.data.recipes import ImageDifference
     from ctxr.data.records import Failure
     from ctxr.data.tables import read_table
 
-    differences = read_table(out / "differences.jsonl", Difference)
+    differences = read_table(out / "differences.jsonl", ImageDifference)
     failures = read_table(out / "failures.jsonl", Failure)
     return RebuildReport(
         artifact=out,

@@ -19,7 +19,7 @@ from ctxr.data.artifacts import (
 from ctxr.data.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import Pixels, encode_jpeg
-from ctxr.data.recipes import Difference, Recipe, RecipeImage, read_recipe
+from ctxr.data.recipes import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
 from ctxr.data.records import Facts, Failure, Image, Shot
 from ctxr.data.tables import read_table, write_table
 from ctxr.data.units import IMAGES, SOURCES
@@ -38,7 +38,7 @@ _RETRY = "ctxr rebuild --videos DIR"
 """The command that tries a source again; it names no place, so that an artifact is the same wherever it was made."""
 
 
-def recipe_of(path: Path) -> tuple[Artifact, Recipe]:
+def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
     """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
     artifact = open_artifact(path, "export", "ctxr export --to recipe")
     if artifact.manifest.config.get("to") != "recipe":
@@ -72,7 +72,7 @@ def all_there(out: Path) -> bool:
     return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
 
 
-def rebuild(config: Rebuild, recipe: Recipe, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
+def rebuild(config: Rebuild, recipe: RebuildRecipe, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
     """Make or complete the artifact `out`. The caller holds its lock. Pictures that are there already are not made again."""
     sources = SourceLocator(recipe.path, config.videos, talk)
     frames = [image for image in recipe.images.values() if image.index is not None]
@@ -100,7 +100,7 @@ class _Made:
     def __init__(self, out: Path) -> None:
         self._out, self._lock = out, threading.Lock()
         self.images: dict[str, Image] = {}
-        self.differences: list[Difference] = []
+        self.differences: list[ImageDifference] = []
 
     def had(self, image: RecipeImage) -> bool:
         """Whether an earlier run has put the picture in place, as the recipe wants it."""
@@ -116,10 +116,10 @@ class _Made:
         write_bytes(self._out / image.path, content, durable=False)
         if not same:
             what = "the decoded frame has other pixels than the recipe says"
-            self._differs(Difference(image.id, "pixels", what))
+            self._differs(ImageDifference(image.id, "pixels", what))
         elif found != image.sha256:
             what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
-            self._differs(Difference(image.id, "saved_file", what))
+            self._differs(ImageDifference(image.id, "saved_file", what))
         self._add(image, found, rgb)
 
     def photo(self, image: RecipeImage, file: Path) -> None:
@@ -127,7 +127,7 @@ class _Made:
         link_or_copy(file, self._out / image.path)
         self._add(image, image.sha256)
 
-    def _differs(self, difference: Difference) -> None:
+    def _differs(self, difference: ImageDifference) -> None:
         with self._lock:
             self.differences.append(difference)
 
@@ -138,7 +138,7 @@ class _Made:
             self.images[image.id] = row
 
 
-def _wanted(recipe: Recipe, images: Sequence[RecipeImage]) -> list[Wanted]:
+def _wanted(recipe: RebuildRecipe, images: Sequence[RecipeImage]) -> list[Wanted]:
     return wanted_frames(images, {name: source.file for name, source in recipe.sources.items()})
 
 
@@ -153,7 +153,7 @@ def wanted_frames(images: Sequence[RecipeImage], files: dict[str, str]) -> list[
 
 
 def _photos(
-    recipe: Recipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, talk: Talk
+    recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, talk: Talk
 ) -> dict[str, DataError]:
     """Copy photos by their hash; returns an error for each album of which one was not found."""
     if not images:
@@ -179,7 +179,7 @@ def _photos(
 
 
 def _complete(
-    recipe: Recipe,
+    recipe: RebuildRecipe,
     out: Path,
     parents: Sequence[Parent],
     made: _Made,
@@ -233,7 +233,7 @@ def _complete(
     )
 
 
-def _asked(recipe: Recipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
+def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
     """Texts, queries and judgments about the sets that could be made."""
     queries = [query for query in recipe.queries if query.image_set in sets]
     ids = {query.id for query in queries}
@@ -242,7 +242,7 @@ def _asked(recipe: Recipe, sets: set[str]) -> tuple[list[Any], list[Any], list[A
     return [text for text in recipe.texts if text.id in named], queries, judgments
 
 
-def _tidy(out: Path, recipe: Recipe, wanted: set[str], tables: set[str]) -> None:
+def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
     """Remove what earlier runs left: pictures of the recipe whose set could not be made, and half-written files."""
     with disk_errors(out):
         for image in recipe.images.values():

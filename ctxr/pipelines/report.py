@@ -31,7 +31,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Written:
+class ReportPage:
     """What `ctxr report` says when it is done.
 
     Attributes:
@@ -49,7 +49,7 @@ class Written:
     notes: list[str]
 
 
-def run(config: Report, talk: Talk | None = None) -> Written:
+def run(config: Report, talk: Talk | None = None) -> ReportPage:
     """Write the page and say what it is about.
 
     Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
@@ -73,14 +73,14 @@ def run(config: Report, talk: Talk | None = None) -> Written:
     from ctxr.data.atomic import write_bytes
     from ctxr.pipelines.reporting.edition import Edition
     from ctxr.pipelines.reporting.page import write_page
-    from ctxr.pipelines.reporting.pictures import Pictures
+    from ctxr.pipelines.reporting.pictures import Thumbnails
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
     paths.discard("")
     folder = page.with_name(page.stem)
     beside = len(paths) > config.inside
-    pictures = Pictures(chain.root, _new_folder(folder) if beside else None)
+    pictures = Thumbnails(chain.root, _new_folder(folder) if beside else None)
     with talk.progress("pictures", len(paths)) as task:
         for path in sorted(paths):
             pictures.number(path)
@@ -93,7 +93,7 @@ def run(config: Report, talk: Talk | None = None) -> Written:
     if pictures.missing:
         more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
         talk.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
-    return Written(
+    return ReportPage(
         page=page,
         bytes=len(content),
         chain=[stage.path for stage in chain.stages],

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxr.data.hashing import sha256_bytes, sha256_file
 from ctxr.data.images import Pixels, decode_jpeg, encode_jpeg, read_image
-from ctxr.data.recipes import Difference, RecipeImage
+from ctxr.data.recipes import ImageDifference, RecipeImage
 from ctxr.data.records import Image, Source
 from ctxr.pipelines.exporting.origin import open_sets
 from ctxr.pipelines.footage_again import SourceLocator
@@ -29,7 +29,7 @@ class _Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.equal: set[str] = set()
-        self.differences: dict[str, Difference] = {}
+        self.differences: dict[str, ImageDifference] = {}
 
     def same(self, name: str) -> None:
         """The image is proven equal."""
@@ -39,7 +39,7 @@ class _Tally:
     def differs(self, name: str, what: Any, message: str, distance: int | None = None) -> None:
         """The image is another."""
         with self._lock:
-            self.differences[name] = Difference(name, what, message, distance)
+            self.differences[name] = ImageDifference(name, what, message, distance)
 
 
 def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:

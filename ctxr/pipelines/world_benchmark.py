@@ -58,7 +58,7 @@ class WorldBenchmark:
 
 
 @dataclass(frozen=True)
-class Told:
+class BenchmarkSet:
     """A set as it is drawn: its pictures as JPEG bytes, and (target, text, phenomena) of each description."""
 
     name: str
@@ -117,7 +117,7 @@ def _write(config: WorldBenchmark, talk: Talk) -> tuple[dict[str, int], dict[str
     return counts, {"encoder": encoder.describe()}
 
 
-def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kind, Told]]":
+def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kind, BenchmarkSet]]":
     """Sets of a side, more than enough: each has a seed of its own, so the number of processes changes nothing."""
     from ctxr.pipelines.world_rows import draw_set
 
@@ -127,7 +127,7 @@ def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kin
     if config.workers == 1:
         for number in itertools.count():
             yield draw_set(config.seed, split, number, config.video, config.side, targets)
-    ahead: deque[Future[tuple[Kind, Told]]] = deque()
+    ahead: deque[Future[tuple[Kind, BenchmarkSet]]] = deque()
     with ProcessPoolExecutor(config.workers, mp_context=get_context("spawn")) as pool:
         try:
             for number in itertools.count():

@@ -20,7 +20,7 @@ from ctxr.data.world.statements import Statement, state
 from ctxr.data.world.words import PLACE_PHRASES, SIDE_PHRASES
 
 if TYPE_CHECKING:
-    from ctxr.pipelines.world_caption_rows import Shown
+    from ctxr.pipelines.world_caption_rows import GalleryTruth
 
 SOURCE = "world"
 
@@ -34,7 +34,9 @@ _TRIES = 12
 _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pictures
 
 
-def pairs_about(rng: np.random.Generator, shown: "Shown", split: SplitName, hypotheses: int) -> list[EntailmentPair]:
+def pairs_about(
+    rng: np.random.Generator, shown: "GalleryTruth", split: SplitName, hypotheses: int
+) -> list[EntailmentPair]:
     """Up to `hypotheses` pairs for each picture of a gallery, half of them entailed where it can be.
 
     What holds was written for the picture itself, once, or for another one. What does not is one of `altered`, or was written for
@@ -59,7 +61,7 @@ def pairs_about(rng: np.random.Generator, shown: "Shown", split: SplitName, hypo
     return pairs
 
 
-def altered(rng: np.random.Generator, statement: Statement, shown: "Shown", place: int) -> Statement | None:
+def altered(rng: np.random.Generator, statement: Statement, shown: "GalleryTruth", place: int) -> Statement | None:
     """The statement with one thing changed so that it is clearly false of the picture; None where no try makes it so."""
     view = shown.views[place]
     for _ in range(_TRIES):
@@ -103,7 +105,7 @@ def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
             yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
-def _holding(rng: np.random.Generator, shown: "Shown", place: int, count: int) -> list[int]:
+def _holding(rng: np.random.Generator, shown: "GalleryTruth", place: int, count: int) -> list[int]:
     """Captions that hold of a picture: one of its own, then others."""
     own = [at for at, owner in enumerate(shown.owners) if owner == place]
     foreign = [at for at in np.flatnonzero(shown.verdicts[:, place] == 1).tolist() if shown.owners[at] != place]
@@ -115,7 +117,7 @@ def _holding(rng: np.random.Generator, shown: "Shown", place: int, count: int) -
 
 
 def _failing(
-    rng: np.random.Generator, shown: "Shown", place: int, count: int, details: Sequence[int]
+    rng: np.random.Generator, shown: "GalleryTruth", place: int, count: int, details: Sequence[int]
 ) -> list[Hypothesis]:
     """What does not hold, saying as many things as what does: else the number of words would give the label away."""
     family = shown.families[place]
@@ -142,11 +144,11 @@ def _failing(
     return found
 
 
-def _premise(shown: "Shown", place: int, caption: str | None, text: str) -> Iterator[str]:
+def _premise(shown: "GalleryTruth", place: int, caption: str | None, text: str) -> Iterator[str]:
     for at, owner in enumerate(shown.owners):
         if owner == place and shown.captions[at] != caption and text not in shown.statements[at].text:
             yield shown.statements[at].text
 
 
-def _details(shown: "Shown", at: int) -> int:
+def _details(shown: "GalleryTruth", at: int) -> int:
     return len(shown.statements[at].predicates)

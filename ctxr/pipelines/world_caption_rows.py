@@ -20,7 +20,7 @@ from ctxr.data.tables import write_table
 from ctxr.data.world import Scene, Statement, render, sample_scene
 from ctxr.data.world.predicates import Before, Predicate
 from ctxr.data.world.sets import neighbours
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 from ctxr.data.world.statements import propose, state
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.world_caption_pairs import pairs_about
@@ -42,7 +42,7 @@ Verdicts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Gallery:
+class GalleryPlan:
     """Pictures that are searched together.
 
     Attributes:
@@ -67,7 +67,7 @@ class Family:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class GalleryTruth:
     """A gallery as it is drawn.
 
     Attributes:
@@ -78,26 +78,26 @@ class Shown:
 
     images: tuple[str, ...]
     families: tuple[str, ...]
-    views: tuple[View, ...]
+    views: tuple[SceneView, ...]
     captions: tuple[str, ...]
     owners: tuple[int, ...]
     statements: tuple[Statement, ...]
     verdicts: Verdicts
 
 
-def galleries_of(config: WorldCaptions) -> list[Gallery]:
+def galleries_of(config: WorldCaptions) -> list[GalleryPlan]:
     """The galleries that have pictures. Pairs for training never stand on a gallery that is searched."""
     every_one = [
-        Gallery("train", "train", config.train, 0, queries=True, pairs=False),
-        Gallery("valid", "valid", config.valid, 1, queries=True, pairs=False),
-        Gallery("test", "test", config.test, 2, queries=True, pairs=True),
-        Gallery("pair-train", "train", config.pair_train, 3, queries=False, pairs=True),
-        Gallery("pair-valid", "valid", config.pair_valid, 4, queries=False, pairs=True),
+        GalleryPlan("train", "train", config.train, 0, queries=True, pairs=False),
+        GalleryPlan("valid", "valid", config.valid, 1, queries=True, pairs=False),
+        GalleryPlan("test", "test", config.test, 2, queries=True, pairs=True),
+        GalleryPlan("pair-train", "train", config.pair_train, 3, queries=False, pairs=True),
+        GalleryPlan("pair-valid", "valid", config.pair_valid, 4, queries=False, pairs=True),
     ]
     return [one for one in every_one if one.pictures]
 
 
-def write_rows(config: WorldCaptions, galleries: Sequence[Gallery], talk: Talk) -> dict[str, int]:
+def write_rows(config: WorldCaptions, galleries: Sequence[GalleryPlan], talk: Talk) -> dict[str, int]:
     """Draw the galleries and write their pictures and tables; how many rows each table has."""
     rows: dict[str, list[object]] = {name: [] for name in TABLES}
     total = sum(one.pictures for one in galleries)
@@ -123,7 +123,7 @@ def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
     rng = np.random.default_rng((config.seed, gallery, number))
     base = sample_scene(rng)
     scenes = (base, *neighbours(rng, base, int(rng.integers(LARGEST_FAMILY))))
-    views = [View(scene) for scene in scenes]
+    views = [SceneView(scene) for scene in scenes]
     said = tuple(
         tuple(statement_about(rng, view, config.say) for _ in range(int(rng.integers(config.least, config.most + 1))))
         for view in views
@@ -134,7 +134,7 @@ def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
     return Family(scenes, said, tuple(encode_jpeg(one) for one in small))
 
 
-def statement_about(rng: np.random.Generator, view: View, say: Sequence[str]) -> Statement:
+def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str]) -> Statement:
     """A true statement of one to three details, made of the predicates in `say`."""
     wanted = 1 + int(np.searchsorted(_DETAILS, rng.random()))
     found: list[Predicate] = []
@@ -147,8 +147,8 @@ def statement_about(rng: np.random.Generator, view: View, say: Sequence[str]) ->
     return state(rng, found or [Before(view.scene.backdrop.name)])
 
 
-def judge_all(statements: Sequence[Statement], views: Sequence[View]) -> Verdicts:
-    """What holds: [C, N] as in `Shown`. Each distinct predicate is looked at once."""
+def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Verdicts:
+    """What holds: [C, N] as in `GalleryTruth`. Each distinct predicate is looked at once."""
     known: dict[Predicate, Verdicts] = {}
     found = np.empty((len(statements), len(views)), np.int8)
     for place, statement in enumerate(statements):
@@ -166,7 +166,7 @@ def _hands(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:
     return nullcontext() if workers == 1 else ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
 
 
-def _families(config: WorldCaptions, gallery: Gallery, pool: ProcessPoolExecutor | None) -> Iterator[Family]:
+def _families(config: WorldCaptions, gallery: GalleryPlan, pool: ProcessPoolExecutor | None) -> Iterator[Family]:
     """Families without end: each has a seed of its own, so the number of processes changes nothing."""
     start, block = 0, 4 * config.workers
     while True:
@@ -177,7 +177,7 @@ def _families(config: WorldCaptions, gallery: Gallery, pool: ProcessPoolExecutor
 
 
 def _write_gallery(
-    config: WorldCaptions, gallery: Gallery, families: Sequence[Family], rows: dict[str, list[object]]
+    config: WorldCaptions, gallery: GalleryPlan, families: Sequence[Family], rows: dict[str, list[object]]
 ) -> None:
     shown = _shown(gallery, families)
     pictures = [picture for family in families for picture in family.pictures]
@@ -202,10 +202,10 @@ def _write_gallery(
         rows["pairs"] += text_pairs(rng, shown, gallery.split, config.texts)
 
 
-def _shown(gallery: Gallery, families: Sequence[Family]) -> Shown:
+def _shown(gallery: GalleryPlan, families: Sequence[Family]) -> GalleryTruth:
     images: list[str] = []
     groups: list[str] = []
-    views: list[View] = []
+    views: list[SceneView] = []
     captions: list[str] = []
     owners: list[int] = []
     statements: list[Statement] = []
@@ -219,14 +219,14 @@ def _shown(gallery: Gallery, families: Sequence[Family]) -> Shown:
                 statements.append(statement)
             images.append(image)
             groups.append(group)
-            views.append(View(scene))
+            views.append(SceneView(scene))
     verdicts = judge_all(statements, views)
-    return Shown(
+    return GalleryTruth(
         tuple(images), tuple(groups), tuple(views), tuple(captions), tuple(owners), tuple(statements), verdicts
     )
 
 
-def _truth(shown: Shown, gallery: Gallery, place: int) -> CaptionTruth:
+def _truth(shown: GalleryTruth, gallery: GalleryPlan, place: int) -> CaptionTruth:
     row = shown.verdicts[place]
     holds, doubtful = (tuple(shown.images[at] for at in np.flatnonzero(row == value)) for value in (1, -1))
     owner = shown.images[shown.owners[place]]

@@ -13,7 +13,7 @@ from ctxr.data.readers.phenomena import WORKER
 from ctxr.data.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.data.world import TAGS, contextual_description, render, sample_sets
 from ctxr.data.world.sets import SIZE
-from ctxr.pipelines.world_benchmark import AUTHOR, Told
+from ctxr.pipelines.world_benchmark import AUTHOR, BenchmarkSet
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -27,7 +27,9 @@ _DRAWN_AT = 3
 """Scenes are drawn this many times larger than they are saved: small things then have soft edges, as in photographs."""
 
 
-def draw_set(seed: int, split: str, number: int, video: float, side: int, targets: int = 0) -> tuple[Kind, Told]:
+def draw_set(
+    seed: int, split: str, number: int, video: float, side: int, targets: int = 0
+) -> tuple[Kind, BenchmarkSet]:
     """Set `number` of a side: ("video" or "photos", what is in it). Up to `targets` of its images are described; 0: one to three."""
     import cv2
 
@@ -43,14 +45,14 @@ def draw_set(seed: int, split: str, number: int, video: float, side: int, target
     large = [render(scene, _DRAWN_AT * side, _DRAWN_AT * side) for scene in drawn.scenes] if descriptions else []
     small = [np.asarray(cv2.resize(one, (side, side), interpolation=cv2.INTER_AREA), np.uint8) for one in large]
     name = f"{split}-{kind}{number:05d}"
-    return kind, Told(name, tuple(encode_jpeg(one) for one in small), tuple(descriptions))
+    return kind, BenchmarkSet(name, tuple(encode_jpeg(one) for one in small), tuple(descriptions))
 
 
 def rows_of(
     out: Path,
     split: SplitName,
     kind: Kind,
-    told: Told,
+    told: BenchmarkSet,
     kept: tuple[tuple[int, str, tuple[str, ...]], ...],
     encoder: "Encoder",
     side: int,

@@ -17,12 +17,12 @@ from ctxr.data.world.statements import Statement, state
 from ctxr.pipelines.world_caption_pairs import altered
 
 if TYPE_CHECKING:
-    from ctxr.pipelines.world_caption_rows import Shown
+    from ctxr.pipelines.world_caption_rows import GalleryTruth
 
 SOURCE = "world-text"
 
 
-def text_pairs(rng: np.random.Generator, shown: "Shown", split: SplitName, count: int) -> list[EntailmentPair]:
+def text_pairs(rng: np.random.Generator, shown: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
     """Up to `count` pairs of texts for each picture of a gallery, half of them entailed; each in a picture's family.
 
     Both come from the same premises and say equally much, so that neither premise nor length gives the label away.

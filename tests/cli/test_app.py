@@ -6,35 +6,22 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from ctxr.cli.app import COMMANDS, app
+from ctxr.cli.app import app
+from ctxr.cli.commands import COMMANDS, Command, named
 from ctxr.cli.options import field_help, load_toml
 from ctxr.cli.render import Terminal
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
-from ctxr.pipelines.audit import Audit
 from ctxr.pipelines.build_sets import BuildSets
-from ctxr.pipelines.export import Export
-from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.filter import Filter
-from ctxr.pipelines.import_answers import ImportAnswers, ImportAnswersReport
-from ctxr.pipelines.rebuild import Rebuild
-from ctxr.pipelines.stats import Stats
-from ctxr.pipelines.train import Train
-from ctxr.pipelines.verify import Verify
+from ctxr.pipelines.import_answers import ImportAnswersReport
 
 runner = CliRunner()
-
-
-def config_of(command: str) -> type:
-    module = import_module(f"ctxr.pipelines.{command.replace('-', '_')}")
-    found: type = getattr(module, command.title().replace("-", ""))
-    return found
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -44,13 +31,18 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "config", [BuildSets, Filter, Export, Rebuild, Verify, Stats, Audit, ExportTasks, ImportAnswers, Train]
-)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_what_a_command_names_is_there(command: Command) -> None:
+    for dotted in (command.run, command.view, command.document, command.started):
+        assert not dotted or callable(named(dotted))
+    assert set(command.arguments) <= {field.name for field in fields(named(command.config))}
+
+
+@pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}
-    assert all(text.endswith(".") for text in texts.values())
+    assert all(text.endswith((".", "?")) for text in texts.values())
 
 
 @pytest.mark.parametrize(
@@ -248,7 +240,7 @@ def test_a_mistyped_word_is_an_error_like_any_other(typed: list[str], message: s
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if "seed" in {field.name for field in fields(config_of(name))}]
+    "name", [name for name, one in COMMANDS.items() if "seed" in {field.name for field in fields(named(one.config))}]
 )
 def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -331,7 +331,7 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
         open_pairs(tmp_path, Path(), talk)
 
 
-def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path: Path) -> None:
+def test_positives_of_eccv_are_pairs_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "captions").mkdir()
     coco = {"images": [{"id": 1}], "annotations": [{"id": 20, "image_id": 1, "caption": "A cat."}]}
     (tmp_path / "captions" / "captions_val.json").write_text(json.dumps(coco))
@@ -339,12 +339,9 @@ def test_positives_of_eccv_and_aligned_sentences_are_pairs_of_a_folder(tmp_path:
     (tmp_path / "eccv_caption_to_image.json").write_text('{"20": [2]}')
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "COCO_val2014_000000000002.jpg").write_bytes(b"jpeg")
-    (tmp_path / "normal.aligned").write_text("Cat\t0\tA cat sat there .\n")
-    (tmp_path / "simple.aligned").write_text("Cat\t0\tA cat sat .\n")
     found = open_pairs(tmp_path, Path(), Silent())
     assert {(one.source, one.split, one.image, one.hypothesis, one.label) for one in found.rows} == {
         ("eccv", "test", "coco/2", "A cat.", 1),
-        ("text-simplification", "train", None, "A cat sat .", 1),
     }
     assert found.marks(found.rows) == {"coco/2", found.contents["coco/2"]}
     with pytest.raises(UsageError, match=r"eccv_image_to_caption\.json is only a part of its dataset"):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.data.records import Failure
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.report import Report, Written, run
+from ctxr.pipelines.report import Report, ReportPage, run
 from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
 
 runner = CliRunner()
@@ -251,7 +251,7 @@ def test_a_page_never_takes_the_place_of_something_else(work: Path, out: str, se
 
 def test_thousands_of_sets_are_one_page(tmp_path: Path) -> None:
     write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 60, 3000)])
-    written: Written = run(Report(workdir=tmp_path))
+    written: ReportPage = run(Report(workdir=tmp_path))
     assert (written.sets, written.pictures) == (3000, 60)
     assert written.bytes < 2_000_000
 

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from ctxr.data.readers import read_dataset
 from ctxr.pipelines.report import Report, run
 from ctxr.pipelines.reporting.attention import attended
-from ctxr.pipelines.reporting.scored import Scored, find_scored
+from ctxr.pipelines.reporting.scored import EvaluationRows, find_scored
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.train import Train
 from ctxr.pipelines.train import run as train
@@ -40,7 +40,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
-def scored_of(work: Path) -> Scored:
+def scored_of(work: Path) -> EvaluationRows:
     found = find_scored(work)
     assert found is not None
     return found

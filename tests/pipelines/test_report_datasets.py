@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.report import Report, Written, run
+from ctxr.pipelines.report import Report, ReportPage, run
 from tests.pipelines.evaluated import TEST, VALID, at_random, evaluate, evaluated_project, release, write_scores
 from tests.pipelines.opened import Open
 from tests.pipelines.report_artifacts import project
@@ -22,7 +22,7 @@ from tests.releases import draw_sets
 runner = CliRunner()
 
 
-def data_of(written: Written) -> dict[str, Any]:
+def data_of(written: ReportPage) -> dict[str, Any]:
     """What the scripts of a page are given; a number that is none in JSON fails."""
     found = re.search(r'id="data">(.*?)</script>', written.page.read_text(encoding="utf-8"), re.DOTALL)
     assert found
@@ -30,7 +30,7 @@ def data_of(written: Written) -> dict[str, Any]:
     return decoded
 
 
-def parts_of(written: Written) -> list[str]:
+def parts_of(written: ReportPage) -> list[str]:
     return re.findall(r'<section id="(\w+)"', written.page.read_text(encoding="utf-8"))
 
 

@@ -32,7 +32,7 @@ def test_every_value_is_in_a_bar_and_every_bar_in_the_box(values: list[float], l
 
 
 def test_series_are_stacked() -> None:
-    plot = histogram("t", "x", "y", [("a", "low", [0.1]), ("b", "high", [0.1, 0.1])], low=0)
+    plot = histogram("t", "x", "y", [("a", "low", [0.1]), ("b", "high", [0.1, 0.1])])
     (first, second) = plot.bars
     assert first.x == second.x
     assert second.y + second.height == pytest.approx(first.y)
@@ -47,7 +47,7 @@ def test_no_value_is_an_empty_plot_with_axes() -> None:
 
 
 def test_a_bar_says_its_range_and_count() -> None:
-    plot = histogram("t", "x", "y", [("a", "images", [0.1, 0.12])], low=0, percent=True)
+    plot = histogram("t", "x", "y", [("a", "images", [0.1, 0.12])], percent=True)
     assert plot.bars[0].title == "10 to 10.4 %: 1 images"
 
 

@@ -13,13 +13,13 @@ from ctxr.data.entailment import EntailmentPair, refuse_leaks
 from ctxr.data.images import read_image
 from ctxr.data.readers.recognise import read_dataset
 from ctxr.data.tables import read_table
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 from ctxr.data.world.statements import propose, state
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.relations import number
 from ctxr.metrics.retrieval import Matrix, caption_retrieval, retrieved
 from ctxr.pipelines.world_caption_pairs import altered
-from ctxr.pipelines.world_caption_rows import Shown, draw_family, judge_all, statement_about
+from ctxr.pipelines.world_caption_rows import GalleryTruth, draw_family, judge_all, statement_about
 from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
 from ctxr.pipelines.world_text_pairs import weakened
 
@@ -88,7 +88,7 @@ def test_captions_are_of_any_number_and_pictures_are_there(drawn: Path) -> None:
 
 def test_the_truth_is_what_each_predicate_says_of_each_picture() -> None:
     families = [draw_family(SMALL, 2, n) for n in range(12)]
-    views = [View(scene) for family in families for scene in family.scenes]
+    views = [SceneView(scene) for family in families for scene in family.scenes]
     statements = [one for family in families for said in family.statements for one in said]
     found = judge_all(statements, views)
     for row, statement in enumerate(statements):
@@ -100,7 +100,7 @@ def test_the_truth_is_what_each_predicate_says_of_each_picture() -> None:
 def test_captions_say_only_what_they_may(drawn: Path) -> None:
     rng = np.random.default_rng(0)
     for family in (draw_family(SMALL, 2, n) for n in range(5)):
-        only = statement_about(rng, View(family.scenes[0]), ("Shows",))
+        only = statement_about(rng, SceneView(family.scenes[0]), ("Shows",))
         assert {type(one).__name__ for one in only.predicates} <= {"Shows", "Before"}
         said = [predicate for told in family.statements for statement in told for predicate in statement.predicates]
         assert {type(predicate).__name__ for predicate in said} <= set(SAYINGS)
@@ -110,9 +110,9 @@ def test_an_altered_statement_is_clearly_false() -> None:
     rng = np.random.default_rng(0)
     changed = 0
     for n in range(30):
-        view = View(draw_family(SMALL, 3, n).scenes[0])
+        view = SceneView(draw_family(SMALL, 3, n).scenes[0])
         statement = state(rng, [propose(rng, view), propose(rng, view)])
-        shown = Shown(("i",), ("f",), (view,), ("c",), (0,), (statement,), np.ones((1, 1), np.int8))
+        shown = GalleryTruth(("i",), ("f",), (view,), ("c",), (0,), (statement,), np.ones((1, 1), np.int8))
         other = altered(rng, statement, shown, 0)
         if other is not None:
             changed += 1
@@ -149,7 +149,7 @@ def test_what_holds_and_what_does_not_say_equally_much(drawn: Path) -> None:
 
 def test_a_weakened_text_holds_wherever_the_text_does() -> None:
     rng = np.random.default_rng(0)
-    views = [View(scene) for n in range(25) for scene in draw_family(SMALL, 4, n).scenes]
+    views = [SceneView(scene) for n in range(25) for scene in draw_family(SMALL, 4, n).scenes]
     held = less = 0
     for view in views:
         statement = statement_about(rng, view, SAYINGS)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,58 +39,36 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
     splits: dict[str, SplitName] = {}
     licences: dict[str, str] = {}
     notes: list[str] = []
-    tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
     for path in paths:
         file = read_json(path)
         if not is_captions(file):
             raise DataError(f"{path}: expected COCO captions with `images` and `annotations`", hint="restore the file")
         gallery = path.stem.removeprefix("captions_")
-        named = _licences(file)
         by_id: dict[int, str] = {}
-        missing = 0
-        for row in _rows(file, "images", {"id": int, "file_name": str}):
-            name = row["file_name"]
-            _check_path(f"{path}: image {row['id']}", name)
-            image_id = f"{gallery}/{name}"
-            if row["id"] in by_id or image_id in images:
-                raise DataError(f"{path}: the image {row['id']} ({name}) stands twice", hint="delete one of them")
-            by_id[row["id"]] = image_id
-            place = next((top / name for top in tops if _is_inside(root, top / name)), None)
-            image = None if place is None else describe_picture(root, place, image_id, gallery, None)
-            missing += image is None
-            images[image_id] = image or Image(image_id, "", "", gallery, 0, 0)
-            licence = row.get("license")
-            licences[image_id] = named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
+        for number, image, licence in _photos(root, file, gallery):
+            if number in by_id or image.id in images:
+                name = image.id.removeprefix(f"{gallery}/")
+                raise DataError(f"{path}: the image {number} ({name}) stands twice", hint="delete one of them")
+            by_id[number] = image.id
+            images[image.id] = image
+            licences[image.id] = licence
             if passed is not None:
                 passed()
-        if not by_id:
-            raise DataError(f"{path}: there is no image in it", hint="restore the file")
         sets.append(
             ImageSet(gallery, "photos", tuple(sorted(by_id.values())), gallery, gallery, None, math.nan, math.nan)
         )
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
-        before, blank = len(texts), []
-        for place_in_file, row in enumerate(_rows(file, "annotations", {"id": int, "image_id": int, "caption": str})):
-            key = f"{gallery}/{row['id']}"
-            where = f"{path}: caption {row['id']}"
-            if key in texts:
-                raise DataError(f"{where} stands twice", hint="delete one of them")
-            if row["image_id"] not in by_id:
-                raise DataError(
-                    f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it"
-                )
-            if not row["caption"].strip():
-                blank.append(str(row["id"]))
-                continue
-            texts[key] = Text(key, row["caption"], "unknown", place_in_file)
-            queries[key] = Query(key, gallery, (key,))
-            judgments.append(Judgment(key, by_id[row["image_id"]], "gold", 1.0))
+        before, blank = len(texts), list[str]()
+        for text, image_id in _captions(file, gallery, texts, by_id, blank):
+            texts[text.id] = text
+            queries[text.id] = Query(text.id, gallery, (text.id,))
+            judgments.append(Judgment(text.id, image_id, "gold", 1.0))
         if len(texts) == before:
             raise DataError(f"{path}: there is no caption that says anything in it", hint="restore the file")
         if blank:
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
-        if missing:
+        if missing := sum(not images[one].path for one in by_id.values()):
             here = f"{root.name}/" if root.name else "the current folder"
             notes.append(f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {here} or right below")
     counted = Counter(licences.values()).most_common()
@@ -107,6 +85,39 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
         licences=licences,
         notes=tuple(notes),
     )
+
+
+def _photos(root: Path, file: JsonFile, gallery: str) -> Iterator[tuple[int, Image, str]]:
+    """Id in the file, picture and licence of each photo; one that is not at hand has no path."""
+    tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
+    named = _licences(file)
+    rows = _rows(file, "images", {"id": int, "file_name": str})
+    if not rows:
+        raise DataError(f"{file.path}: there is no image in it", hint="restore the file")
+    for row in rows:
+        name, licence = row["file_name"], row.get("license")
+        _check_path(f"{file.path}: image {row['id']}", name)
+        place = next((top / name for top in tops if _is_inside(root, top / name)), None)
+        image = None if place is None else describe_picture(root, place, f"{gallery}/{name}", gallery, None)
+        image = image or Image(f"{gallery}/{name}", "", "", gallery, 0, 0)
+        yield row["id"], image, named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
+
+
+def _captions(
+    file: JsonFile, gallery: str, before: Container[str], by_id: Mapping[int, str], blank: list[str]
+) -> Iterator[tuple[Text, str]]:
+    """Each caption with the id of its photo; the numbers of blank ones are added to `blank`."""
+    for place, row in enumerate(_rows(file, "annotations", {"id": int, "image_id": int, "caption": str})):
+        key = f"{gallery}/{row['id']}"
+        where = f"{file.path}: caption {row['id']}"
+        if key in before:
+            raise DataError(f"{where} stands twice", hint="delete one of them")
+        if row["image_id"] not in by_id:
+            raise DataError(f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it")
+        if row["caption"].strip():
+            yield Text(key, row["caption"], "unknown", place), by_id[row["image_id"]]
+        else:
+            blank.append(str(row["id"]))
 
 
 def licences_of_files(path: Path) -> dict[str, tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ctxr.data.hashing import sha256_file
 from ctxr.data.images import PHOTO_SUFFIXES, image_size
 from ctxr.data.records import Image
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 
 SET_SIZE = 10
 """Images of a set in the published release (ImageCoDe, section 3.1)."""
@@ -22,7 +22,7 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 
 @dataclass
-class Pictures:
+class ReleasePictures:
     """The pictures of a release, as far as they are at hand.
 
     Attributes:
@@ -57,7 +57,7 @@ def in_string_order(numbers: Iterable[int]) -> bool:
     return sorted(listed) != listed == sorted(listed, key=str)
 
 
-def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
+def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     """The pictures of the sets `names`, each set's in the order of their numbers.
 
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
@@ -67,7 +67,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     sets that lack some of img0 to img9.
     """
     listed = list(names)
-    pictures = Pictures(root)
+    pictures = ReleasePictures(root)
     tops = [root / name for name in FOLDERS if (root / name).is_dir()]
     top = next((top for top in tops if any((top / name).is_dir() for name in listed[:100])), None)
     top = top or next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
@@ -84,19 +84,19 @@ def find_pictures(root: Path, names: Iterable[str]) -> Pictures:
     if wrong:
         have = len(folders[wrong[0]])
         pictures.notes.append(
-            f"{_sets(len(wrong))} without exactly {pictures.size} pictures: treated as sets without pictures, because "
+            f"{plural(len(wrong), 'set')} without exactly {pictures.size} pictures: treated as sets without pictures, because "
             f"positions would be wrong ({wrong[0]} has {have})"
         )
     unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.found.values())
     if unlike:
         pictures.notes.append(
-            f"{_sets(unlike)} would be in another order if frames were sorted as strings (img10 before img2): frames are "
+            f"{plural(unlike, 'set')} would be in another order if frames were sorted as strings (img10 before img2): frames are "
             "ordered by number, as the published targets count"
         )
     return pictures
 
 
-def _other_size(pictures: Pictures) -> str:
+def _other_size(pictures: ReleasePictures) -> str:
     """What to know of sets that all have another size; DataError where pictures were lost and targets would be shifted."""
     size = pictures.size
     numbers = {
@@ -115,7 +115,7 @@ def _other_size(pictures: Pictures) -> str:
             f"{pictures.found[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
             hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
         )
-    return f"{note}; numbers are skipped in {_sets(len(skipping))}, first in {first}, which has no img{lost}"
+    return f"{note}; numbers are skipped in {plural(len(skipping), 'set')}, first in {first}, which has no img{lost}"
 
 
 def describe_picture(root: Path, file: Path, image_id: str, group: str, index: int | None) -> Image | None:
@@ -129,7 +129,7 @@ def describe_picture(root: Path, file: Path, image_id: str, group: str, index: i
 
 
 def describe_all(
-    pictures: Pictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
+    pictures: ReleasePictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
 ) -> tuple[dict[str, list[str]], dict[str, Image]]:
     """Image ids of each set in order, and the images by id.
 
@@ -184,7 +184,3 @@ def _ordered(top: Path, folder: Path) -> list[Path]:
                 f"{second}: the frame number {two} is that of {first.name} as well", hint=f"delete {second}"
             )
     return [file for _, file in numbered]
-
-
-def _sets(count: int) -> str:
-    return f"{count} set" if count == 1 else f"{count} sets"

@@ -7,13 +7,13 @@ set to a list of descriptions. Beside them may lie `annotator_split_valid*.json`
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ctxr.data.dataset import Dataset
-from ctxr.data.readers.frames import Pictures, describe_all, find_pictures
+from ctxr.data.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.data.readers.phenomena import Annotated, label_queries, read_annotations
 from ctxr.data.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json
 from ctxr.data.records import ImageSet, Judgment, Kind, Query, SplitName, Text
@@ -77,16 +77,7 @@ def read_release(
         for name in names
     )
     authors = _authors(writers, described, notes)
-    texts: dict[str, Text] = {}
-    queries: dict[str, Query] = {}
-    judgments: list[Judgment] = []
-    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
-        for place, (index, text) in enumerate(one.descriptions):
-            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
-            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
-            queries[key] = Query(key, name, (key,))
-            if index is not None:
-                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    texts, queries, judgments = _queries(described, order, authors)
     fresh, asked, found = label_queries(annotated, texts)
     notes += _join_notes(annotated, texts, fresh) + pictures.notes
     if without := len(names) - len(pictures.found):
@@ -102,6 +93,24 @@ def read_release(
         splits=splits,
         notes=tuple(notes),
     )
+
+
+def _queries(
+    described: Mapping[str, _Described],
+    order: Mapping[str, Sequence[str]],
+    authors: Mapping[tuple[str, int | None], str],
+) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
+    texts: dict[str, Text] = {}
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
+        for place, (index, text) in enumerate(one.descriptions):
+            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
+            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
+            queries[key] = Query(key, name, (key,))
+            if index is not None:
+                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    return texts, queries, judgments
 
 
 def collection_of(image_set: ImageSet) -> str:
@@ -181,7 +190,7 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
     )
 
 
-def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: Pictures) -> None:
+def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
     size = pictures.size
     hint = f"a set has {size} images, counted from 0"
     for name, one in described.items():

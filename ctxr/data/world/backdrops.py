@@ -16,7 +16,7 @@ import numpy as np
 from ctxr.errors import DataError
 
 
-class Photo(msgspec.Struct, frozen=True):
+class WheelPhoto(msgspec.Struct, frozen=True):
     """A photograph of the wheel; `tint` colours a grey one: RGB of its mid tone, or None."""
 
     file: str
@@ -41,16 +41,16 @@ class Texture(msgspec.Struct, frozen=True):
     sky: tuple[int, int, int] | None = None
 
 
-BACKDROPS: dict[str, Photo | Texture] = {
-    "bricks": Photo("brick.png", (176, 112, 88)),
-    "photographer": Photo("camera.png"),
-    "cat": Photo("chelsea.png"),
-    "coffee": Photo("coffee.png"),
-    "grass": Photo("grass.png", (112, 150, 72)),
-    "gravel": Photo("gravel.png", (160, 146, 130)),
-    "rocket": Photo("rocket.jpg"),
-    "stars": Photo("hubble_deep_field.jpg"),
-    "astronaut": Photo("astronaut.png"),
+BACKDROPS: dict[str, WheelPhoto | Texture] = {
+    "bricks": WheelPhoto("brick.png", (176, 112, 88)),
+    "photographer": WheelPhoto("camera.png"),
+    "cat": WheelPhoto("chelsea.png"),
+    "coffee": WheelPhoto("coffee.png"),
+    "grass": WheelPhoto("grass.png", (112, 150, 72)),
+    "gravel": WheelPhoto("gravel.png", (160, 146, 130)),
+    "rocket": WheelPhoto("rocket.jpg"),
+    "stars": WheelPhoto("hubble_deep_field.jpg"),
+    "astronaut": WheelPhoto("astronaut.png"),
     "sky": Texture(1, 1.55, 1.8, ((70, 130, 206), (136, 182, 228), (250, 250, 252)), (92, 148, 220)),
     "sea": Texture(2, 1.05, 5.0, ((10, 62, 98), (28, 112, 146), (150, 214, 216)), (84, 160, 190)),
     "sand": Texture(3, 0.85, 1.6, ((186, 150, 104), (220, 190, 142), (244, 224, 186))),
@@ -79,7 +79,7 @@ def photo_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "data"
 
 
-def _read_photo(photo: Photo) -> np.ndarray:
+def _read_photo(photo: WheelPhoto) -> np.ndarray:
     path = photo_folder() / photo.file
     grey = photo.tint is not None
     picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE if grey else cv2.IMREAD_COLOR)
@@ -119,7 +119,7 @@ def pyramid(name: str) -> tuple[np.ndarray, ...]:
         DataError: if the photograph's file is missing or damaged.
     """
     source = BACKDROPS[name]
-    levels = [_read_photo(source) if isinstance(source, Photo) else _grow_texture(source)]
+    levels = [_read_photo(source) if isinstance(source, WheelPhoto) else _grow_texture(source)]
     while min(levels[-1].shape[:2]) >= 96:
         height, width = levels[-1].shape[:2]
         levels.append(cv2.resize(levels[-1], (width // 2, height // 2), interpolation=cv2.INTER_AREA))

@@ -19,7 +19,7 @@ from ctxr.data.world.moments import (
 )
 from ctxr.data.world.predicates import Before, Lacks, Predicate, Verdict, every
 from ctxr.data.world.scenes import Scene, choose
-from ctxr.data.world.sights import View, views
+from ctxr.data.world.sights import SceneView, views
 from ctxr.data.world.statements import Statement, compose, kind_of, propose, state, true_predicates
 from ctxr.data.world.tags import TAGS, tags_of
 
@@ -40,9 +40,9 @@ class Description(msgspec.Struct, frozen=True):
     predicates: tuple[Predicate | Temporal, ...]
     tags: tuple[str, ...]
 
-    def verdict(self, scenes: Sequence[Scene] | list[View], index: int) -> Verdict:
+    def verdict(self, scenes: Sequence[Scene] | list[SceneView], index: int) -> Verdict:
         """Return True, False, or None where it is too close to call, of the scene at `index` of the set."""
-        seen = [scene if isinstance(scene, View) else View(scene) for scene in scenes]
+        seen = [scene if isinstance(scene, SceneView) else SceneView(scene) for scene in scenes]
         return every(judge(predicate, seen, index) for predicate in self.predicates)
 
     def holds(self, scenes: Sequence[Scene], index: int) -> bool:
@@ -66,7 +66,7 @@ class Shared(msgspec.Struct, frozen=True):
     indices: tuple[int, ...]
 
 
-def _temporal(rng: np.random.Generator, seen: list[View], target: int) -> Temporal | None:
+def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> Temporal | None:
     """Return something that may be true of the target in the light of the scenes around it."""
     actors = [actor for view in seen[max(0, target - 2) : target + 3] for actor in view.scene.actors]
     if not actors:
@@ -86,7 +86,7 @@ def _temporal(rng: np.random.Generator, seen: list[View], target: int) -> Tempor
     return made[style]
 
 
-def _from_neighbour(rng: np.random.Generator, seen: list[View], target: int) -> Predicate:
+def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:
     """Return something that may be true of the target because it is not of another scene: a kind only seen there."""
     actors = seen[int(rng.integers(len(seen)))].scene.actors
     if not actors or rng.random() < 0.7:
@@ -95,7 +95,7 @@ def _from_neighbour(rng: np.random.Generator, seen: list[View], target: int) -> 
 
 
 def _gather(
-    rng: np.random.Generator, seen: list[View], target: int, ordered: bool, known: set[Predicate | Temporal]
+    rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, known: set[Predicate | Temporal]
 ) -> list[tuple[Predicate | Temporal, int]]:
     """Return new predicates true of the target, each with the scenes of which it is false, as bits."""
     pool: list[tuple[Predicate | Temporal, int]] = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxr.data.world.backdrops import BACKDROPS
 from ctxr.data.world.scenes import Overlay, Scene, choose
-from ctxr.data.world.shots import Shot, sample_shot
+from ctxr.data.world.shots import SceneShot, sample_shot
 from ctxr.errors import UsageError
 
 BLUR = 0.055
@@ -65,7 +65,7 @@ class Take(msgspec.Struct, frozen=True):
     """A shot's place in a film: its first frame, and the shot. At that frame's time the shot's clock shows zero."""
 
     first: int
-    shot: Shot
+    shot: SceneShot
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ def _times(rng: np.random.Generator, film: Format, seconds: float) -> tuple[Frac
     return tuple(Fraction(int(at), 1000) for at in np.concatenate([[0], np.cumsum(steps)]))
 
 
-def _with_stretch(rng: np.random.Generator, shot: Shot, feature: str, after: float) -> Shot:
+def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after: float) -> SceneShot:
     """Return the shot with a blurred, titled or motionless stretch, of a second at least where there is room."""
     rest = shot.seconds - after
     length = min(0.7 * rest, max(1.1, float(rng.uniform(0.36, 0.52)) * rest))

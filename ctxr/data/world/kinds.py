@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ctxr.data.world.scenes import Actor
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 
 Verdict = bool | None
 """True, False, or None where it is too close to call."""
@@ -62,7 +62,7 @@ class Shows(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         if any(self.kind.fits(actor) for actor in view.clear):
             return True
@@ -74,7 +74,7 @@ class Lacks(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         shows = Shows(self.kind).verdict(view)
         return None if shows is None else not shows
@@ -86,7 +86,7 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     number: int
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         sure = sum(self.kind.fits(actor) for actor in view.clear)
         perhaps = sum(self.kind.fits(actor) for actor in view.doubtful)
@@ -100,7 +100,7 @@ class AllAre(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         if any(not self.kind.fits(actor) for actor in view.clear):
             return False
@@ -113,7 +113,7 @@ class Before(msgspec.Struct, frozen=True, tag=True):
 
     backdrop: str
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         return view.scene.backdrop.name == self.backdrop
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from ctxr.data.world.predicates import Kind, Lacks, Predicate, Shows, Verdict, every, middle, some
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 
 GONE = 0.02
 """A share shown up to this counts as not there."""
@@ -11,7 +11,7 @@ CLEAR = 1 / 3
 """A share shown from this on counts as clearly there."""
 
 
-def _shown(view: View, name: str) -> float:
+def _shown(view: SceneView, name: str) -> float:
     sight = view.sights.get(name)
     return 0.0 if sight is None else sight.shown
 
@@ -21,14 +21,14 @@ class Appears(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         if index == 0:
             return False
         now, before = views[index], views[index - 1]
         return some(self._one(now, before, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
 
-    def _one(self, now: View, before: View, name: str) -> Verdict:
+    def _one(self, now: SceneView, before: SceneView, name: str) -> Verdict:
         shown, was = _shown(now, name), _shown(before, name)
         if shown <= GONE or was >= CLEAR:
             return False
@@ -40,14 +40,14 @@ class Leaves(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         if index + 1 == len(views):
             return False
         now, after = views[index], views[index + 1]
         return some(self._one(now, after, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
 
-    def _one(self, now: View, after: View, name: str) -> Verdict:
+    def _one(self, now: SceneView, after: SceneView, name: str) -> Verdict:
         shown, will = _shown(now, name), _shown(after, name)
         if shown <= GONE or will >= CLEAR:
             return False
@@ -59,7 +59,7 @@ class NoLonger(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         return every(
             [Lacks(self.kind).verdict(views[index]), some(Shows(self.kind).verdict(view) for view in views[:index])]
@@ -71,7 +71,7 @@ class NotYet(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         until = every(Lacks(self.kind).verdict(view) for view in views[: index + 1])
         return every([until, some(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
@@ -82,7 +82,7 @@ class FirstTime(msgspec.Struct, frozen=True, tag=True):
 
     predicate: Predicate
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         if index == 0:
             return False
@@ -95,7 +95,7 @@ class LastTime(msgspec.Struct, frozen=True, tag=True):
 
     predicate: Predicate
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         if index + 1 == len(views):
             return False
@@ -108,7 +108,7 @@ class Now(msgspec.Struct, frozen=True, tag=True):
 
     predicate: Predicate
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         if index == 0:
             return False
@@ -122,7 +122,7 @@ class Moved(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     way: str
 
-    def verdict(self, views: list[View], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`: from 8 % of the frame on it does, up to 3 % it does not."""
         if index == 0:
             return False
@@ -133,7 +133,7 @@ class Moved(msgspec.Struct, frozen=True, tag=True):
         # one that left and another of its kind that came look like one that moved
         return None if verdict is False and here - there and there - here else verdict
 
-    def _one(self, now: View, before: View, name: str) -> Verdict:
+    def _one(self, now: SceneView, before: SceneView, name: str) -> Verdict:
         (x, y), (u, v) = middle(now, name), middle(before, name)
         step = {"left": u - x, "right": x - u, "up": v - y}.get(self.way, y - v)
         if step <= 0.03:
@@ -146,7 +146,7 @@ Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | M
 TEMPORAL = (Appears, Leaves, NoLonger, NotYet, FirstTime, LastTime, Now, Moved)
 
 
-def judge(predicate: Predicate | Temporal, views: list[View], index: int) -> Verdict:
+def judge(predicate: Predicate | Temporal, views: list[SceneView], index: int) -> Verdict:
     """Return whether a predicate holds of the scene at `index` of a sequence."""
     if isinstance(predicate, TEMPORAL):
         return predicate.verdict(views, index)

@@ -4,7 +4,7 @@ import msgspec
 
 from ctxr.data.world.kinds import Kind, Verdict, pairs, some
 from ctxr.data.world.scenes import Actor
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 
 AMOUNTS: dict[str, tuple[float, float]] = {"little": (0.08, 0.3), "half": (0.42, 0.58), "most": (0.7, 0.92)}
 """Words for how much of a figure is hidden, as ranges of the hidden share; the gaps between them are too close to call."""
@@ -16,11 +16,11 @@ class Behind(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     other: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: from a tenth covered on it does, below a fiftieth it does not."""
         return some(self._pair(view, a, b) for a, b in pairs(self.kind, self.other, view.scene.actors))
 
-    def _pair(self, view: View, a: Actor, b: Actor) -> Verdict:
+    def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
         share, sight = view.sights[a.name].behind.get(b.name, 0.0), view.sights[a.name]
         if share < 0.02:
             return False
@@ -34,11 +34,11 @@ class CutOff(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     edge: str = ""
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         return some(self._one(view, actor) for actor in view.scene.actors if self.kind.fits(actor))
 
-    def _one(self, view: View, actor: Actor) -> Verdict:
+    def _one(self, view: SceneView, actor: Actor) -> Verdict:
         sight = view.sights[actor.name]
         edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
         share = edges[self.edge] if self.edge else max(sight.edges)
@@ -52,7 +52,7 @@ class Entire(msgspec.Struct, frozen=True, tag=True):
 
     kind: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         if any(self.kind.fits(actor) for actor in view.whole):
             return True
@@ -63,7 +63,7 @@ class Entire(msgspec.Struct, frozen=True, tag=True):
 class Apart(msgspec.Struct, frozen=True, tag=True):
     """There are several figures and none covers any of another."""
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         covered = max((sight.covered for sight in view.sights.values()), default=0.0)
         if covered >= 0.05 or len(view.clear) + len(view.doubtful) < 2:
@@ -77,11 +77,11 @@ class Hidden(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     amount: str
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         return some(self._one(view, actor) for actor in view.scene.actors if self.kind.fits(actor))
 
-    def _one(self, view: View, actor: Actor) -> Verdict:
+    def _one(self, view: SceneView, actor: Actor) -> Verdict:
         hidden, (low, high) = view.sights[actor.name].hidden, AMOUNTS[self.amount]
         if low <= hidden <= high:
             return True

@@ -4,10 +4,10 @@ import msgspec
 
 from ctxr.data.world.kinds import Kind, Verdict, pairs, some
 from ctxr.data.world.scenes import Actor
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 
 
-def middle(view: View, name: str) -> tuple[float, float]:
+def middle(view: SceneView, name: str) -> tuple[float, float]:
     """Return the middle of an actor's box inside the frame, as shares of width and height."""
     left, top, right, bottom = view.sights[name].box
     return (left + right) / 2, (top + bottom) / 2
@@ -20,13 +20,13 @@ class Beside(msgspec.Struct, frozen=True, tag=True):
     side: str
     other: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
         sure = set(view.clear)
         couples = pairs(self.kind, self.other, (*view.clear, *view.doubtful))
         return some(self._pair(view, a, b, a in sure and b in sure) for a, b in couples)
 
-    def _pair(self, view: View, a: Actor, b: Actor, sure: bool) -> Verdict:
+    def _pair(self, view: SceneView, a: Actor, b: Actor, sure: bool) -> Verdict:
         across = middle(view, a.name)[0] - middle(view, b.name)[0]
         down = middle(view, a.name)[1] - middle(view, b.name)[1]
         along, athwart = {"left": (-across, down), "right": (across, down), "above": (-down, across)}.get(
@@ -44,7 +44,7 @@ class Within(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     region: str
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         sure = set(view.clear)
         verdicts = []
@@ -71,7 +71,7 @@ class Bigger(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     other: Kind
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: sizes of one name are too close to call."""
         sure = set(view.clear)
         verdicts = []
@@ -87,7 +87,7 @@ class Outermost(msgspec.Struct, frozen=True, tag=True):
     kind: Kind
     side: str
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: a lead below 4 % of the frame is too close to call."""
         if len(view.clear) < 2:
             return None if len(view.clear) + len(view.doubtful) >= 2 else False
@@ -97,6 +97,6 @@ class Outermost(msgspec.Struct, frozen=True, tag=True):
         fits = {self.kind.fits(actor) for actor in rivals}
         return fits.pop() if len(fits) == 1 else None
 
-    def _out(self, view: View, actor: Actor) -> float:
+    def _out(self, view: SceneView, actor: Actor) -> float:
         x, y = middle(view, actor.name)
         return {"left": -x, "right": x, "top": -y}.get(self.side, y)

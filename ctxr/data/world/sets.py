@@ -20,7 +20,7 @@ from ctxr.data.world.scenes import (
     sample_looks,
     sample_scene,
 )
-from ctxr.data.world.shots import Shot, sample_shot
+from ctxr.data.world.shots import SceneShot, sample_shot
 from ctxr.errors import UsageError
 
 SIZE = 10
@@ -120,7 +120,7 @@ def unlike(a: Scene, b: Scene) -> float:
     return total + abs(a.backdrop.x - b.backdrop.x) + abs(a.backdrop.y - b.backdrop.y)
 
 
-def moments_of(rng: np.random.Generator, shot: Shot, count: int) -> list[Scene]:
+def moments_of(rng: np.random.Generator, shot: SceneShot, count: int) -> list[Scene]:
     """Return `count` scenes of a shot in order of time, chosen to be unlike each other as the build's selection does.
 
     The first is drawn by chance; each next one is, of four times as many moments, the one farthest from all chosen ones.

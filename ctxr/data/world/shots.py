@@ -59,7 +59,7 @@ class Course(msgspec.Struct, frozen=True):
         return face
 
 
-class Shot(msgspec.Struct, frozen=True):
+class SceneShot(msgspec.Struct, frozen=True):
     """A continuous take.
 
     Attributes:
@@ -182,7 +182,7 @@ def _course(
     return Course(stops, moods)
 
 
-def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, still: bool = False) -> Shot:
+def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, still: bool = False) -> SceneShot:
     """Return a random shot of two to five actors.
 
     Args:
@@ -208,7 +208,7 @@ def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, s
         angle, pace = float(rng.uniform(0, 2 * math.pi)), float(rng.uniform(0.03, 0.12))
         zoom = float(rng.choice((0.0, 0.0, 0.03, -0.02)))
         pan = (round(pace * math.cos(angle), 4), round(pace * math.sin(angle), 4), zoom)
-    return Shot(
+    return SceneShot(
         round(seconds, 4),
         tuple(cast),
         tuple(courses),

@@ -111,7 +111,7 @@ def _look(actor: Actor, nearer: list[tuple[str, np.ndarray]], union: np.ndarray,
     )
 
 
-class View:
+class SceneView:
     """A scene together with what can be seen in it; the counting happens once, when it is first asked for."""
 
     def __init__(self, scene: Scene) -> None:
@@ -140,6 +140,6 @@ class View:
         return tuple(actor for actor in self.scene.actors if self.sights[actor.name].shown >= 0.98)
 
 
-def views(scenes: Sequence[Scene]) -> list[View]:
+def views(scenes: Sequence[Scene]) -> list[SceneView]:
     """Return a view of each scene."""
-    return [View(scene) for scene in scenes]
+    return [SceneView(scene) for scene in scenes]

@@ -31,7 +31,7 @@ from ctxr.data.world.predicates import (
     every,
 )
 from ctxr.data.world.scenes import Actor, Scene, choose
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 from ctxr.data.world.words import BACKDROP_PHRASES, PLACE_PHRASES, SIDE_PHRASES
 
 _FIELDS = (
@@ -53,17 +53,17 @@ class Statement(msgspec.Struct, frozen=True):
     text: str
     predicates: tuple[Predicate, ...]
 
-    def verdict(self, view: View) -> Verdict:
+    def verdict(self, view: SceneView) -> Verdict:
         """Return True, False, or None where it is too close to call."""
         return every(predicate.verdict(view) for predicate in self.predicates)
 
-    def holds(self, scene: Scene | View) -> bool:
+    def holds(self, scene: Scene | SceneView) -> bool:
         """Return whether the statement is clearly true of the scene."""
-        return self.verdict(scene if isinstance(scene, View) else View(scene)) is True
+        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is True
 
-    def fails(self, scene: Scene | View) -> bool:
+    def fails(self, scene: Scene | SceneView) -> bool:
         """Return whether the statement is clearly false of the scene; neither holds where it is too close to call."""
-        return self.verdict(scene if isinstance(scene, View) else View(scene)) is False
+        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is False
 
 
 def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
@@ -87,7 +87,7 @@ def full_kind(actor: Actor) -> Kind:
     return Kind(actor.shape, actor.colour, actor.size, texture, actor.face)
 
 
-def propose(rng: np.random.Generator, view: View) -> Predicate:
+def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
     """Return a predicate about a scene that may well be true, or false by a little."""
     scene = view.scene
     if not scene.actors:
@@ -127,7 +127,7 @@ def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
     return msgspec.structs.replace(kind, face="", **{field: choose(rng, pools[field])})
 
 
-def true_predicates(rng: np.random.Generator, view: View, count: int) -> list[Predicate]:
+def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
     """Return up to `count` different predicates that hold of a scene, in the order they came up."""
     found: list[Predicate] = []
     for _ in range(25 * count):
@@ -157,7 +157,7 @@ def state(rng: np.random.Generator, predicates: Sequence[Predicate]) -> Statemen
     return Statement(compose(rng, predicates), tuple(predicates))
 
 
-def _tableau(rng: np.random.Generator, view: View) -> Statement | None:
+def _tableau(rng: np.random.Generator, view: SceneView) -> Statement | None:
     """Return a statement that lists the figures and the backdrop, as a caption of a photograph does."""
     seen = list(view.clear)
     if not seen:
@@ -184,7 +184,7 @@ def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[
         rng: chooses what is said and how.
         count: how many; two may be alike if the scene has little to say.
     """
-    view = View(scene)
+    view = SceneView(scene)
     made: list[Statement] = []
     while len(made) < count:
         statement = _tableau(rng, view) if rng.random() < 0.35 else None

@@ -9,7 +9,7 @@ from ctxr.data.records import Record
 from ctxr.data.world.albums import Copy
 from ctxr.data.world.films import Film
 from ctxr.data.world.scenes import Scene
-from ctxr.data.world.shots import Shot
+from ctxr.data.world.shots import SceneShot
 from ctxr.data.world.sights import measure
 
 
@@ -73,7 +73,7 @@ class ShotTruth(Record, frozen=True):
     first: int
     last: int
     time: Fraction
-    script: Shot
+    script: SceneShot
 
 
 class CutTruth(Record, frozen=True):

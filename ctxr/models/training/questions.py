@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ctxr.data.regions import Regions
+from ctxr.data.regions import RegionFeatures
 from ctxr.models.base import Batch
 from ctxr.models.preprocess import Preprocess
 
@@ -273,13 +273,13 @@ class PixelTable:
 
 
 class RegionTable:
-    """Regions of pictures, read when they are asked for: those of a whole benchmark do not fit into memory.
+    """Region features of pictures, read when they are asked for: those of a whole benchmark do not fit into memory.
 
     Args:
         regions: where they lie. contents: SHA-256 of the picture of each row.
     """
 
-    def __init__(self, regions: Regions, contents: Sequence[str]) -> None:
+    def __init__(self, regions: RegionFeatures, contents: Sequence[str]) -> None:
         self._regions, self._contents = regions, list(contents)
 
     def __call__(self, rows: Tensor) -> Tensor:

@@ -5,14 +5,14 @@ from typing import Any
 
 from ctxr.data.artifacts import Manifest
 from ctxr.data.records import Source
-from ctxr.pipelines.exporting.job import Job, Written
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult
 from ctxr.pipelines.exporting.licences import UNKNOWN, Licence, source_names
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
-def card(job: Job, made_by: Manifest, fingerprint: str, to: str, written: Written) -> str:
+def card(job: ExportJob, made_by: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts()
     parts = [
@@ -39,7 +39,7 @@ def text(value: object) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(str(value).split()))
 
 
-def _front_matter(job: Job, counts: dict[str, Any], written: Written) -> str:
+def _front_matter(job: ExportJob, counts: dict[str, Any], written: ExportResult) -> str:
     licence = job.licences.shared(job.dataset.images.values())
     lines = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
     lines += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
@@ -60,7 +60,7 @@ def _splits(counts: dict[str, Any]) -> str:
     return "\n".join(["| side | sets |", "| --- | --- |", *rows, ""])
 
 
-def _made(job: Job, made_by: Manifest, fingerprint: str) -> str:
+def _made(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
     encoder = made_by.models.get("encoder", {})
     selection = made_by.models.get("selection", {})
     kinds = sorted({image_set.kind for image_set in job.dataset.sets})
@@ -78,7 +78,7 @@ def _made(job: Job, made_by: Manifest, fingerprint: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _licences(job: Job) -> str:
+def _licences(job: ExportJob) -> str:
     known: dict[str, Source] = {source.name: source for source in job.dataset.sources}
     lines = ["| source | licence | attribution | sha256 |", "| --- | --- | --- | --- |"]
     for name in source_names(job.dataset):

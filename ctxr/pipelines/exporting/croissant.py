@@ -7,7 +7,7 @@ import msgspec
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.tables import encode_row
-from ctxr.pipelines.exporting.job import Job, Written, check_names
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult, check_names
 from ctxr.pipelines.exporting.pictures import suffix_of
 
 _TYPES = {
@@ -50,7 +50,7 @@ _IMAGE: Columns = {
 }
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write the tables, the pictures in `images/`, and `croissant.json` last."""
     check_names(job.dataset)
     files = {source.name: source.file for source in job.dataset.sources}
@@ -80,14 +80,14 @@ def write(job: Job) -> Written:
     records += [_picture_records(kind) for kind in kinds]
     about = _about(job) | {"distribution": distribution, "recordSet": records}
     write_bytes(job.out / "croissant.json", msgspec.json.format(msgspec.json.encode(about), indent=1) + b"\n")
-    return Written(_LOAD)
+    return ExportResult(_LOAD)
 
 
 def _only(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in columns}
 
 
-def _about(job: Job) -> dict[str, Any]:
+def _about(job: ExportJob) -> dict[str, Any]:
     licence = job.licences.shared(job.dataset.images.values())
     known = {"license": licence} if licence else {}
     counts = job.counts()
@@ -129,23 +129,9 @@ def _record_set(name: str, columns: Columns) -> dict[str, Any]:
     fields = []
     for column, (kind, text) in columns.items():
         repeated = isinstance(kind, list)
-        field = {
-            "@type": "cr:Field",
-            "@id": f"{name}/{column}",
-            "name": column,
-            "description": text,
-            "dataType": _TYPES[kind[0] if repeated else kind],
-        }
-        source = {"source": {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}}
-        fields.append(field | ({"repeated": True} if repeated else {}) | source)
-    key = "path" if name == "images" else "id"
-    return {
-        "@type": "cr:RecordSet",
-        "@id": name,
-        "name": name,
-        "key": {"@id": f"{name}/{key}"},
-        "field": fields,
-    }
+        source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
+        fields.append(_field(name, column, text, _TYPES[kind[0] if repeated else kind], source, repeated))
+    return _records(name, "path" if name == "images" else "id", fields)
 
 
 def _picture_records(suffix: str) -> dict[str, Any]:
@@ -153,31 +139,35 @@ def _picture_records(suffix: str) -> dict[str, Any]:
     kind = suffix.removeprefix(".")
     name = f"pictures-{kind}"
 
-    def extract(what: str) -> dict[str, Any]:
-        return {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": what}}
+    def field(column: str, text: str, data_type: str, what: str) -> dict[str, Any]:
+        source = {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": what}}
+        return _field(name, column, text, data_type, source)
 
-    path = {
+    path = field("path", "The file in this folder.", "sc:Text", "fullpath")
+    return _records(name, "path", [path, field("image", "The picture.", "sc:ImageObject", "content")])
+
+
+def _field(
+    records: str, column: str, text: str, data_type: str, source: dict[str, Any], repeated: bool = False
+) -> dict[str, Any]:
+    return {
         "@type": "cr:Field",
-        "@id": f"{name}/path",
-        "name": "path",
-        "description": "The file in this folder.",
-        "dataType": "sc:Text",
-        "source": extract("fullpath"),
+        "@id": f"{records}/{column}",
+        "name": column,
+        "description": text,
+        "dataType": data_type,
+        **({"repeated": True} if repeated else {}),
+        "source": source,
     }
-    picture = {
-        "@type": "cr:Field",
-        "@id": f"{name}/image",
-        "name": "image",
-        "description": "The picture.",
-        "dataType": "sc:ImageObject",
-        "source": extract("content"),
-    }
+
+
+def _records(name: str, key: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "@type": "cr:RecordSet",
         "@id": name,
         "name": name,
-        "key": {"@id": f"{name}/path"},
-        "field": [path, picture],
+        "key": {"@id": f"{name}/{key}"},
+        "field": fields,
     }
 
 

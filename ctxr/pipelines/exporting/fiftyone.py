@@ -9,11 +9,11 @@ import msgspec
 
 from ctxr.data.atomic import write_bytes
 from ctxr.data.records import Image, ImageSet
-from ctxr.pipelines.exporting.job import Job, Written, check_names
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult, check_names
 from ctxr.pipelines.exporting.pictures import suffix_of
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write `metadata.json`, `samples.json`, and pictures in `data/<set>/`."""
     check_names(job.dataset)
     samples: list[dict[str, Any]] = []
@@ -27,10 +27,10 @@ def write(job: Job) -> Written:
     about = {"name": job.dataset.name, "media_type": "image", "info": {"format": "ctxr image sets"} | job.counts()}
     write_bytes(job.out / "metadata.json", _pretty(about))
     write_bytes(job.out / "samples.json", _pretty({"samples": samples}))
-    return Written(_LOAD, counts={"samples": len(samples)})
+    return ExportResult(_LOAD, counts={"samples": len(samples)})
 
 
-def _sample(job: Job, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, Any]:
+def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, Any]:
     row = job.image_row(image)
     described = [
         " ".join(job.words(query))

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from ctxr.data.records import ImageSet
 from ctxr.errors import CtxrError
-from ctxr.pipelines.exporting.job import Job, Written
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult
 from ctxr.pipelines.exporting.pictures import suffix_of
 from ctxr.pipelines.exporting.shards import Shards
 
@@ -58,7 +58,7 @@ QUERIES: dict[str, Any] = {
 """Columns of the configuration `queries`."""
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write `data/<split>-NNNNN.parquet`, and `queries/…` where anything is asked. Raises CtxrError without pyarrow."""
     arrow, parquet = _pyarrow()
     sets, queries = job.by_split(), {}
@@ -80,7 +80,7 @@ def write(job: Job) -> Written:
                 for row in rows:
                     files.add(row, len(json.dumps(row)))
     folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
-    return Written(
+    return ExportResult(
         _LOAD + (_LOAD_QUERIES if queries else ""),
         front_matter="\n".join(_configs(folders)),
         software={"pyarrow": arrow.__version__},
@@ -99,7 +99,7 @@ def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
             yield f"    path: {folder}/{SPLITS[split]}-*.parquet"
 
 
-def _set_row(job: Job, image_set: ImageSet) -> tuple[dict[str, Any], int]:
+def _set_row(job: ExportJob, image_set: ImageSet) -> tuple[dict[str, Any], int]:
     members = job.members(image_set)
     pictures = [job.pictures.content(image) for image in members]
     # the path serves to guess the format and is no place

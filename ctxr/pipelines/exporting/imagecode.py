@@ -12,15 +12,15 @@ import msgspec
 from ctxr.data.atomic import write_bytes
 from ctxr.data.hashing import sha256_bytes
 from ctxr.data.records import ImageSet, Query
-from ctxr.errors import DataError
-from ctxr.pipelines.exporting.job import Job, Written, check_names, numbered
+from ctxr.errors import DataError, some
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult, check_names, numbered
 
 STATIC = "open-images"
 
 _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_data_unlabeled.json"}
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write the release's layout. Raises DataError for a set that is on no side, besides what `Pictures` raises."""
     check_names(job.dataset)
     tables: dict[str, dict[str, Any]] = {name: {} for name in _FILES}
@@ -47,7 +47,7 @@ def write(job: Job) -> Written:
             task.advance()
     for side, file in _FILES.items():
         write_bytes(job.out / file, msgspec.json.format(msgspec.json.encode(tables[side]), indent=1) + b"\n")
-    return Written(_LOAD, _skipped(skipped), _changed(encoded, named))
+    return ExportResult(_LOAD, _skipped(skipped), _changed(encoded, named))
 
 
 def name_of(image_set: ImageSet) -> str:
@@ -55,7 +55,7 @@ def name_of(image_set: ImageSet) -> str:
     return image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
 
 
-def _labelled(job: Job, queries: list[Query], skipped: list[str]) -> dict[str, str]:
+def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:
     found: dict[int, str] = {}
     for query in queries:
         positions = job.targets.get(query.id, [])
@@ -66,13 +66,13 @@ def _labelled(job: Job, queries: list[Query], skipped: list[str]) -> dict[str, s
     return {str(position): found[position] for position in sorted(found)}
 
 
-def _unlabeled(job: Job, queries: list[Query]) -> list[str]:
+def _unlabeled(job: ExportJob, queries: list[Query]) -> list[str]:
     texts = [_text(job, query) for query in queries if query.labels is None]
     # by hash: the order must not betray the targets
     return sorted(texts, key=lambda text: sha256_bytes(text.encode()))
 
 
-def _text(job: Job, query: Query) -> str:
+def _text(job: ExportJob, query: Query) -> str:
     return " ".join(job.words(query))
 
 
@@ -80,8 +80,7 @@ def _skipped(queries: list[str]) -> list[str]:
     if not queries:
         return []
     why = "the format holds one description per set and target"
-    some = ", ".join(queries[:3]) + (", …" if len(queries) > 3 else "")
-    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some}."]
+    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some(queries)}."]
 
 
 def _changed(encoded: int, named: int) -> list[str]:

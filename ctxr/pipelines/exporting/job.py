@@ -15,7 +15,7 @@ from ctxr.data.tables import encode_other
 from ctxr.errors import DataError
 from ctxr.pipelines.exporting.licences import Licences
 from ctxr.pipelines.exporting.origin import plain_name
-from ctxr.pipelines.exporting.pictures import Pictures
+from ctxr.pipelines.exporting.pictures import ExportPictures
 from ctxr.pipelines.talk import Talk
 
 GOLD = "gold"
@@ -26,7 +26,7 @@ UNSPLIT = "unsplit"
 
 
 @dataclass(frozen=True)
-class Job:
+class ExportJob:
     """One export: `dataset` into the empty folder `out`.
 
     Attributes:
@@ -45,9 +45,9 @@ class Job:
     workers: int = 0
 
     @cached_property
-    def pictures(self) -> Pictures:
+    def pictures(self) -> ExportPictures:
         """The dataset's pictures."""
-        return Pictures(self.dataset)
+        return ExportPictures(self.dataset)
 
     @cached_property
     def queries(self) -> dict[str, list[Query]]:
@@ -177,7 +177,7 @@ class Job:
 
 
 @dataclass
-class Written:
+class ExportResult:
     """What a format did: what it left out and what it changed, one sentence each, how to load it (Markdown), and versions that
     decide its bytes.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.coco import licences_of_files
 from ctxr.data.records import Image
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, some
 
 COLUMNS = ["source", "licence", "attribution", "url"]
 
@@ -121,7 +121,7 @@ def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[s
         )
     name, licence, attribution, url = values
     if name not in names:
-        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_some(names)}")
+        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_sources(names)}")
     if url and not url.startswith(("https://", "http://")):
         raise DataError(f"{where}: {url!r} is no web address", hint="begin it with https://, or leave it empty")
     if names[name] in found:
@@ -129,6 +129,5 @@ def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[s
     found[names[name]] = Licence(licence, attribution, url)
 
 
-def _some(names: dict[str, str]) -> str:
-    sources = sorted({name for name in names.values() if "/" not in name})
-    return ", ".join(sources[:5]) + (", …" if len(sources) > 5 else "")
+def _sources(names: dict[str, str]) -> str:
+    return some(sorted({name for name in names.values() if "/" not in name}), 5)

@@ -17,7 +17,7 @@ _ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ExportPictures:
     """Gives the pictures of `dataset` as files or bytes.
 
     Every method raises DataError, naming the image, for a picture that is missing, was changed, or lies outside the dataset, and

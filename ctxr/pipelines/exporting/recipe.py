@@ -21,7 +21,7 @@ from ctxr.data.records import Image, Record, Source, Split
 from ctxr.data.tables import encode_other, write_table
 from ctxr.data.whereabouts import CACHE
 from ctxr.errors import DataError
-from ctxr.pipelines.exporting.job import Job, Written, check_names
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult, check_names
 from ctxr.pipelines.footage_again import SourceLocator
 from ctxr.pipelines.frames_again import Wanted, decode_frames, pixels_sha256, software
 
@@ -35,7 +35,7 @@ class _Seen(msgspec.Struct, frozen=True):
     stream: int | None
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write the recipe's tables. Raises DataError when a video is not at hand, or does not give the pictures any more."""
     check_names(job.dataset)
     sources = {source.name: source for source in job.dataset.sources}
@@ -58,7 +58,7 @@ def write(job: Job) -> Written:
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, msgspec.json.format(msgspec.json.encode(head, enc_hook=encode_other), indent=1) + b"\n")
     read_recipe(job.out)  # what would be refused is not written
-    return Written(_LOAD, counts={"sources": len(by_source)})
+    return ExportResult(_LOAD, counts={"sources": len(by_source)})
 
 
 def _source_of(image: Image, sources: dict[str, Source]) -> Source:
@@ -71,7 +71,7 @@ def _source_of(image: Image, sources: dict[str, Source]) -> Source:
     return sources[name]
 
 
-def _photo(job: Job, image: Image, source: Source) -> RecipeImage:
+def _photo(job: ExportJob, image: Image, source: Source) -> RecipeImage:
     pixels = pixels_sha256(read_image(job.pictures.checked(image)))
     return _row(image, source, image.sha256, None, None, pixels)
 
@@ -101,7 +101,7 @@ def _row(
 
 
 def _decoded(
-    job: Job, videos: dict[str, Source], images: dict[str, list[Image]], versions: dict[str, str]
+    job: ExportJob, videos: dict[str, Source], images: dict[str, list[Image]], versions: dict[str, str]
 ) -> dict[str, dict[int, _Seen]]:
     """Every frame decoded again, by video and frame number; what an earlier run has seen with the same software is not decoded."""
     memory = _Memory(job.origin, versions)
@@ -171,7 +171,7 @@ def _decode(kind: type, value: Any) -> Any:
     return decode_other(kind, value)
 
 
-def _write_tables(job: Job, rows: list[RecipeImage], sources: list[Source]) -> None:
+def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
     dataset = job.dataset
     groups = {image.group for image in dataset.images.values()} | {one.group for one in dataset.sets}
     tables: dict[str, list[Any]] = {

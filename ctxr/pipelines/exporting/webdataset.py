@@ -8,7 +8,7 @@ import msgspec
 
 from ctxr.data.records import ImageSet
 from ctxr.data.sources import safe_name
-from ctxr.pipelines.exporting.job import Job, Written
+from ctxr.pipelines.exporting.job import ExportJob, ExportResult
 from ctxr.pipelines.exporting.pictures import suffix_of
 from ctxr.pipelines.exporting.shards import Shards
 
@@ -17,7 +17,7 @@ _NAME = 60
 """Characters of a set's id in the name of its sample; the number before it keeps names apart."""
 
 
-def write(job: Job) -> Written:
+def write(job: ExportJob) -> ExportResult:
     """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
     shards: dict[str, int] = {}
     with job.talk.progress("export sets", len(job.dataset.sets)) as task:
@@ -29,10 +29,10 @@ def write(job: Job) -> Written:
                     task.advance()
             shards[split] = tars.count
     patterns = "\n".join(f"    {split}: {split}-{{000000..{count - 1:06d}}}.tar" for split, count in shards.items())
-    return Written(_LOAD.format(patterns=patterns), counts={"shards": shards})
+    return ExportResult(_LOAD.format(patterns=patterns), counts={"shards": shards})
 
 
-def _sample(job: Job, image_set: ImageSet, split: str, number: int) -> dict[str, bytes]:
+def _sample(job: ExportJob, image_set: ImageSet, split: str, number: int) -> dict[str, bytes]:
     """Files of one sample by name. The key has no dot: what follows the first dot is the kind of file."""
     key = f"{number:06d}-{safe_name(image_set.id)[:_NAME].replace('.', '_')}"
     files: dict[str, bytes] = {}

@@ -10,7 +10,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.errors import CtxrError
 from ctxr.pipelines.evaluating.runs import RUNS
-from ctxr.pipelines.reporting.scored import Scored
+from ctxr.pipelines.reporting.scored import EvaluationRows
 from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, source_of, way_of, with_regions
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
@@ -22,7 +22,7 @@ Attended = dict[tuple[str, str], list[list[int]]]
 
 
 def attended(
-    project: Path, scored: Scored, shown: Collection[str], talk: Talk, known: Dataset | None = None
+    project: Path, scored: EvaluationRows, shown: Collection[str], talk: Talk, known: Dataset | None = None
 ) -> tuple[Attended, list[str]]:
     """Attention of the last layer, averaged over heads, of every trained head that was evaluated; and what is missing, in words.
 
@@ -45,7 +45,7 @@ def attended(
     return found, notes
 
 
-def _runs(project: Path, scored: Scored) -> Iterator[Artifact]:
+def _runs(project: Path, scored: EvaluationRows) -> Iterator[Artifact]:
     """The trained runs that were evaluated, as they were then."""
     for origin in scored.origins:
         folder = project / RUNS / origin.name

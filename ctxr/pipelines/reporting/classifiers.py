@@ -18,7 +18,7 @@ FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 @dataclass(frozen=True)
-class Judge:
+class ClassifierResult:
     """One classifier on one side.
 
     Attributes:
@@ -52,7 +52,7 @@ def evaluated(project: Path) -> list[Artifact]:
     return [one for one in artifacts if one.manifest.kind == RESULT]
 
 
-def _judges(artifact: Artifact) -> Iterator[Judge]:
+def _judges(artifact: Artifact) -> Iterator[ClassifierResult]:
     file, split = artifact.path / TABLES, artifact.manifest.config.get("split")
     try:
         tables = msgspec.json.decode(file.read_bytes())
@@ -63,7 +63,7 @@ def _judges(artifact: Artifact) -> Iterator[Judge]:
         raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
 
 
-def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Judge:
+def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> ClassifierResult:
     found = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
     kinds = list(dict.fromkeys(kind for kind, _ in found))
     rows = []
@@ -74,7 +74,7 @@ def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]
         )
     error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
     blind = [KINDS.get(kind, kind) for kind in kinds if found[kind, "accuracy"][0] <= found[kind, "majority"][0]]
-    return Judge(name, split, rows, threshold, error, brier, blind)
+    return ClassifierResult(name, split, rows, threshold, error, brier, blind)
 
 
 SECTION = Section("classifiers", "Classifiers", make)

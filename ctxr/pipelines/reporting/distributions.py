@@ -55,7 +55,6 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             "frames",
             _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True),
             (limit, f"gate {limit:g}") if limit else None,
-            low=0,
         )
 
 
@@ -85,14 +84,12 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             "pairs",
             values,
             limit,
-            low=0,
         )
     yield histogram(
         "How hard the sets are",
         "mean distance in a set (smaller is harder)",
         "sets",
         [(kind, f"sets {told}", means[kind]) for kind, told in named],
-        low=0,
     )
 
 
@@ -104,7 +101,7 @@ def _measured(title: str, label: str, known: "np.ndarray[Any, Any]", limit: floa
         note = f"{len(known) - len(shown)} of {len(known)} measured images have no recognised word and are not drawn."
     told = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
     values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
-    return histogram(f"{title} of measured images", label, "images", values, told, low=0, percent=text, note=note)
+    return histogram(f"{title} of measured images", label, "images", values, told, percent=text, note=note)
 
 
 def _parted(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ctxr.data.artifacts import Artifact
 from ctxr.pipelines.reporting.chain import Chain
-from ctxr.pipelines.reporting.pictures import NONE, Pictures
+from ctxr.pipelines.reporting.pictures import NONE, Thumbnails
 from ctxr.pipelines.talk import Silent, Talk
 
 REASONS = {
@@ -54,7 +54,7 @@ class Edition:
     """
 
     chain: Chain
-    pictures: Pictures
+    pictures: Thumbnails
     near: str
     talk: Talk = field(default_factory=Silent)
     data: dict[str, Any] = field(default_factory=dict)

@@ -21,7 +21,7 @@ MISSING = -2
 
 
 @dataclass
-class Pictures:
+class Thumbnails:
     """Thumbnails of an artifact's pictures, numbered in the order in which they were first asked for.
 
     Attributes:

@@ -76,19 +76,18 @@ def histogram(
     y_label: str,
     values: Sequence[tuple[str, str, Any]],
     limit: tuple[float, str] | None = None,
-    low: float | None = None,
     percent: bool = False,
     note: str = "",
 ) -> Plot:
     """Bars of equal width, the series stacked. `values` are (colour, meaning, list or array of numbers); empty series are left out.
 
-    The axis reaches from `low` (default: the smallest) to the largest value and takes in the limit.
+    The axis reaches from 0, or a smaller value, to the largest and takes in the limit.
     """
     filled = [(name, meaning, np.asarray(numbers, np.float64)) for name, meaning, numbers in values if len(numbers)]
     everything = np.concatenate([numbers for _, _, numbers in filled]) if filled else np.zeros(0)
-    ends = [float(everything.min()), float(everything.max())] if len(everything) else [0.0, 1.0]
+    ends = [0.0, *((float(everything.min()), float(everything.max())) if len(everything) else (1.0,))]
     ends += [limit[0]] if limit else []
-    start = min(ends) if low is None else min(low, *ends)
+    start = min(ends)
     x_values = ticks(start, max(ends) if max(ends) - start > 1e-6 else start + 1, 6)
     step = x_values[1] - x_values[0] if len(x_values) > 1 else (max(ends) - start or 1.0)
     start = math.floor(start / step + 1e-9) * step
@@ -98,14 +97,10 @@ def histogram(
     edges = np.linspace(start, end, round((end - start) / step) * per_step + 1)
     # rounding may put the last edge a hair below the largest value
     counts = [np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)[0] for _, _, numbers in filled]
-    most = int(np.sum(counts, axis=0).max()) if counts else 1
-    y_values, top = _upright(most)
+    y_values, up = _upright(int(np.sum(counts, axis=0).max()) if counts else 1)
 
     def across(value: float) -> float:
         return float(round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2))
-
-    def up(value: float) -> float:
-        return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
 
     scale = 100 if percent else 1
     bars = []
@@ -115,16 +110,9 @@ def histogram(
             left, right = across(edges[at]), across(edges[at + 1])
             y, foot = up(float(below[at] + found[at])), up(float(below[at]))
             told = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
-            bars.append(
-                Bar(
-                    left + 0.5,
-                    y,
-                    round(max(right - left - 1, 0.5), 2),
-                    round(foot - y, 2),
-                    name,
-                    f"{told}{' %' if percent else ''}: {plain(float(found[at]))} {meaning}",
-                )
-            )
+            count = f"{told}{' %' if percent else ''}: {plain(float(found[at]))} {meaning}"
+            width = round(max(right - left - 1, 0.5), 2)
+            bars.append(Bar(left + 0.5, y, width, round(foot - y, 2), name, count))
         below += found
     middle = (
         f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
@@ -150,13 +138,10 @@ def curve(
     """A line through `points`, on a logarithmic x axis, with a dot at each."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     low, high = math.log2(min(xs)), math.log2(max(xs))
-    y_values, top = _upright(max(ys))
+    y_values, up = _upright(max(ys))
 
     def across(value: float) -> float:
         return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
-
-    def up(value: float) -> float:
-        return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
 
     return Plot(
         title,
@@ -172,13 +157,14 @@ def curve(
     )
 
 
-def _upright(most: float) -> tuple[list[float], float]:
-    """Whole numbers for an axis of counts up to `most`, the last of which is its end."""
+def _upright(most: float) -> tuple[list[float], Callable[[float], float]]:
+    """Whole numbers for an axis of counts up to `most`, the last of which is its end, and where a count stands on it."""
     values = [value for value in ticks(0, max(most, 1), 5) if value == int(value)]
     step = values[1] - values[0]
     while values[-1] < most:
         values.append(values[-1] + step)
-    return values, values[-1]
+    top = values[-1]
+    return values, lambda value: round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
 
 
 def _limit(across: Callable[[float], float], limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:

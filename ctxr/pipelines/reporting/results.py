@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ctxr.errors import plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.evaluating.measuring import PARTS
 from ctxr.pipelines.evaluating.results import QueryResult
@@ -11,7 +12,7 @@ from ctxr.pipelines.evaluating.tables import STATIC, p_value, percent
 from ctxr.pipelines.reporting.attention import Attended, attended
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.plots import ticks
-from ctxr.pipelines.reporting.scored import Scored, find_scored
+from ctxr.pipelines.reporting.scored import EvaluationRows, find_scored
 from ctxr.pipelines.reporting.stages import ALONE
 
 MOST_QUERIES = 3000
@@ -91,7 +92,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
     }
 
 
-def _panel(scored: Scored, side: str) -> Panel:
+def _panel(scored: EvaluationRows, side: str) -> Panel:
     found = {
         (row["run"], row["part"], row["measure"]): row
         for row in scored.figures
@@ -136,12 +137,12 @@ def _panel(scored: Scored, side: str) -> Panel:
         [
             (
                 part,
-                f"{STATIC.get(part, part)}, {_many(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries')}",
+                f"{STATIC.get(part, part)}, {plural(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries', ',')}",
             )
             for part in parts
         ],
         *_table(scored, side, found, runs, parts),
-        f"Accuracy of {_many(len(whole), 'run', 'runs')} on {side}: the best is {best} with {percent(top)} %.",
+        f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {side}: the best is {best} with {percent(top)} %.",
         _notes(called, len(whole), asked, ends),
     )
 
@@ -164,21 +165,15 @@ def _notes(called: Mapping[str, str], whole: int, asked: int, ends: Sequence[Map
     return notes
 
 
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
-
-
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
     low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
-    title = (
-        f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {_many(row['queries'], 'query', 'queries')}"
-    )
-    title += f" in {_many(row['clusters'], 'cluster', 'clusters')}"
+    title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {plural(row['queries'], 'query', 'queries', ',')}"
+    title += f" in {plural(row['clusters'], 'cluster', 'clusters', ',')}"
     return Whisker(y, across(row["value"]), low, high, part, title)
 
 
 def _table(
-    scored: Scored, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
+    scored: EvaluationRows, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
@@ -213,7 +208,7 @@ def _interval(row: Mapping[str, Any]) -> Interval:
     return Interval(row["value"], row["low"], row["high"])
 
 
-def _ranked(scored: Scored) -> dict[str, dict[str, QueryResult]]:
+def _ranked(scored: EvaluationRows) -> dict[str, dict[str, QueryResult]]:
     """The queries that the page holds, hardest first, with the row of each run."""
     by_query: dict[str, dict[str, QueryResult]] = {}
     for row in scored.rows:
@@ -223,7 +218,7 @@ def _ranked(scored: Scored) -> dict[str, dict[str, QueryResult]]:
 
 
 def _data(
-    edition: Edition, scored: Scored, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
+    edition: Edition, scored: EvaluationRows, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
 ) -> dict[str, Any]:
     """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[Any]]] = {}

@@ -44,7 +44,7 @@ MOST_LINES = 6
 
 
 @dataclass(frozen=True)
-class Stratum:
+class StratumRow:
     """Candidates of one band of probabilities and ranks; `percent` of the largest, `people`: entailed of those looked at.
 
     Attributes:
@@ -66,7 +66,7 @@ class Group:
     done: str
     title: str
     kind: str
-    rows: list[Stratum]
+    rows: list[StratumRow]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[
     held = list(rows)
     most = max((row["pairs"] for row in held), default=1)
     looked = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
-    groups: dict[str, list[tuple[float, Stratum]]] = {}
+    groups: dict[str, list[tuple[float, StratumRow]]] = {}
     for row in held:
         done, band, rank = row["stratum"].split(", ")
         low, high = (float(one) for one in band.removeprefix("p ").split(" to "))
@@ -138,7 +138,7 @@ def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[
         wrong = done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"]
         told_of = "–" if seen is None else f"{seen['entailed']} of {seen['looked']}"
         percent = round(100 * row["pairs"] / most, 1)
-        one = Stratum(f"{low:.3g} to {high:.3g}, {rank}", row["pairs"], percent, row["probability"], told_of, wrong)
+        one = StratumRow(f"{low:.3g} to {high:.3g}, {rank}", row["pairs"], percent, row["probability"], told_of, wrong)
         groups.setdefault(done, []).append((low, one))
     return [
         Group(

@@ -13,7 +13,7 @@ from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryRes
 
 
 @dataclass(frozen=True)
-class Scored:
+class EvaluationRows:
     """What all evaluations of one dataset say, each run once.
 
     Attributes:
@@ -42,7 +42,7 @@ class Scored:
         return tuple(name for run in self.runs for name in met if _is_of(name, run))
 
 
-def find_scored(project: Path, about: str | None = "") -> Scored | None:
+def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     """The evaluations in `results` of a project; None where there is none.
 
     Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
@@ -71,7 +71,7 @@ def find_scored(project: Path, about: str | None = "") -> Scored | None:
     return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
 
 
-def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
+def _merge(artifacts: list[Artifact], notes: list[str]) -> EvaluationRows:
     rows: list[QueryResult] = []
     figures: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> Scored:
             row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in fresh)
         ]
     origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
-    return Scored(
+    return EvaluationRows(
         tuple(one.path.name for one in shown), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
         _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins), tuple(tables),
         tuple(shown),

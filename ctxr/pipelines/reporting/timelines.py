@@ -7,6 +7,7 @@ from typing import Any
 
 from ctxr.data.records import LedgerRow
 from ctxr.data.units import SourceUnit
+from ctxr.errors import plural
 from ctxr.pipelines.reporting import ledger
 from ctxr.pipelines.reporting.edition import REASONS, Edition, Section, time_code
 from ctxr.pipelines.reporting.plots import plain, ticks
@@ -152,9 +153,9 @@ def _facts(unit: SourceUnit) -> str:
     if source.rate:
         told.append(f"{plain(round(float(source.rate), 2))} frames/s")
     shots, sets = source.shots or len(unit.shots), len(unit.sets)
-    told.append(f"{shots} shot{'' if shots == 1 else 's'}")
+    told.append(plural(shots, "shot"))
     told.append(f"{source.considered} of {source.frames} frames considered")
-    told.append(f"{sets} set{'' if sets == 1 else 's'}")
+    told.append(plural(sets, "set"))
     return " · ".join(told)
 
 

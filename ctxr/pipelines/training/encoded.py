@@ -17,7 +17,7 @@ from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.caches import Array, cached
 
 if TYPE_CHECKING:
-    from ctxr.data.regions import Regions
+    from ctxr.data.regions import RegionFeatures
     from ctxr.models.encode import Encoder
     from ctxr.models.loading import EncoderSource
     from ctxr.models.preprocess import Preprocess
@@ -37,7 +37,7 @@ class Pictures:
     files: Mapping[str, Path]
     contents: Mapping[str, str]
     workdir: Path
-    regions: "Regions | None" = None
+    regions: "RegionFeatures | None" = None
 
     def of(self, asked: Sequence[Asked]) -> "Pictures":
         """Those that some of the queries ask about, in the order of their ids."""

@@ -15,7 +15,7 @@ from ctxr.pipelines.training.caches import cached
 from ctxr.pipelines.training.encoded import Pictures, pixels_of, questions_with
 
 if TYPE_CHECKING:
-    from ctxr.data.regions import Regions
+    from ctxr.data.regions import RegionFeatures
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.training.questions import Images, Questions
 
@@ -30,7 +30,7 @@ _CHUNK = 64
 """Queries in a file of pair features: some minutes of a large encoder on a CPU."""
 
 
-def regions_for(source: "CrossSource", name: str, workdir: Path) -> "Regions | None":
+def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatures | None":
     """The region features called `name` in the project, if `source` looks at any.
 
     Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another

@@ -26,7 +26,7 @@ from ctxr.data.world.moments import (
     judge,
 )
 from ctxr.data.world.predicates import Counts, Kind, Lacks, Shows, Within
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 from ctxr.data.world.tags import tags_of
 
 
@@ -76,10 +76,10 @@ def test_a_statement_of_several_names_exactly_those_it_is_true_of() -> None:
     assert parts >= 20
 
 
-def passing(xs: list[float]) -> list[View]:
+def passing(xs: list[float]) -> list[SceneView]:
     """A star that stands still and a ball that is at these places."""
     star = Actor("a0", "star", "red", 0.15, 0.5, 0.25)
-    return [View(Scene((star, Actor("a1", "circle", "blue", 0.1, x, 0.75)), Backdrop("sand"))) for x in xs]
+    return [SceneView(Scene((star, Actor("a1", "circle", "blue", 0.1, x, 0.75)), Backdrop("sand"))) for x in xs]
 
 
 BALL = Kind("circle", "blue")
@@ -122,7 +122,7 @@ def test_a_sliver_before_or_after_leaves_it_open_when_something_came_or_went() -
 
 def test_one_that_left_and_one_of_its_kind_that_came_may_look_like_one_that_moved() -> None:
     here, there = Actor("a0", "star", "red", 0.15, 0.2, 0.5), Actor("a1", "star", "red", 0.15, 0.8, 0.5)
-    views = [View(Scene((actor,), Backdrop("sand"))) for actor in (here, there)]
+    views = [SceneView(Scene((actor,), Backdrop("sand"))) for actor in (here, there)]
     assert Moved(Kind("star"), "right").verdict(views, 1) is None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ctxr.data.world import Actor, Backdrop, Overlay, Scene, SceneSet, sample_sets
 from ctxr.data.world.sets import SIZE, jitter, neighbour, neighbours, unlike
-from ctxr.data.world.shots import RAMP, Course, Shot, sample_shot
+from ctxr.data.world.shots import RAMP, Course, SceneShot, sample_shot
 from ctxr.errors import UsageError
 
 STAR = Actor("a0", "star", "red", 0.15, 0.5, 0.5, face="sad")
@@ -24,13 +24,13 @@ def test_a_course_starts_and_ends_at_its_stops_and_never_jumps() -> None:
 
 
 def test_moods_change_the_face_at_their_time() -> None:
-    shot = Shot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),), ((2.0, "smiling"),)),), Backdrop("sand"))
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),), ((2.0, "smiling"),)),), Backdrop("sand"))
     assert [shot.at(t).actors[0].face for t in (0.0, 1.9, 2.0, 4.0)] == ["sad", "sad", "smiling", "smiling"]
 
 
 def test_a_hold_stops_the_world_and_then_it_goes_on_where_it_stopped() -> None:
     course = Course(((0.0, 0.1, 0.5), (4.0, 0.9, 0.5)))
-    free = Shot(4.0, (STAR,), (course,), Backdrop("sand"), pan=(0.05, 0.0, 0.0))
+    free = SceneShot(4.0, (STAR,), (course,), Backdrop("sand"), pan=(0.05, 0.0, 0.0))
     held = msgspec.structs.replace(free, holds=((1.0, 2.5),))
     still = [held.at(t) for t in (1.01, 1.5, 2.0, 2.5)]
     assert all(scene == still[0] for scene in still)
@@ -41,7 +41,7 @@ def test_a_hold_stops_the_world_and_then_it_goes_on_where_it_stopped() -> None:
 
 def test_blur_and_words_last_for_their_stretch() -> None:
     words = Overlay(("Chapter two",))
-    shot = Shot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),)),), Backdrop("sand"), blurs=((1.0, 2.0, 0.05),),
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),)),), Backdrop("sand"), blurs=((1.0, 2.0, 0.05),),
                 overlays=((2.0, 3.0, words),))  # fmt: skip
     assert [shot.at(t).blur for t in (0.9, 1.5, 2.1)] == [0, 0.05, 0]
     assert [shot.at(t).overlay for t in (1.9, 2.5, 3.1)] == [None, words, None]
@@ -52,7 +52,7 @@ def test_blur_and_words_last_for_their_stretch() -> None:
 
 
 def test_an_actor_outside_the_frame_is_not_in_the_scene() -> None:
-    shot = Shot(4.0, (STAR,), (Course(((0.0, -0.5, 0.5), (4.0, 0.5, 0.5))),), Backdrop("sand"))
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, -0.5, 0.5), (4.0, 0.5, 0.5))),), Backdrop("sand"))
     assert shot.at(0.0).actors == ()
     assert len(shot.at(4.0).actors) == 1
 

@@ -26,7 +26,7 @@ from ctxr.data.world.predicates import (
     Shows,
     Within,
 )
-from ctxr.data.world.sights import View
+from ctxr.data.world.sights import SceneView
 from ctxr.data.world.words import BACKDROP_NOUNS, COLOUR_WORDS, SHAPE_NOUNS, SIZE_WORDS
 
 
@@ -150,11 +150,11 @@ COVERED = Scene((RED.moved(0.58, 0.5), BLUE), Backdrop("snow"))
 def test_a_predicate_has_the_truth_value_that_people_would_give(
     predicate: Predicate, scene: Scene, expected: bool | None
 ) -> None:
-    assert predicate.verdict(View(scene)) is expected
+    assert predicate.verdict(SceneView(scene)) is expected
 
 
 def test_a_sliver_of_a_figure_is_neither_there_nor_not_there() -> None:
-    view = View(Scene((EDGE.moved(-0.1, 0.5),), Backdrop("sand")))
+    view = SceneView(Scene((EDGE.moved(-0.1, 0.5),), Backdrop("sand")))
     assert 0.02 < view.sights["a3"].shown < 1 / 3
     assert Shows(Kind("heart")).verdict(view) is None
     assert Lacks(Kind("heart")).verdict(view) is None

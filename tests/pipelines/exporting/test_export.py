@@ -48,9 +48,9 @@ def test_shards_are_bounded_and_bear_nothing_of_the_machine(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 150_000
-    real = job.Job
+    real = job.ExportJob
     # the option counts whole megabytes, and this footage is small
-    monkeypatch.setattr(job, "Job", lambda *given: replace(real(*given), shard_bytes=most))
+    monkeypatch.setattr(job, "ExportJob", lambda *given: replace(real(*given), shard_bytes=most))
     export(sets, tmp_path / "tars", "webdataset")
     tars = sorted((tmp_path / "tars").glob("*.tar"))
     assert len(tars) > 3

@@ -12,7 +12,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.data.records import Judgment, Query, Text
 from ctxr.errors import DataError
 from ctxr.pipelines.exporting import imagecode
-from ctxr.pipelines.exporting.job import Job
+from ctxr.pipelines.exporting.job import ExportJob
 from ctxr.pipelines.exporting.licences import Licences
 from ctxr.pipelines.exporting.origin import open_sets
 from ctxr.pipelines.talk import Silent
@@ -20,9 +20,9 @@ from tests.exports import export, rebuild
 from tests.pipelines.test_build_sets import same_tree
 
 
-def job_of(dataset: Dataset, out: Path) -> Job:
+def job_of(dataset: Dataset, out: Path) -> ExportJob:
     out.mkdir(exist_ok=True)
-    return Job(dataset, dataset.root or out, out, Licences(), 10**9, Silent())
+    return ExportJob(dataset, dataset.root or out, out, Licences(), 10**9, Silent())
 
 
 def gold(query: str, candidate: str, value: float = 1.0, round: int = 0) -> Judgment:

@@ -1,7 +1,5 @@
-"""Published entailment datasets as `EntailmentPair` rows: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP, CxC, ECCV, and
-aligned sentences of Wikipedia and Simple Wikipedia."""
+"""Published entailment datasets as `EntailmentPair` rows: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP, CxC, ECCV."""
 
-from ctxr.data.readers.entailment.aligned import NORMAL, SIMPLE, read_aligned
 from ctxr.data.readers.entailment.captions import Captions, read_captions
 from ctxr.data.readers.entailment.formats import SOURCES, THRESHOLD
 from ctxr.data.readers.entailment.oddities import Oddity, Reading
@@ -10,6 +8,6 @@ from ctxr.data.readers.entailment.positives import pairs_of, positives_of, read_
 from ctxr.data.readers.entailment.similarities import Rated, read_similarities
 
 __all__ = [
-    "NORMAL", "SIMPLE", "SOURCES", "THRESHOLD", "Captions", "Oddity", "Rated", "Reading", "pairs_of", "positives_of",
-    "read_aligned", "read_captions", "read_pairs", "read_positives", "read_similarities",
+    "SOURCES", "THRESHOLD", "Captions", "Oddity", "Rated", "Reading", "pairs_of", "positives_of",
+    "read_captions", "read_pairs", "read_positives", "read_similarities",
 ]  # fmt: skip

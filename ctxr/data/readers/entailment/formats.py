@@ -23,7 +23,7 @@ _NLI = {
 
 
 @dataclass(frozen=True)
-class Format:
+class PairFormat:
     """Where in a row what is found; of several names the first one that the file has.
 
     Attributes:
@@ -72,38 +72,38 @@ _FIRST, _SECOND = ("sentence1",), ("sentence2",)
 _FLICKR = ("Flickr30K_ID", "Flickr30kID", "Flikr30kID")
 
 FORMATS = (
-    Format("cxc", label=("agg_score",), image=("image",), caption=("caption",)),
-    Format("cxc-sts", label=("agg_score",), caption=("caption1",), second_caption=("caption2",)),
-    Format(
+    PairFormat("cxc", label=("agg_score",), image=("image",), caption=("caption",)),
+    PairFormat("cxc-sts", label=("agg_score",), caption=("caption1",), second_caption=("caption2",)),
+    PairFormat(
         "snli-ve", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, image=_FLICKR, id=("pairID",), labels=_NLI,
     ),
-    Format("e-snli-ve", label=("gold_label",), hypothesis=("hypothesis",), image=_FLICKR, id=("pairID",), labels=_NLI),
-    Format(
+    PairFormat("e-snli-ve", label=("gold_label",), hypothesis=("hypothesis",), image=_FLICKR, id=("pairID",), labels=_NLI),
+    PairFormat(
         "mrpc", label=("Quality",), premise=("#1 String",), hypothesis=("#2 String",),
         labels={"1": ("paraphrase", 1), "0": ("no_paraphrase", 0)},
     ),
-    Format(
+    PairFormat(
         "qqp", label=("is_duplicate",), premise=("question1",), hypothesis=("question2",), id=("id",),
         labels={"1": ("duplicate", 1), "0": ("no_duplicate", 0)},
     ),
-    Format(
+    PairFormat(
         "sts-b", label=("score",), premise=_FIRST, hypothesis=_SECOND, id=("index",),
         headless=("genre", "filename", "year", "place", "score", "sentence1", "sentence2"),
     ),
-    Format(
+    PairFormat(
         "xnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), language=("language",), labels=_NLI,
         beside=("language",),
     ),
-    Format("xnli", label=("label",), premise=("premise",), hypothesis=("hypo", "hypothesis"), labels=_NLI),
-    Format("mnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), labels=_NLI, beside=("promptID",)),
-    Format("rte", label=("label",), premise=_FIRST, hypothesis=_SECOND, id=("index",), labels=_NLI),
+    PairFormat("xnli", label=("label",), premise=("premise",), hypothesis=("hypo", "hypothesis"), labels=_NLI),
+    PairFormat("mnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), labels=_NLI, beside=("promptID",)),
+    PairFormat("rte", label=("label",), premise=_FIRST, hypothesis=_SECOND, id=("index",), labels=_NLI),
 )  # fmt: skip
 """Every format, the more particular ones first."""
 
 SOURCES = tuple(dict.fromkeys(one.source for one in FORMATS))
 
 
-def find_format(path: str, columns: Collection[str], source: str | None) -> Format:
+def find_format(path: str, columns: Collection[str], source: str | None) -> PairFormat:
     """The format of a file with these columns, among those of `source` if it is named.
 
     Raises DataError saying which columns are missing from the likeliest one.

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxr.data.entailment import EntailmentPair, coco_image, flickr_image, text_group
 from ctxr.data.readers.entailment.captions import Captions
-from ctxr.data.readers.entailment.formats import FORMATS, THRESHOLD, Format, find_format
+from ctxr.data.readers.entailment.formats import FORMATS, THRESHOLD, PairFormat, find_format
 from ctxr.data.readers.entailment.oddities import Reading
 from ctxr.data.readers.entailment.rows import Row, Rows
 from ctxr.data.records import SplitName
@@ -47,7 +47,9 @@ def read_pairs(
 
 
 class _Reader:
-    def __init__(self, rows: Rows, found: Format, split: SplitName | None, captions: Captions, language: str) -> None:
+    def __init__(
+        self, rows: Rows, found: PairFormat, split: SplitName | None, captions: Captions, language: str
+    ) -> None:
         self.rows, self.format, self.split, self.captions, self.language = rows, found, split, captions, language
         self.pairs: dict[str, EntailmentPair] = {}
         self.said: dict[tuple[str | None, ...], tuple[int, EntailmentPair]] = {}
