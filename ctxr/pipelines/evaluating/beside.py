@@ -1,11 +1,10 @@
 """What stands beside the figures of a model: how well people do, and what might make the figures too good."""
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact, plain
+from ctxr.data.artifacts import Artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.pipelines.evaluating.matching import Side
@@ -137,18 +136,6 @@ def partial_notes(sides: Sequence[Side]) -> list[str]:
                 f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
             )
     return notes
-
-
-def tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
-    """A word where an evaluation with other settings lies in the folder that is written."""
-    if not (out / MANIFEST).is_file():
-        return
-    before = open_artifact(out).manifest.config
-    differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
-    if differ:
-        talk.note(
-            f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
-        )
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:

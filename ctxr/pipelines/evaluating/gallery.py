@@ -1,15 +1,12 @@
 """Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from ctxr.data.artifacts import Parent, finish, finished, locked, refuse_strangers, take_manifest
-from ctxr.data.atomic import disk_errors, write_bytes
+from ctxr.data.artifacts import Parent
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Judgment
@@ -21,20 +18,16 @@ from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
 from ctxr.metrics.relations import from_pairs
 from ctxr.metrics.retrieval import KS, Matrix, Vectors
 from ctxr.metrics.similarity import SampledRho
-from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
+from ctxr.pipelines.eval import Eval, EvalReport
 from ctxr.pipelines.evaluating import beside
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating import gallery_tables as tables
-from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.gallery_audit import People, people_of
 from ctxr.pipelines.evaluating.gallery_gold import gold_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs, looked_at, shortlist_notes
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
-from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.outside import (
-    latex,
-    markdown,
     plain_name,
     qrel,
     refuse_same_files,
@@ -42,7 +35,8 @@ from ctxr.pipelines.evaluating.outside import (
     trec_ranking,
 )
 from ctxr.pipelines.evaluating.questions import SIDES
-from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
+from ctxr.pipelines.evaluating.results import KIND, RESULTS, Content, Findings, QueryResult, record, write_findings
+from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of, pictures_of
@@ -56,19 +50,15 @@ BLOCK = 4_000_000
 
 
 @dataclass
-class _Found:
+class _Found(Findings):
     """Everything that was measured."""
 
-    figures: list[Figure] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
     entailments: list[measuring.Entailment] = field(default_factory=list)
     rows: list[QueryResult] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
-    tables: dict[str, Table] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
-def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Parent, talk: Talk) -> EvalReport:
+def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk) -> EvalReport:
     """Figures of runs over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
     sides = _sides(dataset, config.split)
     asked = [side.asked() for side in sides]
@@ -87,7 +77,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
         _measure(config, dataset, side, runs, ks, people, found, talk)
     refuse_same_files({row.scorer: None for row in found.rankings})
     found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
-    parents = [origin, *(one.origin for one in runs), *people.parents]
+    parents = [origin_of(dataset), *(one.origin for one in runs), *people.parents]
     for name, path in (("judgments", config.judgments), ("positives", config.positives)):
         if path is not None:
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
@@ -98,14 +88,8 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
     if config.rerank and not looked:
         found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
     out = config.out or config.workdir / RESULTS / results_name([one.name for one in runs])
-    refuse_strangers(out)
-    beside.tell_replaced(out, settings, talk)
-    ready = finished(out, KIND, "eval", settings, parents)
-    fresh = ready is None or bool(ready.changed_files())
-    if fresh:
-        with locked(out):
-            _write(out, settings, parents, sides, runs, found)
-    return EvalReport(out, dataset.name, tuple(one.name for one in runs), not fresh, found.tables, tuple(found.notes))
+    up_to_date = record(out, KIND, settings, parents, lambda: _write(out, sides, runs, found), talk)
+    return EvalReport(out, dataset.name, tuple(one.name for one in runs), up_to_date, found.tables, tuple(found.notes))
 
 
 def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
@@ -222,34 +206,12 @@ def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, data
                 )  # fmt: skip
 
 
-def _write(
-    out: Any, settings: Mapping[str, Any], parents: Sequence[Parent], sides: Sequence[GallerySide],
-    runs: Sequence[GalleryRun], found: _Found,
-) -> None:  # fmt: skip
-    take_manifest(out)
-    for folder in ("leaderboard", "trec"):
-        with disk_errors(out / folder):
-            if (out / folder).is_dir():
-                shutil.rmtree(out / folder)
-    rows = write_table(out / PER_QUERY, found.rows)
+def _write(out: Path, sides: Sequence[GallerySide], runs: Sequence[GalleryRun], found: _Found) -> Content:
     write_table(out / RANKINGS, found.rankings)
-    told = {
-        "figures": [_flat(asdict(one)) for one in found.figures],
-        "differences": [_flat(asdict(one)) for one in found.differences],
-        "entailed": [asdict(one) for one in found.entailments],
-        "tables": [asdict(one) for one in found.tables.values()],
-        "correlations": [], "errors": [], "seeds": [], "people": None,
-        "notes": found.notes,
-    }  # fmt: skip
-    files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
-    files["results.md"] = "\n".join(markdown(table) for table in found.tables.values())
-    files["results.tex"] = "\n".join(latex(table) for table in found.tables.values())
-    files |= _trec(sides, found.rankings)
-    for name, content in files.items():
-        write_bytes(out / name, content.encode(), durable=False)
-    counts = {"runs": len(runs), "rows": rows} | {side.name: len(side) for side in sides}
-    finish(out, kind=KIND, verb="eval", config=settings, parents=parents, counts=counts, models={},
-           files=[PER_QUERY, RANKINGS, *files])  # fmt: skip
+    found.more = {"entailed": found.entailments, "tables": list(found.tables.values())}
+    files, counts, models = write_findings(out, found, found.rows, _trec(sides, found.rankings))
+    counts = {"runs": len(runs)} | counts | {side.name: len(side) for side in sides}
+    return Content([*files, RANKINGS], counts, models)
 
 
 def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str, str]:
@@ -264,8 +226,3 @@ def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str
         name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
         lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
     return {name: "".join(held) for name, held in lines.items()}
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    interval: dict[str, Any] = row.pop("interval")
-    return row | interval

@@ -1,11 +1,13 @@
 """The figures of an evaluation as tables for people; accuracy is in percent, as the paper prints it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ctxr.metrics.compare import FEW_CLUSTERS, LEAST_CLUSTERS, Interval
+from ctxr.metrics.resampling import LEVEL
 from ctxr.pipelines.evaluating.comparing import Difference
 from ctxr.pipelines.evaluating.matching import Side
 from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds, unit_of
+from ctxr.pipelines.evaluating.results import Findings
 from ctxr.pipelines.result_tables import Table
 
 STATIC = {"photos": "static"}
@@ -21,7 +23,7 @@ VIEWS = {
 }
 
 
-def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters: str) -> Table:
+def accuracy_table(side: Side, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
     own = [one for one in figures if one.side == side.name and one.view == "overall"]
     found = {(one.run, one.part, one.measure): one for one in own}
@@ -44,7 +46,7 @@ def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters
             f"chance {100 * (blind or 0):.1f} %"
         )
     note = (
-        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * level:g} % over {clusters}s drawn again"
+        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([one.interval for one in own if one.measure == 'accuracy'])}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
@@ -211,32 +213,20 @@ def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
     )
 
 
-def gather(
-    sides: Sequence[Side],
-    figures: Sequence[Figure],
-    differences: Sequence[Difference],
-    correlations: Sequence[Correlation],
-    errors: Sequence[Error],
-    seeds: Sequence[Seeds],
-    level: float,
-    by: str,
-) -> Mapping[str, Table]:
-    """Every table there is something for, by name `<side>/<table>`, in the order of reading."""
-    made: dict[str, Table] = {}
-    for side in sides:
-        if not side.questions:
-            continue
-        clusters = unit_of(side, by)
-        told: dict[str, Table | None] = {
-            "accuracy": accuracy_table(side, figures, level, clusters),
-            "seeds": seed_table(side, seeds),
-            "differences": difference_table(side, figures, differences, clusters),
-            **view_tables(side, figures),
-            "correlations": correlation_table(side, correlations),
-            "errors": error_table(side, errors),
-        }
-        made |= {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
-    return made
+def tables_of(side: Side, found: Findings, by: str) -> dict[str, Table]:
+    """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
+    if not side.questions:
+        return {}
+    clusters = unit_of(side, by)
+    told: dict[str, Table | None] = {
+        "accuracy": accuracy_table(side, found.figures, clusters),
+        "seeds": seed_table(side, found.seeds),
+        "differences": difference_table(side, found.figures, found.differences, clusters),
+        **view_tables(side, found.figures),
+        "correlations": correlation_table(side, found.correlations),
+        "errors": error_table(side, found.errors),
+    }
+    return {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
