@@ -1,6 +1,6 @@
 """Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ctxr.data.weak_positives import read_judgments
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
-from ctxr.metrics.relations import from_pairs
+from ctxr.metrics.relations import Numbered, from_pairs
 from ctxr.metrics.retrieval import KS, Matrix, Vectors
 from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.eval import Eval, EvalReport
@@ -73,8 +73,9 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk)
     ks = sorted({*KS, *recalls})
     found = _Found(notes=[*dataset.notes, *([beside.ALONE] if config.compare and len(runs) == 1 else [])])
     people = people_of([one for one in (config.judgments, dataset.root) if one is not None], config.workdir)
+    evaluation = _Evaluation(config, dataset, runs, ks, people, talk, found)
     for side in sides:
-        _measure(config, dataset, side, runs, ks, people, found, talk)
+        evaluation.measure(side)
     refuse_same_files({row.scorer: None for row in found.rankings})
     found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
     parents = [origin_of(dataset), *(one.origin for one in runs), *people.parents]
@@ -102,67 +103,78 @@ def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
     return chosen
 
 
-def _measure(
-    config: Eval,
-    dataset: Dataset,
-    side: GallerySide,
-    runs: Sequence[GalleryRun],
-    ks: Sequence[int],
-    people: People,
-    found: _Found,
-    talk: Talk,
-) -> None:
-    name = side.name
-    more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
-    root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
-    labels = labels_of(dataset, side, more, root, people)
-    found.notes += measuring.pointless_note(side, ks)
-    truths = {} if config.positives is None else published(config.positives, dataset, side)
-    rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
-    ratings = similarity.ratings_of(side, rated)
-    if config.positives is not None and not truths and not ratings:
-        found.notes.append(
-            f"{name}: nothing in {config.positives} is about its pictures, which are known by "
-            "COCO's names, such as COCO_val2014_000000000042.jpg"
-        )
-    labels += gold_of(dataset, side, truths, rated, more, people)
-    rhos: dict[str, dict[str, SampledRho]] = {}
-    seed = (config.seed, SIDES.index(name))
-    groups = [dataset.images[image].group if config.cluster == "group" else image for image in side.images]
-    clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
-    columns: dict[str, measuring.Columns] = {}
-    seeds: dict[str, dict[str, float]] = {}
-    with talk.progress(f"figures of {name}", len(runs)) as task:
-        for run in runs:
-            scored = run.found(side)
-            each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in scored.items()}
-            columns[run.name] = measuring.mean_columns(list(each.values()))
-            seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
-            rhos[run.name] = similarity.correlated(ratings, list(scored.values()), seed)
-            for label in labels:
-                counted = measuring.entailed(side, list(scored.values()), label)
-                if counted is not None:
-                    told = measuring.entailments(run.name, side, counted, label, seed, clusters)
-                    found.entailments += told
-                    columns[run.name] |= measuring.entail_columns(counted, label)
-            for scorer, one in scored.items():
-                found.rankings += rankings_of(side, one, scorer)
-                found.rows += _query_results(side, one, scorer, dataset)
-            task.advance()
-    corrected = {one.source for one in found.entailments if one.side == name and one.found.corrected.value is not None}
-    found.notes += [_audited(name, one) for one in labels if one.audit is not None and one.source in corrected]
-    measured = measuring.figures(side, columns, clusters)
-    found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
-    made: dict[str, Table | None] = dict(
-        tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture")
-    )
-    made["similarity"] = similarity.table(side, rhos)
-    made["entailed"] = tables.entailment_table(name, found.entailments)
-    made["seeds"] = tables.seed_table(name, seeds)
-    if config.compare:
-        found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
-        made["differences"] = tables.difference_table(name, found.differences)
-    found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """Runs over the galleries of a dataset, and what was found so far; `ks` are those of recall."""
+
+    config: Eval
+    dataset: Dataset
+    runs: Sequence[GalleryRun]
+    ks: Sequence[int]
+    people: People
+    talk: Talk
+    found: _Found
+
+    def measure(self, side: GallerySide) -> None:
+        """Add the figures, rows and tables of a side."""
+        config, found, name = self.config, self.found, side.name
+        found.notes += measuring.pointless_note(side, self.ks)
+        labels, truths, ratings = self._truth(side)
+        rhos: dict[str, dict[str, SampledRho]] = {}
+        seed = (config.seed, SIDES.index(name))
+        groups = [self.dataset.images[image].group if config.cluster == "group" else image for image in side.images]
+        clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
+        columns: dict[str, measuring.Columns] = {}
+        seeds: dict[str, dict[str, float]] = {}
+        with self.talk.progress(f"figures of {name}", len(self.runs)) as task:
+            for run in self.runs:
+                scored = run.found(side)
+                each = {scorer: measuring.columns_of(side, one, truths, self.ks) for scorer, one in scored.items()}
+                columns[run.name] = measuring.mean_columns(list(each.values()))
+                seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+                rhos[run.name] = similarity.correlated(ratings, list(scored.values()), seed)
+                for label in labels:
+                    counted = measuring.entailed(side, list(scored.values()), label)
+                    if counted is not None:
+                        found.entailments += measuring.entailments(run.name, side, counted, label, seed, clusters)
+                        columns[run.name] |= measuring.entail_columns(counted, label)
+                for scorer, one in scored.items():
+                    found.rankings += rankings_of(side, one, scorer)
+                    found.rows += _query_results(side, one, scorer)
+                task.advance()
+        own = [one for one in found.entailments if one.side == name]
+        corrected = {one.source for one in own if one.found.corrected.value is not None}
+        found.notes += [_audited(name, one) for one in labels if one.audit is not None and one.source in corrected]
+        measured = measuring.figures(side, columns, clusters)
+        found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
+        if config.compare:
+            found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
+        made: dict[str, Table | None] = {
+            **tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
+            "similarity": similarity.table(side, rhos),
+            "entailed": tables.entailment_table(name, own),
+            "seeds": tables.seed_table(name, seeds),
+            "differences": tables.difference_table(name, found.differences),
+        }
+        found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+
+    def _truth(
+        self, side: GallerySide
+    ) -> tuple[list[Labels], Mapping[str, tuple[Numbered, Numbered]], list[similarity.Ratings]]:
+        """What a side's pairs are labelled with, which of them were published as right, and how alike people rated some."""
+        config, dataset, people = self.config, self.dataset, self.people
+        more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
+        root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
+        labels = labels_of(dataset, side, more, root, people)
+        truths = {} if config.positives is None else published(config.positives, dataset, side)
+        rated = [] if config.positives is None else similarity.read_ratings(config.positives, self.talk)
+        ratings = similarity.ratings_of(side, rated)
+        if config.positives is not None and not truths and not ratings:
+            self.found.notes.append(
+                f"{side.name}: nothing in {config.positives} is about its pictures, which are known by "
+                "COCO's names, such as COCO_val2014_000000000042.jpg"
+            )
+        return labels + gold_of(dataset, side, truths, rated, more, people), truths, ratings
 
 
 def _audited(side: str, labels: Labels) -> str:
@@ -176,7 +188,7 @@ def _mean_recall(columns: measuring.Columns) -> float:
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
-def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, dataset: Dataset) -> Iterator[QueryResult]:
+def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """What became of each caption that asks for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
