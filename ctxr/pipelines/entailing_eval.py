@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.data.artifacts import Parent, open_artifact
+from ctxr.data.artifacts import Content, Parent, open_artifact
 from ctxr.data.atomic import write_bytes
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.records import Record, SplitName
@@ -21,7 +21,7 @@ from ctxr.pipelines.entailing_claims import claim_table, judged
 from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
 from ctxr.pipelines.eval import Eval, EvalReport
 from ctxr.pipelines.evaluating.outside import results_name
-from ctxr.pipelines.evaluating.results import RESULTS, Content, record
+from ctxr.pipelines.evaluating.results import RESULTS, record
 from ctxr.pipelines.evaluating.runs import check_name
 from ctxr.pipelines.lineage import common_dataset
 from ctxr.pipelines.result_tables import Table

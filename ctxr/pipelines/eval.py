@@ -123,6 +123,7 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
 
 def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: Talk) -> EvalReport:
     """Figures of runs over sets of images, and the artifact. Raises what `run` says."""
+    from ctxr.data.artifacts import Content
     from ctxr.pipelines.evaluating import beside, results
     from ctxr.pipelines.evaluating.matching import match
     from ctxr.pipelines.evaluating.measuring import telling
@@ -161,11 +162,11 @@ def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: T
     if config.regions:
         parents.append(_regions(config))
 
-    def write() -> results.Content:
+    def write() -> Content:
         rows = (row for side in sides for row in results.query_results(side))
         files, counts, _ = results.write_findings(out, found, rows, results.files_for_others(sides))
         counts = {"runs": len(runs)} | counts | {side.name: len(side.questions) for side in sides}
-        return results.Content(files, counts, {"tokenizer": {"name": tokenizer}})
+        return Content(files, counts, {"tokenizer": {"name": tokenizer}})
 
     settings = config.result_config() | {"runs": names}
     up_to_date = results.record(out, results.KIND, settings, parents, write, talk)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.data.artifacts import Parent
+from ctxr.data.artifacts import Content, Parent
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Judgment
@@ -35,7 +35,7 @@ from ctxr.pipelines.evaluating.outside import (
     trec_ranking,
 )
 from ctxr.pipelines.evaluating.questions import SIDES
-from ctxr.pipelines.evaluating.results import KIND, RESULTS, Content, Findings, QueryResult, record, write_findings
+from ctxr.pipelines.evaluating.results import KIND, RESULTS, Findings, QueryResult, record, write_findings
 from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk

@@ -4,12 +4,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
 from ctxr.data.artifacts import (
     MANIFEST,
+    Content,
     Parent,
     finish,
     finished,
@@ -127,14 +128,6 @@ class Findings:
             "results.md": "\n".join(markdown(table) for table in self.tables.values()),
             "results.tex": "\n".join(latex(table) for table in self.tables.values()),
         }
-
-
-class Content(NamedTuple):
-    """What was written into an artifact: its files, how many of what they hold, and the models that made them."""
-
-    files: list[str]
-    counts: dict[str, int]
-    models: dict[str, Any]
 
 
 def record(

@@ -14,7 +14,7 @@ from ctxr.pipelines.training.gallery_sides import GallerySide
 from ctxr.pipelines.training.pair_looks import Rerank
 
 if TYPE_CHECKING:
-    from ctxr.pipelines.training.seed import Job
+    from ctxr.pipelines.training.seed import ScorerJob
 
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
 
@@ -90,7 +90,7 @@ def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | No
     )
 
 
-def write_rankings(job: "Job") -> list[str]:
+def write_rankings(job: "ScorerJob") -> list[str]:
     """Rankings and recalls by every seed of a run; the names of the tables."""
     recipe = job.recipe
     rankings: list[Ranking] = []

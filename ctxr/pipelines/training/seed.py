@@ -1,6 +1,5 @@
-"""One seed of a run: trained to its end, or from where it was stopped, and written as a checkpoint."""
+"""Scorers that are trained: one seed to its end, or from where it was stopped, its checkpoint, and what all of them say."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -8,19 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.data.artifacts import Parent, take_manifest
+from ctxr.data.artifacts import Content, Parent
 from ctxr.data.hashing import sha256_of
-from ctxr.errors import DataError, UsageError
+from ctxr.data.scores import write_scores
+from ctxr.errors import UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.scoring import source_of
+from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by, source_of
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.train import TrainReport
 from ctxr.pipelines.training.asked import Asked
 from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
 from ctxr.pipelines.training.gallery import as_pairs, shortlist_for
+from ctxr.pipelines.training.gallery_rankings import write_rankings
 from ctxr.pipelines.training.gallery_sides import GallerySide
-from ctxr.pipelines.training.history import write_history
 from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.training.paired import as_features, as_inputs
+from ctxr.pipelines.training.standing import TrainJob
+from ctxr.pipelines.training.summary import report_on
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
@@ -28,19 +31,16 @@ if TYPE_CHECKING:
     from ctxr.models.training.questions import Questions
     from ctxr.models.training.state import Epoch, Progress
 
-MAKING = "making"
-"""Folder of a run for what only an unfinished training needs."""
-
 TENSORBOARD = "tensorboard"
 """Folder of a run for event files: they hold clocks, so no manifest lists them."""
 
 
 @dataclass(frozen=True)
-class Job:
+class ScorerJob(TrainJob):
     """What the seeds of a run have in common.
 
     Attributes:
-        recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
+        recipe: with the encoder's resolved name. seeds: how many. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
         weights: fingerprint of the encoder as it was published.
         start: run whose fine-tuned encoder is taken, None for the published one.
@@ -48,7 +48,10 @@ class Job:
         galleries: by side, where captions and pictures of a batch compete; then `asked` is empty.
     """
 
+    KIND = RUN
+
     recipe: Recipe
+    seeds: int
     out: Path
     dataset: str
     asked: dict[str, list[Asked]]
@@ -61,49 +64,80 @@ class Job:
     tensorboard: bool = False
     galleries: Mapping[str, GallerySide] = field(default_factory=dict)
 
+    @property
+    def decides(self) -> dict[str, Any]:
+        """Recipe, weights and number of seeds."""
+        return {**asdict(self.recipe), "weights": self.weights, "seeds": self.seeds}
+
     def key(self, seed: int) -> str:
-        """What decides a training: a state of another key is not gone on from."""
+        """Recipe, weights, data and seed."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
         return sha256_of([decides, self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
 
+    def made_by(self, checkpoint: Path) -> str:
+        """Noted beside its weights."""
+        from ctxr.models.training.checkpoint import read_checkpoint
 
-def train_seed(job: Job, seed: int) -> None:
-    """Train one seed to its end and write its checkpoint; nothing is done if that is there.
+        return read_checkpoint(checkpoint).made_by
 
-    Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder.
-    """
-    from ctxr.models.families import find_encoder
-    from ctxr.models.training.checkpoint import (
-        ENCODER,
-        Checkpoint,
-        fingerprint_of,
-        tuned,
-        width_of,
-        write_config,
-        write_weights,
-    )
-    from ctxr.models.training.loop import BEST
+    def check(self) -> None:
+        """Read every picture but those of train, which are read before the first step."""
+        if self.recipe.learns:
+            sides = [one for side, asked in self.asked.items() if side != "train" for one in asked]
+            sides += [one.asked() for side, one in self.galleries.items() if side != "train"]
+            self.pictures.of(sides).check(self.talk)
 
-    final, making = job.out / f"seed{seed}", job.out / MAKING / f"seed{seed}"
-    if _made_by(final) == job.key(seed):
-        return
-    below = None if job.start is None else _start_of(job.start, seed)
-    source = source_of(below, job.recipe.encoder, job.talk)
-    progress = _fit(job, source, seed, making) if job.recipe.learns else None
-    take_manifest(job.out)
-    shutil.rmtree(final, ignore_errors=True)
-    write_weights(final, None if progress is None else making / BEST, None if below is None else below / ENCODER)
-    write_history(job.out, seed, [] if progress is None else progress.history)
-    recipe, best = job.recipe, 0 if progress is None else progress.best or 0
-    # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
-    fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, job.talk.warn), final, source.name))
-    own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
-    kept = {name: getattr(recipe, name) for name in own}
-    notes = Checkpoint(**kept, fingerprint=fingerprint, width=width_of(source), epoch=best, made_by=job.key(seed))
-    write_config(final, notes)
+    def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
+        """Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder."""
+        from ctxr.models.families import find_encoder
+        from ctxr.models.training.checkpoint import (
+            ENCODER,
+            Checkpoint,
+            fingerprint_of,
+            tuned,
+            width_of,
+            write_config,
+            write_weights,
+        )
+        from ctxr.models.training.loop import BEST
+
+        recipe = self.recipe
+        below = None if self.start is None else _start_of(self.start, seed)
+        source = source_of(below, recipe.encoder, self.talk)
+        progress = _fit(self, source, seed, making) if recipe.learns else None
+        best = 0 if progress is None else progress.best or 0
+        own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
+        kept = {name: getattr(recipe, name) for name in own}
+
+        def save(final: Path) -> None:
+            write_weights(
+                final, None if progress is None else making / BEST, None if below is None else below / ENCODER
+            )
+            # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
+            fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.talk.warn), final, source.name))
+            width, made_by = width_of(source), self.key(seed)
+            write_config(final, Checkpoint(**kept, fingerprint=fingerprint, width=width, epoch=best, made_by=made_by))
+
+        return [] if progress is None else progress.history, save
+
+    def content(self) -> Content:
+        """Write what each seed says of validation and test."""
+        from ctxr.models.training.checkpoint import read_checkpoint
+
+        seeds = checkpoints(self.out)
+        files = write_rankings(self) if self.galleries else _write_scores(self)
+        report = self.report(up_to_date=False)
+        notes = read_checkpoint(seeds[0])
+        counts = {"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test}
+        encoder = {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}
+        return Content(files, counts, {"encoder": encoder})
+
+    def report(self, up_to_date: bool) -> TrainReport:
+        """Of every seed and of all."""
+        return report_on(self, up_to_date)
 
 
-def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
+def _fit(job: ScorerJob, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.training.checkpoint import new_scorer, width_of
@@ -146,7 +180,7 @@ def _fit(job: Job, source: "Source | CrossSource", seed: int, making: Path) -> "
                 events.close()
 
 
-def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
+def _trainer(job: ScorerJob, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
     """The loop of a recipe, and what it needs beyond others."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.training.contrastive_steps import ContrastTrainer
@@ -164,7 +198,7 @@ def _trainer(job: Job, source: "Source | CrossSource") -> tuple[Any, dict[str, A
 
 
 @contextmanager
-def _validating(job: Job, source: "Source | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
+def _validating(job: ScorerJob, source: "Source | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
     """A line of progress for validations that take long: of an encoder of pairs over galleries."""
     from ctxr.models.cross.sources import CrossSource
 
@@ -176,7 +210,7 @@ def _validating(job: Job, source: "Source | CrossSource", seed: int) -> "Iterato
         yield task.advance
 
 
-def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
+def _questions(job: ScorerJob, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
 
@@ -190,7 +224,7 @@ def _questions(job: Job, source: "Source | CrossSource") -> tuple[object | None,
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
+def _prepares(job: ScorerJob, source: "Source | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
@@ -207,7 +241,7 @@ def _prepares(job: Job, source: "Source | CrossSource") -> "Callable[[Sequence[A
     return lambda asked: as_vectors(asked, pictures, frozen, talk)
 
 
-def _judged(job: Job) -> list[Asked]:
+def _judged(job: ScorerJob) -> list[Asked]:
     """The queries that choose the epoch."""
     sides = {side: [one for one in job.asked.get(side, []) if one.target is not None] for side in ("valid", "test")}
     if not job.recipe.judged_on_test:
@@ -219,14 +253,19 @@ def _judged(job: Job) -> list[Asked]:
     return sides["test"]
 
 
-def _made_by(folder: Path) -> str | None:
-    """What decided the checkpoint in `folder`; None if there is none."""
-    from ctxr.models.training.checkpoint import read_checkpoint
-
-    try:
-        return read_checkpoint(folder).made_by
-    except DataError:
-        return None
+def _write_scores(job: ScorerJob) -> list[str]:
+    seeds = checkpoints(job.out)
+    machine = Machine(job.device, job.recipe.precision)
+    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
+    scores = [
+        row
+        for seed in seeds
+        for row in scores_by(
+            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
+        )
+    ]
+    write_scores(job.out / "scores.jsonl", scores)
+    return ["scores.jsonl"]
 
 
 def _start_of(run: Path, seed: int) -> Path:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from ctxr.data.records import Score
     from ctxr.pipelines.training.asked import Asked
-    from ctxr.pipelines.training.seed import Job
+    from ctxr.pipelines.training.seed import ScorerJob
 
 
-def report_on(job: "Job", up_to_date: bool) -> TrainReport:
+def report_on(job: "ScorerJob", up_to_date: bool) -> TrainReport:
     """What the tables of a run say."""
     from ctxr.data.records import Score
     from ctxr.data.tables import read_table
@@ -54,7 +54,7 @@ def report_on(job: "Job", up_to_date: bool) -> TrainReport:
     )
 
 
-def _judged_on(job: "Job") -> str:
+def _judged_on(job: "ScorerJob") -> str:
     known = {side for side, asked in job.asked.items() if any(one.target is not None for one in asked)}
     if not job.recipe.learns:
         return ""
