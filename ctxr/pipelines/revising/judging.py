@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,41 +71,37 @@ def probabilities(
         for pool in pools
         for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
     ]
-    found = _judged(
-        classifier,
-        [premises.contents[image] for image, _ in asked],
-        [premises.texts.get(image, "") for image, _ in asked],
-        [premises.files[image] for image, _ in asked],
-        [premises.hypotheses[caption] for _, caption in asked],
-        workdir,
-        "judging candidates",
-        talk,
-    )
+    claims = [
+        _Claim(
+            premises.contents[image], premises.texts.get(image, ""), premises.files[image], premises.hypotheses[caption]
+        )
+        for image, caption in asked
+    ]
+    found = _judged(classifier, claims, workdir, "judging candidates", talk)
     return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
 
 
-def _judged(
-    classifier: "Classifier",
-    contents: Sequence[str],
-    texts: Sequence[str],
-    files: Sequence[Path | None],
-    hypotheses: Sequence[str],
-    workdir: Path,
-    label: str,
-    talk: Talk,
-) -> Doubles:
+class _Claim(NamedTuple):
+    """SHA-256 and file of a picture with what is written of it, and what they are to entail."""
+
+    content: str
+    text: str
+    file: Path | None
+    hypothesis: str
+
+
+def _judged(classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, talk: Talk) -> Doubles:
     from ctxr.models.entailment.base import Claim
 
     def make(part: slice) -> npt.NDArray[np.float32]:
-        columns = zip(texts[part], files[part], hypotheses[part], strict=True)
-        claims: list[Claim] = [Claim(*one) for one in columns]
-        found = np.asarray(classifier.probabilities(claims), np.float32)
-        if found.shape != (len(claims),) or not ((found >= 0) & (found <= 1)).all():
+        asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
+        found = np.asarray(classifier.probabilities(asked), np.float32)
+        if found.shape != (len(asked),) or not ((found >= 0) & (found <= 1)).all():
             raise DataError(f"the classifier {classifier.name} gives what is no probability", hint="train it again")
         return found
 
     made_by = {"what": "entailed", "classifier": classifier.fingerprint}
-    keys = [sha256_of(one) for one in zip(contents, texts, hypotheses, strict=True)]
+    keys = [sha256_of((one.content, one.text, one.hypothesis)) for one in claims]
     with talk.progress(label, len(keys)) as task:
         parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
     return np.concatenate([np.zeros(0), *parts])
@@ -143,17 +139,12 @@ def choose_edge(
     if not usable:
         raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
     usable = choosing(usable)
-    images = [None if pair.image is None else dataset.images[pair.image] for pair in usable]
-    found = _judged(
-        classifier,
-        ["" if image is None else image.sha256 for image in images],
-        [pair.premise or "" for pair in usable],
-        [None if image is None else dataset.picture(image) for image in images],
-        [pair.hypothesis or "" for pair in usable],
-        workdir,
-        "judging dev",
-        talk,
-    )
+    claims = []
+    for pair in usable:
+        image = None if pair.image is None else dataset.images[pair.image]
+        content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
+        claims.append(_Claim(content, pair.premise or "", file, pair.hypothesis or ""))
+    found = _judged(classifier, claims, workdir, "judging dev", talk)
     best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
     if best is None:
         raise DataError(

@@ -31,6 +31,7 @@ from ctxr.pipelines.revising.records import Also, Direction, Link, Reason, Round
 from ctxr.pipelines.revising.rounds import (
     ALSO,
     FIGURES,
+    JUDGMENTS,
     LEDGER,
     SAMPLE,
     STRATA,
@@ -161,11 +162,12 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
         if link.reason not in ("cap_image", "cap_caption")
     ]
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
-    tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.also(links)}
-    content = b"".join(encode_row(one) for one in sample)
-    out = config.folder()
-    figures = _figures(config, revised, links)
-    add_round(out, revised.base, made, judgments, tables, {SAMPLE: content}, figures, revised.sets, talk)
+    tables: dict[str, list[Any]] = {
+        LEDGER: links, STRATA: drawn, ALSO: revised.also(links), JUDGMENTS: judgments
+    }  # fmt: skip
+    figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
+    files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
+    add_round(config.folder(), revised.base, made, tables, files, revised.sets, talk)
     return made
 
 
