@@ -1,11 +1,11 @@
 """`ctxr regions`."""
 
 from ctxr.cli.options import from_config
-from ctxr.pipelines.regions import Regions
+from ctxr.pipelines.regions import RegionsConfig
 
 
-@from_config(Regions, arguments=("dataset",))
-def command(config: Regions, as_json: bool) -> None:
+@from_config(RegionsConfig, arguments=("dataset",))
+def command(config: RegionsConfig, as_json: bool) -> None:
     """Extract features and boxes of regions of every picture, for models that look at regions."""
     from ctxr.cli.render import Terminal, show_facts, show_json, show_lines
     from ctxr.pipelines.regions import run

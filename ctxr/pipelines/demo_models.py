@@ -67,7 +67,7 @@ def run_models(work: Path, queries: int, seed: int, talk: Talk) -> ModelsReport:
     """Draw a benchmark with `queries` on train, train, evaluate, report; a demo that is run again finds everything there."""
     from ctxr.pipelines.eval import Eval
     from ctxr.pipelines.eval import run as evaluate
-    from ctxr.pipelines.regions import Regions
+    from ctxr.pipelines.regions import RegionsConfig
     from ctxr.pipelines.regions import run as find_regions
     from ctxr.pipelines.report import Report
     from ctxr.pipelines.report import run as report
@@ -77,7 +77,7 @@ def run_models(work: Path, queries: int, seed: int, talk: Talk) -> ModelsReport:
 
     dataset = work / "dataset"
     write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), talk)
-    find_regions(Regions(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
+    find_regions(RegionsConfig(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
     trained = [
         train(Train(recipe, dataset, name, changes=changes, workdir=work), talk)
         for name, (recipe, changes) in VARIANTS.items()

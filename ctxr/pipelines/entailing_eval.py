@@ -18,7 +18,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.pipelines.entailing import CLASSIFIERS, KIND, is_classifier, open_classifier
 from ctxr.pipelines.entailing_claims import claim_table, judged
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs, refuse_seen
 from ctxr.pipelines.eval import Eval, EvalReport
 from ctxr.pipelines.evaluating.outside import results_name
 from ctxr.pipelines.evaluating.results import RESULTS, record
@@ -37,7 +37,7 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 """What a premise is made of, in words."""
 
 
-class Judged(Record, frozen=True):
+class JudgedPair(Record, frozen=True):
     """What one classifier said of one pair: the probability that it is entailed 0..1, and whether it counts as entailed."""
 
     KEY: ClassVar[tuple[str, ...]] = ("run", "pair")
@@ -103,7 +103,13 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
 
 
 def _answers(
-    config: Eval, folder: Path, pairs: Pairs, rows: list[EntailmentPair], split: str, notes: list[str], talk: Talk
+    config: Eval,
+    folder: Path,
+    pairs: EntailmentPairs,
+    rows: list[EntailmentPair],
+    split: str,
+    notes: list[str],
+    talk: Talk,
 ) -> list[_Run]:
     """What each seed of a classifier says."""
     from ctxr.models.entailment.training import probabilities
@@ -177,7 +183,7 @@ def _write(out: Path, runs: Sequence[_Run], rows: list[EntailmentPair], tables: 
     write_table(
         out / PROBABILITIES,
         [
-            Judged(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
+            JudgedPair(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
             for run in runs
             for pair, said in zip(rows, run.said.tolist(), strict=True)
         ],

@@ -13,9 +13,9 @@ from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.pipelines.entailing import KIND
 from ctxr.pipelines.entailing_claims import claim_table, judged, learned
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.train import Train, Trained, TrainReport
+from ctxr.pipelines.train import SeedResult, Train, TrainReport
 from ctxr.pipelines.training.history import read_history
 from ctxr.pipelines.training.standing import TrainJob, train_run
 
@@ -142,7 +142,7 @@ class ClassifierJob(TrainJob):
         for seed in range(self.config.seeds):
             rows = {row.epoch: row.accuracy for row in history if row.seed == seed}
             epoch = read_notes(self.out / f"seed{seed}").epoch
-            seeds.append(Trained(seed, epoch, len(rows), rows.get(epoch), None))
+            seeds.append(SeedResult(seed, epoch, len(rows), rows.get(epoch), None))
         known = [one.valid for one in seeds if one.valid is not None]
         return TrainReport(
             run=self.out.resolve().name,
@@ -184,7 +184,7 @@ def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: 
     return float(np.float32(found.value)), found.precision.value
 
 
-def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
+def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
     """Raises DataError for nothing to learn from, or for training pairs about pictures of dev or test."""
     if not train:
         raise DataError(
@@ -212,7 +212,9 @@ def _refuse_one_label(name: str, labels: list[int]) -> None:
         )
 
 
-def _apart(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk) -> list[EntailmentPair]:
+def _apart(
+    pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk
+) -> list[EntailmentPair]:
     """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
     both. Raises DataError where none is left."""
     held = {pair.group for pair in (*dev, *pairs.side("test")) if pair.image is None}

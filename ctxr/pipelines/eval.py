@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ctxr.data.artifacts import Parent
     from ctxr.data.dataset import Dataset
-    from ctxr.pipelines.evaluating.matching import Side
-    from ctxr.pipelines.evaluating.questions import Question
+    from ctxr.pipelines.evaluating.matching import EvalSplit
+    from ctxr.pipelines.evaluating.questions import BenchmarkQuery
     from ctxr.pipelines.evaluating.results import Findings
     from ctxr.pipelines.evaluating.runs import Run
 
@@ -173,7 +173,7 @@ def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: T
     return EvalReport(out, dataset.name, tuple(names), up_to_date, found.tables, tuple(found.notes))
 
 
-def _measured(config: Eval, sides: "Sequence[Side]", recalls: list[int], talk: Talk) -> "Findings":
+def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], talk: Talk) -> "Findings":
     """The figures of every side, and the tables of them."""
     from ctxr.pipelines.evaluating import comparing, measuring, tables
     from ctxr.pipelines.evaluating.questions import SIDES
@@ -229,13 +229,15 @@ def _check(config: Eval) -> list[int]:
     return sorted({int(part) for part in ks})
 
 
-def _wanted(questions: "dict[str, Question]", split: str) -> list[str]:
+def _wanted(questions: "dict[str, BenchmarkQuery]", split: str) -> list[str]:
     """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
     sides = {split} if split else {"valid", "test"}
     return [name for name, one in questions.items() if one.side in sides] or list(questions)
 
 
-def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str) -> "tuple[dict[str, Question], str]":
+def _counted(
+    questions: "dict[str, BenchmarkQuery]", runs: "list[Run]", tokenizer: str
+) -> "tuple[dict[str, BenchmarkQuery], str]":
     """The questions with the tokens of the texts that are evaluated, and what counted them."""
     from ctxr.models.tokens import load_tokenizer
 

@@ -197,7 +197,7 @@ def _embedded(
     """Vectors of the frames of some sets, from the cache or kept in it; sets that lack a picture are left out."""
     from ctxr.models.encode import load_encoder
     from ctxr.pipelines.training.asked import contents_of
-    from ctxr.pipelines.training.encoded import Pictures, embedded_pictures
+    from ctxr.pipelines.training.encoded import PictureFiles, embedded_pictures
 
     files: dict[str, Path] = {}
     for one in sets:
@@ -208,6 +208,6 @@ def _embedded(
     model: Encoder = load_encoder(encoder, device, warn=talk.warn)
     names = sorted(files)
     files = {name: files[name] for name in names}
-    matrix = embedded_pictures(Pictures(files, contents_of(dataset, files), workdir), model, talk, keep=False)
+    matrix = embedded_pictures(PictureFiles(files, contents_of(dataset, files), workdir), model, talk, keep=False)
     threshold = model.threshold if math.isfinite(model.threshold) else 0.0
     return PictureVectors(model.name, threshold, {name: row for row, name in enumerate(names)}, matrix)

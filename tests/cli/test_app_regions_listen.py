@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.cli.options import field_help
 from ctxr.pipelines.listen import Listen
-from ctxr.pipelines.regions import Regions
+from ctxr.pipelines.regions import RegionsConfig
 
 
-@pytest.mark.parametrize("config", [Listen, Regions])
+@pytest.mark.parametrize("config", [Listen, RegionsConfig])
 def test_every_option_explains_itself(config: type) -> None:
     texts = field_help(config)
     assert set(texts) == {field.name for field in fields(config)}

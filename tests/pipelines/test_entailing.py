@@ -23,7 +23,7 @@ from ctxr.models.training.loop import Trainer
 from ctxr.pipelines import train
 from ctxr.pipelines.entailing import open_classifier
 from ctxr.pipelines.entailing_claims import judged, learned
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs, refuse_seen
 from ctxr.pipelines.entailing_train import ClassifierJob, _threshold
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
@@ -193,7 +193,9 @@ def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path
 def test_a_published_picture_that_was_saved_again_is_not_judged_by_who_learned_from_it(tmp_path: Path) -> None:
     (file := tmp_path / "a.jpg").write_bytes(b"other bytes")
     rows = (pair("p", "val2017/000000000790.jpg"),)
-    pairs = Pairs("x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", ""))
+    pairs = EntailmentPairs(
+        "x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", "")
+    )
     assert pairs.marks(rows) == {"0", "coco/790"}
     with pytest.raises(DataError, match=r"was trained on 1 picture that it would judge, the first is val2017/"):
         refuse_seen(pairs, rows, {"coco/790"}, "x")

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ctxr.data.artifacts import Artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.leaks import leakage_table
 from ctxr.pipelines.lineage import chosen_on_test, foreign_notes
 from ctxr.pipelines.published import HUMANS, is_release
@@ -22,7 +22,7 @@ IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal
 ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """A side of the benchmark that is evaluated."""
 
     @property
@@ -30,7 +30,7 @@ class Named(Protocol):
         """One of `questions.SIDES`."""
 
 
-class Trained(Named, Protocol):
+class HasArtifact(HasName, Protocol):
     """A run, and where it comes from."""
 
     @property
@@ -74,7 +74,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[HasName], talk: Talk) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Stats(skip_pictures=True), dataset, None, talk)
     if isinstance(table, str):
@@ -88,7 +88,7 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[
     return notes
 
 
-def contamination_notes(dataset: Dataset, sides: Sequence[Named], runs: Sequence[Trained]) -> list[str]:
+def contamination_notes(dataset: Dataset, sides: Sequence[HasName], runs: Sequence[HasArtifact]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
@@ -118,11 +118,11 @@ def _learned_nothing(artifact: Artifact) -> bool:
     )
 
 
-def _listed(runs: Sequence[Named]) -> str:
+def _listed(runs: Sequence[HasName]) -> str:
     return ", ".join(run.name for run in runs)
 
 
-def partial_notes(sides: Sequence[Side]) -> list[str]:
+def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
     """How many questions were left out, and how many have targets that are hidden."""
     notes = []
     for side in sides:

@@ -23,7 +23,7 @@ from ctxr.pipelines.evaluating import beside
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating import gallery_tables as tables
-from ctxr.pipelines.evaluating.gallery_audit import People, people_of
+from ctxr.pipelines.evaluating.gallery_audit import HumanLabels, people_of
 from ctxr.pipelines.evaluating.gallery_gold import gold_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs, looked_at, shortlist_notes
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
@@ -40,9 +40,9 @@ from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.gallery_rankings import RANKINGS, Ranking, rankings_of
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.encoded import PictureFiles
+from ctxr.pipelines.training.gallery_rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from ctxr.pipelines.training.pair_looks import Rerank
 
 BLOCK = 4_000_000
@@ -53,9 +53,9 @@ BLOCK = 4_000_000
 class _Found(Findings):
     """Everything that was measured."""
 
-    entailments: list[measuring.Entailment] = field(default_factory=list)
+    entailments: list[measuring.EntailFigure] = field(default_factory=list)
     rows: list[QueryResult] = field(default_factory=list)
-    rankings: list[Ranking] = field(default_factory=list)
+    rankings: list[QueryRanking] = field(default_factory=list)
 
 
 def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk) -> EvalReport:
@@ -63,7 +63,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk)
     sides = _sides(dataset, config.split)
     asked = [side.asked() for side in sides]
     files = pictures_of(dataset, asked)
-    pictures = Pictures(files, contents_of(dataset, files), config.workdir)
+    pictures = PictureFiles(files, contents_of(dataset, files), config.workdir)
     rerank = None if config.rerank is None else Rerank(config.rerank, config.rerank_by)
     runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk, rerank, config.regions)
     if not runs:
@@ -93,7 +93,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk)
     return EvalReport(out, dataset.name, tuple(one.name for one in runs), up_to_date, found.tables, tuple(found.notes))
 
 
-def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
+def _sides(dataset: Dataset, split: str) -> list[GallerySplit]:
     """The sides that are evaluated: the one that was named, else valid and test, else all."""
     sides = gallery_sides(dataset)
     wanted = {"" if split == "none" else split} if split else {"valid", "test"} & sides.keys() or set(sides)
@@ -111,11 +111,11 @@ class _Evaluation:
     dataset: Dataset
     runs: Sequence[GalleryRun]
     ks: Sequence[int]
-    people: People
+    people: HumanLabels
     talk: Talk
     found: _Found
 
-    def measure(self, side: GallerySide) -> None:
+    def measure(self, side: GallerySplit) -> None:
         """Add the figures, rows and tables of a side."""
         config, found, name = self.config, self.found, side.name
         found.notes += measuring.pointless_note(side, self.ks)
@@ -159,7 +159,7 @@ class _Evaluation:
         found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
 
     def _truth(
-        self, side: GallerySide
+        self, side: GallerySplit
     ) -> tuple[list[Labels], Mapping[str, tuple[Numbered, Numbered]], list[similarity.Ratings]]:
         """What a side's pairs are labelled with, which of them were published as right, and how alike people rated some."""
         config, dataset, people = self.config, self.dataset, self.people
@@ -188,7 +188,7 @@ def _mean_recall(columns: measuring.Columns) -> float:
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
-def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
+def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """What became of each caption that asks for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
@@ -218,7 +218,7 @@ def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str) -> I
                 )  # fmt: skip
 
 
-def _write(out: Path, sides: Sequence[GallerySide], runs: Sequence[GalleryRun], found: _Found) -> Content:
+def _write(out: Path, sides: Sequence[GallerySplit], runs: Sequence[GalleryRun], found: _Found) -> Content:
     write_table(out / RANKINGS, found.rankings)
     found.more = {"entailed": found.entailments, "tables": list(found.tables.values())}
     files, counts, models = write_findings(out, found, found.rows, _trec(sides, found.rankings))
@@ -226,7 +226,7 @@ def _write(out: Path, sides: Sequence[GallerySide], runs: Sequence[GalleryRun], 
     return Content([*files, RANKINGS], counts, models)
 
 
-def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str, str]:
+def _trec(sides: Sequence[GallerySplit], rankings: Sequence[QueryRanking]) -> dict[str, str]:
     """Files for trec_eval: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
     lines: dict[str, list[str]] = {}
     for side in sides:

@@ -12,11 +12,11 @@ from ctxr.models.families import find_encoder, makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
 from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS, check_name, refuse_changed
-from ctxr.pipelines.scoring import Machine, checkpoints, scorer_name, with_regions
+from ctxr.pipelines.scoring import Device, checkpoints, scorer_name, with_regions
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.gallery import found_by
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank
 
 
@@ -30,7 +30,7 @@ class GalleryRun:
     """
 
     name: str
-    found: Callable[[GallerySide], Mapping[str, Vectors | Matrix]]
+    found: Callable[[GallerySplit], Mapping[str, Vectors | Matrix]]
     origin: Parent
     artifact: Artifact | None = None
     looked: Rerank | None = None
@@ -45,7 +45,7 @@ def asks_galleries(sources: Sequence[str], dataset: Dataset, workdir: Path) -> b
 
 
 def find_gallery_runs(
-    sources: Sequence[str], pictures: Pictures, workdir: Path, device: str, talk: Talk, rerank: Rerank | None = None,
+    sources: Sequence[str], pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None = None,
     regions: str = "",
 ) -> list[GalleryRun]:  # fmt: skip
     """The runs that `sources` name, or every one of the project. Raises what `find_encoder` and `open_artifact` raise.
@@ -82,14 +82,14 @@ def _searches(source: str, workdir: Path) -> bool:
 
 
 def _open(
-    source: str, pictures: Pictures, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
+    source: str, pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
 ) -> GalleryRun:
     from ctxr.models.training.checkpoint import fingerprint_of
 
     folder = _folder(source, workdir)
     artifact: Artifact | None = None
     scorers: dict[str, Path | None] = {source: None}
-    machine = Machine(device)
+    machine = Device(device)
     if folder is None:
         encoder, name, way = source, source, rerank or Rerank()
         origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, talk.warn)))
@@ -102,9 +102,9 @@ def _open(
         way = rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
         origin = Parent(name, KIND, artifact.sha256)
         regions = regions or str(config.get("regions", ""))
-        machine = Machine(device, str(config.get("precision", "auto")))
+        machine = Device(device, str(config.get("precision", "auto")))
 
-    def found(side: GallerySide) -> Mapping[str, Vectors | Matrix]:
+    def found(side: GallerySplit) -> Mapping[str, Vectors | Matrix]:
         seen = with_regions(pictures, encoder, regions, talk)
         return {
             scorer: found_by(checkpoint, encoder, side, seen, machine, way, talk)

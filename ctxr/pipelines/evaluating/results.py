@@ -24,8 +24,8 @@ from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.comparing import RunDifference
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.measuring import Correlation, Error, Figure, Seeds
 from ctxr.pipelines.evaluating.outside import latex, leaderboard, markdown, plain_name, qrels, trec_run
 from ctxr.pipelines.result_tables import Table
@@ -74,7 +74,7 @@ class QueryResult(Record, frozen=True):
     distance: float | None = None
 
 
-def query_results(side: Side) -> Iterator[QueryResult]:
+def query_results(side: EvalSplit) -> Iterator[QueryResult]:
     """A row for each scorer and question of a side."""
     for run in side.scorers:
         found, scores = side.places(run), side.scores[run]
@@ -109,7 +109,7 @@ class Findings:
     """What an evaluation of retrieval found; `more` are further rows of `figures.json` by name."""
 
     figures: list[Figure] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RunDifference] = field(default_factory=list)
     more: dict[str, Sequence[Any]] = field(default_factory=dict)
     correlations: list[Correlation] = field(default_factory=list)
     errors: list[Error] = field(default_factory=list)
@@ -164,7 +164,7 @@ def write_findings(out: Path, found: Findings, rows: Iterable[QueryResult], file
     return Content([PER_QUERY, *contents], {"rows": count}, {})
 
 
-def files_for_others(sides: Sequence[Side]) -> dict[str, str]:
+def files_for_others(sides: Sequence[EvalSplit]) -> dict[str, str]:
     """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
     files = {}
     if any(side.questions for side in sides):

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
@@ -16,6 +13,7 @@ from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.entailing import classifiers_in
 from ctxr.pipelines.lineage import other_datasets
+from ctxr.pipelines.scoring import Device, scores_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.recipes import known_recipes
 
@@ -31,12 +29,9 @@ MODEL = "model"
 
 SCORES = "scores.jsonl"
 
-SCORING = "ctxr.pipelines.scoring"
-"""Module whose `scores_of` scores what was not scored yet."""
-
 
 @dataclass(frozen=True)
-class Scorer:
+class ModelScores:
     """Scores by one model.
 
     Attributes:
@@ -59,7 +54,7 @@ class Run:
     """
 
     name: str
-    scorers: tuple[Scorer, ...]
+    scorers: tuple[ModelScores, ...]
     origin: Parent
     artifact: Artifact | None = None
 
@@ -82,13 +77,8 @@ class Scoring:
 
     def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
         """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
-        module: Any = import_module(SCORING)
-        machine = module.Machine(device=self.device)
         wanted = self.queries() if queries is None else queries
-        scores: list[Score] = module.scores_of(
-            source, self.dataset, wanted, self.workdir, machine, self.talk, self.regions
-        )
-        return scores
+        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.talk, self.regions)
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -169,7 +159,7 @@ def _open(source: str, scoring: Scoring) -> list[Run]:
         digest = sha256_file(folder)
         found = read_scores(folder).items()
         return [_of_file(scorer or _name_of(folder), file, digest) for scorer, file in found]
-    if find_spec(SCORING) is None or folder.suffix in (".jsonl", ".json"):
+    if folder.suffix in (".jsonl", ".json"):
         raise UsageError(
             f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
             hint="ctxr eval NAME, or a file with lines of query, candidate and value",
@@ -212,10 +202,10 @@ def _changed(file: Path) -> DataError:
     return DataError(f"{file} {what}", hint="restore it, or train again")
 
 
-def _stored(folder: Path) -> tuple[Scorer, ...]:
+def _stored(folder: Path) -> tuple[ModelScores, ...]:
     name, files = folder.resolve().name, read_scores(folder / SCORES)
     return tuple(
-        Scorer(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
+        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
         for scorer, file in sorted(files.items())
     )
 
@@ -239,11 +229,11 @@ def _holds(artifact: Artifact, scoring: Scoring) -> bool:
     return all(scoring.fits(one.values) for one in _stored(artifact.path))
 
 
-def _joined(kept: Scorer, made: Scorer) -> Scorer:
+def _joined(kept: ModelScores, made: ModelScores) -> ModelScores:
     def place(query: str, candidate: str | None) -> str:
         return (kept if query in kept.values else made).place(query, candidate)
 
-    return Scorer(kept.name, kept.values | made.values, place)
+    return ModelScores(kept.name, kept.values | made.values, place)
 
 
 def _left_out(folder: Path, scoring: Scoring) -> bool:
@@ -270,7 +260,7 @@ def _seed_name(run: str, scorer: str) -> str:
 
 
 def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
-    return Run(name, (Scorer(name, file.values, file.place),), Parent(name, "scores", digest))
+    return Run(name, (ModelScores(name, file.values, file.place),), Parent(name, "scores", digest))
 
 
 def _name_of(path: Path) -> str:
@@ -278,10 +268,10 @@ def _name_of(path: Path) -> str:
     return path.resolve().parent.name if path.name == SCORES else path.stem
 
 
-def _scorers(run: str, scores: Iterable[Score]) -> tuple[Scorer, ...]:
+def _scorers(run: str, scores: Iterable[Score]) -> tuple[ModelScores, ...]:
     """Scores at hand, by scorer."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in scores:
         found.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
     names = {name: run if len(found) == 1 else _seed_name(run, name) for name in sorted(found)}
-    return tuple(Scorer(names[name], found[name], lambda _query, _candidate: run) for name in names)
+    return tuple(ModelScores(names[name], found[name], lambda _query, _candidate: run) for name in names)

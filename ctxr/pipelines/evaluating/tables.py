@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ctxr.metrics.compare import FEW_CLUSTERS, LEAST_CLUSTERS, Interval
 from ctxr.metrics.resampling import LEVEL
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.comparing import RunDifference
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds, unit_of
 from ctxr.pipelines.evaluating.results import Findings
 from ctxr.pipelines.result_tables import Table
@@ -23,7 +23,7 @@ VIEWS = {
 }
 
 
-def accuracy_table(side: Side, figures: Sequence[Figure], clusters: str) -> Table:
+def accuracy_table(side: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
     own = [one for one in figures if one.side == side.name and one.view == "overall"]
     found = {(one.run, one.part, one.measure): one for one in own}
@@ -53,7 +53,7 @@ def accuracy_table(side: Side, figures: Sequence[Figure], clusters: str) -> Tabl
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
 
 
-def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
+def seed_table(side: EvalSplit, rows: Sequence[Seeds]) -> Table | None:
     """How far the seeds of a run lie apart."""
     own = [one for one in rows if one.side == side.name]
     if not own:
@@ -71,7 +71,9 @@ def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
     return Table(f"{side.name}: over seeds", ("run", "seeds", "accuracy %", "each"), shown, note)
 
 
-def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Difference], clusters: str) -> Table | None:
+def difference_table(
+    side: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
+) -> Table | None:
     """Each run and how it differs from the first, part by part."""
     own = [one for one in rows if one.side == side.name]
     if not own:
@@ -108,7 +110,7 @@ def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Diffe
     return Table(f"{side.name}: against {own[0].against}", heads, tuple(shown), note)
 
 
-def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
+def view_tables(side: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
     """A table for each way in which a side was parted, by name of the view."""
     made: dict[str, Table] = {}
     own = [one for one in figures if one.side == side.name and one.measure == "accuracy"]
@@ -135,7 +137,7 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
     return made
 
 
-def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
+def _phenomena(side: EvalSplit, figures: Sequence[Figure]) -> Table:
     """One run with and without each phenomenon; several runs side by side with it."""
     found = {(one.part, one.run): one for one in figures}
     parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
@@ -176,13 +178,13 @@ def none_had(intervals: Sequence[Interval]) -> str:
     return f"; (–): no interval, {' or '.join(why)}" if why else ""
 
 
-def _tied(rows: Sequence[Difference]) -> str:
+def _tied(rows: Sequence[RunDifference]) -> str:
     """How many queries McNemar leaves out of all that there are, run by run."""
     said = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
     return f" ({', '.join(said)})" if said else ""
 
 
-def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
+def correlation_table(side: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
     """Pearson's r of being right with length and with the distance of the set."""
     own = {(one.run, one.of): one for one in rows if one.side == side.name}
     names = list(dict.fromkeys(of for _, of in own))
@@ -196,7 +198,7 @@ def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
     return Table(f"{side.name}: being right goes with", ("run", *names), shown, note)
 
 
-def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
+def error_table(side: EvalSplit, rows: Sequence[Error]) -> Table | None:
     """How far wrong picks lie from the target in video sets."""
     own = {(one.run, one.distance): one for one in rows if one.side == side.name}
     if not own:
@@ -213,7 +215,7 @@ def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
     )
 
 
-def tables_of(side: Side, found: Findings, by: str) -> dict[str, Table]:
+def tables_of(side: EvalSplit, found: Findings, by: str) -> dict[str, Table]:
     """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
     if not side.questions:
         return {}

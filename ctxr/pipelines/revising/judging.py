@@ -15,7 +15,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
-from ctxr.pipelines.revising.mining import Pool
+from ctxr.pipelines.revising.mining import Candidates
 from ctxr.pipelines.revising.records import ThresholdFrom
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
@@ -48,7 +48,7 @@ class Premises:
 
 
 @dataclass(frozen=True)
-class Edge:
+class ChosenThreshold:
     """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev: on `called` pairs at or
     above it, with the exact interval of its precision."""
 
@@ -63,7 +63,7 @@ class Edge:
 
 
 def probabilities(
-    classifier: "Classifier", pools: Sequence[Pool], premises: Premises, workdir: Path, talk: Talk
+    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, talk: Talk
 ) -> list[Doubles]:
     """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
     asked = [
@@ -115,7 +115,7 @@ def choose_edge(
     dataset: Dataset,
     workdir: Path,
     talk: Talk,
-) -> Edge:
+) -> ChosenThreshold:
     """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
 
     Args:
@@ -124,9 +124,9 @@ def choose_edge(
     Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
     """
     if threshold is not None:
-        return Edge(threshold, "given")
+        return ChosenThreshold(threshold, "given")
     if wanted is None:
-        return Edge(classifier.threshold, "classifier")
+        return ChosenThreshold(classifier.threshold, "classifier")
     if dev is None:
         raise DataError(
             f"{dataset.name} has no pairs to choose a threshold on",
@@ -154,7 +154,7 @@ def choose_edge(
     if best.called < FEW_CALLED:
         talk.warn(f"on dev {best.weakness()}")
     low, high = best.precision.low, best.precision.high
-    return Edge(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
+    return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
 
 
 def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
@@ -165,7 +165,7 @@ def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
     return file is not None and file.is_file()
 
 
-def decide(pool: Pool, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
+def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
     """What becomes of each candidate, [N] codes: entailed ones are added, the surest first, until a picture or a caption has
     its fill (0: no cap). Equally sure ones by their score, then as they stand."""
     verdicts = np.full(len(pool), BELOW, np.int8)

@@ -25,8 +25,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.records import ImageSet, Judgment, Split
 from ctxr.data.tables import encode_row, read_table, write_table
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.revise_labels import RESTORE, VERB
-from ctxr.pipelines.revising.records import Round
+from ctxr.pipelines.revising.records import RESTORE, VERB, Round
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import reached, relative
 

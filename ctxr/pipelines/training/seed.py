@@ -12,14 +12,14 @@ from ctxr.data.hashing import sha256_of
 from ctxr.data.scores import write_scores
 from ctxr.errors import UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by, source_of
+from ctxr.pipelines.scoring import RUN, Device, checkpoints, scorer_name, scores_by, source_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import TrainReport
-from ctxr.pipelines.training.asked import Asked
-from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
+from ctxr.pipelines.training.asked import EvalQuery
+from ctxr.pipelines.training.encoded import PictureFiles, as_pixels, as_vectors
 from ctxr.pipelines.training.gallery import as_pairs, shortlist_for
 from ctxr.pipelines.training.gallery_rankings import write_rankings
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.training.paired import as_features, as_inputs
 from ctxr.pipelines.training.standing import TrainJob
@@ -54,15 +54,15 @@ class ScorerJob(TrainJob):
     seeds: int
     out: Path
     dataset: str
-    asked: dict[str, list[Asked]]
-    pictures: Pictures
+    asked: dict[str, list[EvalQuery]]
+    pictures: PictureFiles
     weights: str
     start: Path | None
     parents: tuple[Parent, ...]
     device: str
     talk: Talk
     tensorboard: bool = False
-    galleries: Mapping[str, GallerySide] = field(default_factory=dict)
+    galleries: Mapping[str, GallerySplit] = field(default_factory=dict)
 
     @property
     def decides(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _questions(job: ScorerJob, source: "Source | CrossSource") -> tuple[object |
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: ScorerJob, source: "Source | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
+def _prepares(job: ScorerJob, source: "Source | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
@@ -241,7 +241,7 @@ def _prepares(job: ScorerJob, source: "Source | CrossSource") -> "Callable[[Sequ
     return lambda asked: as_vectors(asked, pictures, frozen, talk)
 
 
-def _judged(job: ScorerJob) -> list[Asked]:
+def _judged(job: ScorerJob) -> list[EvalQuery]:
     """The queries that choose the epoch."""
     sides = {side: [one for one in job.asked.get(side, []) if one.target is not None] for side in ("valid", "test")}
     if not job.recipe.judged_on_test:
@@ -255,7 +255,7 @@ def _judged(job: ScorerJob) -> list[Asked]:
 
 def _write_scores(job: ScorerJob) -> list[str]:
     seeds = checkpoints(job.out)
-    machine = Machine(job.device, job.recipe.precision)
+    machine = Device(job.device, job.recipe.precision)
     judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
     scores = [
         row

@@ -62,6 +62,7 @@ class TrainJob(Protocol):
 
     def check(self) -> None:
         """Whatever should not fail after hours."""
+        return
 
 
 def train_run(job: TrainJob) -> "TrainReport":

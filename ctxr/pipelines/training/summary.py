@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.train import Trained, TrainReport
+from ctxr.pipelines.train import SeedResult, TrainReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxr.data.records import Score
-    from ctxr.pipelines.training.asked import Asked
+    from ctxr.pipelines.training.asked import EvalQuery
     from ctxr.pipelines.training.seed import ScorerJob
 
 
@@ -37,7 +37,7 @@ def report_on(job: "ScorerJob", up_to_date: bool) -> TrainReport:
             mean_recall(recalls, scorer, side) if job.galleries else accuracy(own, job.asked.get(side, []))
             for side in ("valid", "test")
         )
-        seeds.append(Trained(seed, read_checkpoint(folder).epoch, epochs, valid, test))
+        seeds.append(SeedResult(seed, read_checkpoint(folder).epoch, epochs, valid, test))
     return TrainReport(
         run=job.out.resolve().name,
         folder=job.out,
@@ -63,7 +63,7 @@ def _judged_on(job: "ScorerJob") -> str:
     return "valid" if "valid" in known else ""
 
 
-def accuracy(scores: "Sequence[Score]", asked: "Sequence[Asked]") -> float | None:
+def accuracy(scores: "Sequence[Score]", asked: "Sequence[EvalQuery]") -> float | None:
     """Share 0..1 of queries whose target scores highest; of n candidates that share the top each counts 1/n.
 
     None where no target is known.
@@ -125,6 +125,6 @@ def _mean(shares: "Sequence[float | None]") -> float | None:
     return mean(known) if known else None
 
 
-def _spread(seeds: tuple[Trained, ...], side: str) -> float | None:
+def _spread(seeds: tuple[SeedResult, ...], side: str) -> float | None:
     shares = [share for one in seeds if (share := getattr(one, side)) is not None]
     return 100 * stdev(shares) if len(shares) > 1 else None

@@ -18,7 +18,7 @@ from ctxr.pipelines.scoring import RUN
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
 from ctxr.pipelines.training.asked import (
-    Asked,
+    EvalQuery,
     asked_of,
     by_side,
     check_places,
@@ -26,8 +26,8 @@ from ctxr.pipelines.training.asked import (
     pictures_of,
     sha256_of_asked,
 )
-from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.gallery_sides import GallerySide, sides_for
+from ctxr.pipelines.training.encoded import PictureFiles
+from ctxr.pipelines.training.gallery_sides import GallerySplit, sides_for
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.recipes import known_recipes, load_recipe
 from ctxr.pipelines.training.seed import ScorerJob
@@ -76,7 +76,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     if recipe.weak != "off":
         weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
         parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-    pictures, seeds = Pictures(files, contents, config.workdir, regions), config.seeds if recipe.learns else 1
+    pictures, seeds = PictureFiles(files, contents, config.workdir, regions), config.seeds if recipe.learns else 1
     job = ScorerJob(
         recipe, seeds, config.folder(), dataset.name, sides, pictures, fingerprint_of(source), start, tuple(parents), device,
         talk, config.tensorboard, galleries,
@@ -85,7 +85,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
 
 
 def _asked_parent(
-    dataset: Dataset, asked: list[Asked], contents: dict[str, str], galleries: Mapping[str, GallerySide]
+    dataset: Dataset, asked: list[EvalQuery], contents: dict[str, str], galleries: Mapping[str, GallerySplit]
 ) -> Parent:
     """The dataset, known by what is asked of it."""
     sha256 = sha256_of_asked(asked, contents)
@@ -126,7 +126,7 @@ def _making_start(config: Train, recipe: Recipe) -> str:
     return shlex.join(words)
 
 
-def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
+def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
     """The queries of each side that the recipe has to do with; those for training all have targets."""
     sides = by_side(asked_of(dataset))
     train = [one for one in sides.get("train", []) if one.target is not None]
