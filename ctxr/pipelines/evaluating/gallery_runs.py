@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.data.artifacts import Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.families import find_encoder, makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
-from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS, check_name, refuse_changed
+from ctxr.pipelines.evaluating.runs import KIND, MODEL, check_name, finished_runs, refuse_changed, run_folder
 from ctxr.pipelines.scoring import Device, checkpoints, scorer_name, with_regions
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.encoded import PictureFiles
@@ -41,7 +41,7 @@ def asks_galleries(sources: Sequence[str], dataset: Dataset, workdir: Path) -> b
     asked = {query.image_set for query in dataset.queries.values() if query.labels is None}
     sets = [one for one in dataset.sets if one.id in asked]
     galleries = all(one.kind == "photos" for one in sets) and max((len(one.images) for one in sets), default=0)
-    return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in _named(sources, workdir))
+    return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in sources or finished_runs(workdir))
 
 
 def find_gallery_runs(
@@ -55,26 +55,17 @@ def find_gallery_runs(
     """
     for source in sources:
         check_name(source, workdir)
-    runs = [_open(source, pictures, workdir, device, talk, rerank, regions) for source in _named(sources, workdir)]
+    runs = [
+        _open(source, pictures, workdir, device, talk, rerank, regions) for source in sources or finished_runs(workdir)
+    ]
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two runs are called {twice!r}", hint="rename one of the folders")
     return runs
 
 
-def _named(sources: Sequence[str], workdir: Path) -> list[str]:
-    return list(sources) or sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
-
-
-def _folder(source: str, workdir: Path) -> Path | None:
-    for folder in (workdir / RUNS / source, Path(source)):
-        if source and folder.is_dir():
-            return folder
-    return None
-
-
 def _searches(source: str, workdir: Path) -> bool:
-    folder = _folder(source, workdir)
+    folder = run_folder(source, workdir)
     if folder is None:
         return bool(source) and not Path(source).is_file() and Path(source).suffix not in (".json", ".jsonl")
     config = open_artifact(folder, KIND).manifest.config
@@ -86,7 +77,7 @@ def _open(
 ) -> GalleryRun:
     from ctxr.models.training.checkpoint import fingerprint_of
 
-    folder = _folder(source, workdir)
+    folder = run_folder(source, workdir)
     artifact: Artifact | None = None
     scorers: dict[str, Path | None] = {source: None}
     machine = Device(device)

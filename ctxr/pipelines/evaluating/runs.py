@@ -99,7 +99,7 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     folder = scoring.workdir / RUNS
     for source in sources:
         check_name(source, scoring.workdir)
-    named = list(sources) or sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
+    named = list(sources) or finished_runs(scoring.workdir)
     if not named:
         raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
     if not sources:
@@ -124,12 +124,11 @@ def check_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
-    folder = workdir / RUNS
-    if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
+    if run_folder(source, workdir) is not None or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
         return
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    runs, classifiers = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}")), classifiers_in(workdir)
+    runs, classifiers = finished_runs(workdir), classifiers_in(workdir)
     near = get_close_matches(source, [*runs, *classifiers], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
     if source in known_recipes():
@@ -144,22 +143,29 @@ def check_name(source: str, workdir: Path) -> None:
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
-    if not sources:
-        return [file.parent for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
-    places = [[folder for folder in (workdir / RUNS / one, Path(one)) if folder.is_dir()] for one in sources]
-    return [found[0] for found in places if found]
+    found = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
+    return [folder for folder in found if folder is not None]
+
+
+def finished_runs(workdir: Path) -> list[str]:
+    """Names of the finished runs of a project."""
+    return sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+
+
+def run_folder(source: str, workdir: Path) -> Path | None:
+    """The folder of a run by its name in the project, or by its path; None for anything else."""
+    return next((folder for folder in (workdir / RUNS / source, Path(source)) if source and folder.is_dir()), None)
 
 
 def _open(source: str, scoring: Scoring) -> list[Run]:
-    inside = scoring.workdir / RUNS / source
-    folder = inside if inside.is_dir() else Path(source)
-    if folder.is_dir():
+    folder, file = run_folder(source, scoring.workdir), Path(source)
+    if folder is not None:
         return [_trained(folder, scoring)]
-    if folder.is_file():
-        digest = sha256_file(folder)
-        found = read_scores(folder).items()
-        return [_of_file(scorer or _name_of(folder), file, digest) for scorer, file in found]
-    if folder.suffix in (".jsonl", ".json"):
+    if file.is_file():
+        digest = sha256_file(file)
+        found = read_scores(file).items()
+        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in found]
+    if file.suffix in (".jsonl", ".json"):
         raise UsageError(
             f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
             hint="ctxr eval NAME, or a file with lines of query, candidate and value",

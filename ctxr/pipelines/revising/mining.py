@@ -13,7 +13,7 @@ from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.training.recipe import WITH_HEAD
-from ctxr.pipelines.evaluating.runs import RUNS
+from ctxr.pipelines.evaluating.runs import run_folder
 from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.proposing import check_by
 from ctxr.pipelines.scoring import RUN, checkpoints, source_of
@@ -129,7 +129,7 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     from ctxr.models.training.checkpoint import read_checkpoint
 
     check_by(by, workdir)
-    folder = next((one for one in (workdir / RUNS / by, Path(by)) if one.is_dir()), None)
+    folder = run_folder(by, workdir)
     if folder is None:
         if not makes_pairs(by):
             return load_encoder(by, device, warn=talk.warn)
