@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 RUN = "run"
 """Kind of the artifact that `ctxr train` writes."""
 
+SCORES = "scores.jsonl"
+"""Table of a run with what its scorers say of validation and test."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -67,18 +70,25 @@ def scores_of(
         pictures = with_regions(pictures, str(model), regions, talk)
         return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
     artifact = open_artifact(folder, RUN, "ctxr train")
-    seeds = checkpoints(folder)
-    if not seeds:
+    if not checkpoints(folder):
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
     config, machine = artifact.manifest.config, machine or Device()
     if machine.precision == "auto":
         machine = replace(machine, precision=str(config.get("precision", "auto")))
-    encoder, scores = str(config["encoder"]), []
+    encoder = str(config["encoder"])
     pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), talk)
-    for seed in seeds:
-        scorer = scorer_name(folder, seed, len(seeds))
-        scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
-    return scores
+    return scores_by_seeds(folder, encoder, asked, pictures, machine, talk)
+
+
+def scores_by_seeds(
+    run: Path, encoder: str, asked: Sequence[EvalQuery], pictures: PictureFiles, machine: Device, talk: Talk | None
+) -> list[Score]:
+    """Scores by every checkpoint of a run."""
+    seeds = checkpoints(run)
+    each = (
+        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, talk) for seed in seeds
+    )
+    return [row for scores in each for row in scores]
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.entailing import classifiers_in
 from ctxr.pipelines.lineage import other_datasets
-from ctxr.pipelines.scoring import Device, scores_of
+from ctxr.pipelines.scoring import SCORES, Device, scores_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.recipes import known_recipes
 
@@ -26,8 +26,6 @@ PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 KIND = "run"
 MODEL = "model"
 """Kinds of origin beside `scores`, a file: what `ctxr train` made, and a model scored as it is."""
-
-SCORES = "scores.jsonl"
 
 
 @dataclass(frozen=True)

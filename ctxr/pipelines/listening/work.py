@@ -28,7 +28,7 @@ from ctxr.pipelines.listening.endpoint import Endpoint, key_of
 from ctxr.pipelines.listening.job import ListenJob, heard_of, is_complete, job_of
 from ctxr.pipelines.listening.replies import Reply
 from ctxr.pipelines.listening.report import REPLIES, report_on
-from ctxr.pipelines.scoring import RUN
+from ctxr.pipelines.scoring import RUN, SCORES
 from ctxr.pipelines.talk import Talk
 
 Pause = Callable[[float], object]
@@ -36,7 +36,7 @@ Pause = Callable[[float], object]
 JOURNAL = "journal.jsonl"
 """Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
 
-SCORES, PARTIAL = "scores.jsonl", "partial.jsonl"
+PARTIAL = "partial.jsonl"
 
 
 def listen(config: Listen, talk: Talk, pause: Pause | None = None) -> ListenReport:

@@ -1,20 +1,21 @@
 """What a run over galleries says of validation and test: the best candidates of every query both ways, and recall."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
 from ctxr.metrics.retrieval import Scored, caption_retrieval, top
+from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.scoring import Device, checkpoints, scorer_name
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.gallery import first_owners, found_by
 from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank
-
-if TYPE_CHECKING:
-    from ctxr.pipelines.training.seed import ScorerJob
 
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
 
@@ -90,22 +91,19 @@ def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | No
     )
 
 
-def write_rankings(job: "ScorerJob") -> list[str]:
+def write_rankings(
+    run: Path, recipe: Recipe, sides: Sequence[GallerySplit], pictures: PictureFiles, machine: Device, talk: Talk
+) -> list[str]:
     """Rankings and recalls by every seed of a run; the names of the tables."""
-    recipe = job.recipe
     rankings: list[QueryRanking] = []
     recalls: list[RecallRow] = []
-    seeds = checkpoints(job.out)
+    rerank, seeds = Rerank(recipe.rerank, recipe.rerank_by), checkpoints(run)
     for seed in seeds:
-        scorer = scorer_name(job.out, seed, len(seeds))
-        for side in ("valid", "test"):
-            if side in job.galleries:
-                found = found_by(
-                    seed, recipe.encoder, job.galleries[side], job.pictures, Device(job.device, recipe.precision),
-                    Rerank(recipe.rerank, recipe.rerank_by), job.talk,
-                )  # fmt: skip
-                rankings += rankings_of(job.galleries[side], found, scorer)
-                recalls += recalls_of(job.galleries[side], found, scorer)
-    write_table(job.out / RANKINGS, rankings)
-    write_table(job.out / RECALLS, recalls)
+        scorer = scorer_name(run, seed, len(seeds))
+        for side in sides:
+            found = found_by(seed, recipe.encoder, side, pictures, machine, rerank, talk)
+            rankings += rankings_of(side, found, scorer)
+            recalls += recalls_of(side, found, scorer)
+    write_table(run / RANKINGS, rankings)
+    write_table(run / RECALLS, recalls)
     return [RANKINGS, RECALLS]

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.data.artifacts import Content, Parent
 from ctxr.data.hashing import sha256_of
+from ctxr.data.records import Score
 from ctxr.data.scores import write_scores
+from ctxr.data.tables import read_table
 from ctxr.errors import UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.scoring import RUN, Device, checkpoints, scorer_name, scores_by, source_of
+from ctxr.pipelines.scoring import RUN, SCORES, Device, checkpoints, scorer_name, scores_by_seeds, source_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.train import TrainReport
+from ctxr.pipelines.train import SeedResult, TrainReport
 from ctxr.pipelines.training.asked import EvalQuery
 from ctxr.pipelines.training.encoded import PictureFiles, as_pixels, as_vectors
 from ctxr.pipelines.training.gallery import as_pairs, shortlist_for
-from ctxr.pipelines.training.gallery_rankings import write_rankings
+from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall, write_rankings
 from ctxr.pipelines.training.gallery_sides import GallerySplit
+from ctxr.pipelines.training.history import read_history
 from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.training.paired import as_features, as_inputs
 from ctxr.pipelines.training.standing import TrainJob
-from ctxr.pipelines.training.summary import report_on
+from ctxr.pipelines.training.summary import accuracy, judged_on, mean_of
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
@@ -125,7 +128,15 @@ class ScorerJob(TrainJob):
         from ctxr.models.training.checkpoint import read_checkpoint
 
         seeds = checkpoints(self.out)
-        files = write_rankings(self) if self.galleries else _write_scores(self)
+        recipe, machine = self.recipe, Device(self.device, self.recipe.precision)
+        if self.galleries:
+            sides = [self.galleries[side] for side in ("valid", "test") if side in self.galleries]
+            files = write_rankings(self.out, recipe, sides, self.pictures, machine, self.talk)
+        else:
+            judged = [one for side in ("valid", "test") for one in self.asked.get(side, [])]
+            scores = scores_by_seeds(self.out, recipe.encoder, judged, self.pictures, machine, self.talk)
+            write_scores(self.out / SCORES, scores)
+            files = [SCORES]
         report = self.report(up_to_date=False)
         notes = read_checkpoint(seeds[0])
         counts = {"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test}
@@ -134,7 +145,36 @@ class ScorerJob(TrainJob):
 
     def report(self, up_to_date: bool) -> TrainReport:
         """Of every seed and of all."""
-        return report_on(self, up_to_date)
+        from ctxr.models.training.checkpoint import read_checkpoint
+
+        folders = checkpoints(self.out)
+        recalls = read_table(self.out / RECALLS, RecallRow) if self.galleries else []
+        scores = [] if self.galleries else read_table(self.out / SCORES, Score)
+        history = read_history(self.out)
+        seeds = []
+        for folder in folders:
+            seed, scorer = int(folder.name[4:]), scorer_name(self.out, folder, len(folders))
+            own = [row for row in scores if row.scorer == scorer]
+            epochs = sum(row.seed == seed for row in history)
+            valid, test = (
+                mean_recall(recalls, scorer, side) if self.galleries else accuracy(own, self.asked.get(side, []))
+                for side in ("valid", "test")
+            )
+            seeds.append(SeedResult(seed, read_checkpoint(folder).epoch, epochs, valid, test))
+        return TrainReport(
+            run=self.out.resolve().name,
+            folder=self.out,
+            variant=self.recipe.variant,
+            encoder=self.recipe.encoder,
+            dataset=self.dataset,
+            queries={side: len(asked) for side, asked in (self.galleries or self.asked).items()},
+            seeds=tuple(seeds),
+            valid=mean_of([one.valid for one in seeds]),
+            test=mean_of([one.test for one in seeds]),
+            up_to_date=up_to_date,
+            regions=self.recipe.regions,
+            judged_on=judged_on(self.recipe, self.asked),
+        )
 
 
 def _fit(job: ScorerJob, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
@@ -251,21 +291,6 @@ def _judged(job: ScorerJob) -> list[EvalQuery]:
         return sides["valid"]
     job.talk.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
     return sides["test"]
-
-
-def _write_scores(job: ScorerJob) -> list[str]:
-    seeds = checkpoints(job.out)
-    machine = Device(job.device, job.recipe.precision)
-    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
-    scores = [
-        row
-        for seed in seeds
-        for row in scores_by(
-            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
-        )
-    ]
-    write_scores(job.out / "scores.jsonl", scores)
-    return ["scores.jsonl"]
 
 
 def _start_of(run: Path, seed: int) -> Path:

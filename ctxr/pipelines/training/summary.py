@@ -3,62 +3,23 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
+from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH, Recipe
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.train import SeedResult, TrainReport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ctxr.data.records import Score
     from ctxr.pipelines.training.asked import EvalQuery
-    from ctxr.pipelines.training.seed import ScorerJob
 
 
-def report_on(job: "ScorerJob", up_to_date: bool) -> TrainReport:
-    """What the tables of a run say."""
-    from ctxr.data.records import Score
-    from ctxr.data.tables import read_table
-    from ctxr.models.training.checkpoint import read_checkpoint
-    from ctxr.pipelines.scoring import checkpoints, scorer_name
-    from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall
-    from ctxr.pipelines.training.history import read_history
-
-    folders = checkpoints(job.out)
-    recalls = read_table(job.out / RECALLS, RecallRow) if job.galleries else []
-    scores = [] if job.galleries else read_table(job.out / "scores.jsonl", Score)
-    history = read_history(job.out)
-    seeds = []
-    for folder in folders:
-        seed, scorer = int(folder.name[4:]), scorer_name(job.out, folder, len(folders))
-        own = [row for row in scores if row.scorer == scorer]
-        epochs = sum(row.seed == seed for row in history)
-        valid, test = (
-            mean_recall(recalls, scorer, side) if job.galleries else accuracy(own, job.asked.get(side, []))
-            for side in ("valid", "test")
-        )
-        seeds.append(SeedResult(seed, read_checkpoint(folder).epoch, epochs, valid, test))
-    return TrainReport(
-        run=job.out.resolve().name,
-        folder=job.out,
-        variant=job.recipe.variant,
-        encoder=job.recipe.encoder,
-        dataset=job.dataset,
-        queries={side: len(asked) for side, asked in (job.galleries or job.asked).items()},
-        seeds=tuple(seeds),
-        valid=_mean([one.valid for one in seeds]),
-        test=_mean([one.test for one in seeds]),
-        up_to_date=up_to_date,
-        regions=job.recipe.regions,
-        judged_on=_judged_on(job),
-    )
-
-
-def _judged_on(job: "ScorerJob") -> str:
-    known = {side for side, asked in job.asked.items() if any(one.target is not None for one in asked)}
-    if not job.recipe.learns:
+def judged_on(recipe: Recipe, sides: "Mapping[str, Sequence[EvalQuery]]") -> str:
+    """The side that chooses the epoch, "" where none does."""
+    known = {side for side, asked in sides.items() if any(one.target is not None for one in asked)}
+    if not recipe.learns:
         return ""
-    if job.recipe.judged_on_test and "test" in known:
+    if recipe.judged_on_test and "test" in known:
         return "test"
     return "valid" if "valid" in known else ""
 
@@ -120,7 +81,8 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _mean(shares: "Sequence[float | None]") -> float | None:
+def mean_of(shares: "Sequence[float | None]") -> float | None:
+    """The mean of those that are known."""
     known = [share for share in shares if share is not None]
     return mean(known) if known else None
 
