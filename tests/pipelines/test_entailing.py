@@ -29,6 +29,7 @@ from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.train import Train, TrainReport
+from ctxr.pipelines.training.history import read_history
 from ctxr.pipelines.training.recipes import load_recipe
 from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
@@ -280,6 +281,15 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
         for one in (rows[row["pair"]] for row in held)
     ]
     np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
+
+
+def test_a_classifier_of_fewer_seeds_forgets_the_epochs_of_the_others(world: Path, tmp_path: Path) -> None:
+    config = Train("entailment-tiny", world, seeds=2, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
+    folder = train.run(config).folder
+    assert {row.seed for row in read_history(folder)} == {0, 1}
+    train.run(replace(config, seeds=1))
+    assert {row.seed for row in read_history(folder)} == {0}
+    assert not (folder / "seed1").exists()
 
 
 class Listening(Silent):
