@@ -21,7 +21,7 @@ from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
 from ctxr.metrics.entail_at import Entailed, count
 from ctxr.metrics.relations import relate
-from ctxr.metrics.retrieval import Scored
+from ctxr.metrics.retrieval import QueryScores
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revise_labels import run as revise
 from ctxr.pipelines.revising.rounds import JUDGMENTS, folder_of
@@ -87,7 +87,7 @@ def known_of(world: Path, side: GallerySplit) -> Entailed:
     return Entailed(relate(written), relate(extra), "gold")
 
 
-def entailed_shares(found: Scored, known: Entailed) -> np.ndarray:
+def entailed_shares(found: QueryScores, known: Entailed) -> np.ndarray:
     """Entail@K of each picture, [I, len(KS)]."""
     counted = count(found, known, ks=KS)
     shares: np.ndarray = (counted.written + counted.extra) / np.array(KS)

@@ -16,8 +16,9 @@ from ctxr.pipelines.training.caches import cached
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.recipe import ClassifierRecipe
-    from ctxr.models.entailment.sources import TextSource
-    from ctxr.models.entailment.training import Branches, ClaimTable
+    from ctxr.models.entailment.base import TextSource
+    from ctxr.models.entailment.sources import Branches
+    from ctxr.models.entailment.training import ClaimTable
     from ctxr.models.training.questions import Images
 
 TEXTS = 128
@@ -73,7 +74,7 @@ def claim_table(
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
-    from ctxr.models.entailment.asked import looking_up
+    from ctxr.models.entailment.training import looking_up
 
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
     known = _said(texts, branches.text, workdir, device, talk)
@@ -101,11 +102,11 @@ def _images(
     from ctxr.data.images import read_image
     from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
     from ctxr.models.regions import GridRegions
-    from ctxr.models.training.tables import PixelTable, Vectors
+    from ctxr.models.training.questions import (PixelTable, VectorTable)
 
     source, dark = branches.image, black_picture()
     if source is None:
-        return Vectors(np.zeros((1, 1), np.float32))
+        return VectorTable(np.zeros((1, 1), np.float32))
     contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
 
     def read(part: slice) -> list[np.ndarray]:
@@ -117,7 +118,7 @@ def _images(
             grid = GridRegions(source.cells, FINEST, device)
             made_by = {**grid.describe(), "what": "cells", "device": device}
             arrays = cached(workdir, made_by, contents, lambda part: cells_of(grid, read(part)), task.advance)
-            return Vectors(np.concatenate(arrays))
+            return VectorTable(np.concatenate(arrays))
         fit = source.preprocess
         made_by = {"preprocess": fit.describe()}
         return PixelTable(

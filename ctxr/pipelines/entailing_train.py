@@ -21,7 +21,8 @@ from ctxr.pipelines.training.standing import TrainJob, train_run
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.classifier import EntailmentClassifier
-    from ctxr.models.entailment.training import Branches, ClaimTable
+    from ctxr.models.entailment.sources import Branches
+    from ctxr.models.entailment.training import ClaimTable
     from ctxr.models.training.state import Epoch
 
 AT_ONCE = 64
@@ -35,7 +36,7 @@ class ClassifierJob(TrainJob):
     KIND = KIND
 
     def __init__(self, config: Train, recipe: ClassifierRecipe, talk: Talk) -> None:
-        from ctxr.models.entailment.training import find_branches
+        from ctxr.models.entailment.sources import find_branches
         from ctxr.models.precision import choose_device
 
         self.config, self.recipe, self.talk = config, recipe, talk
@@ -88,10 +89,11 @@ class ClassifierJob(TrainJob):
     def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
         """Raises CtxrError when the loss is no number any more; the threshold is chosen on dev."""
         from ctxr.models.entailment.checkpoint import Notes, write_classifier
-        from ctxr.models.entailment.training import ClassifierTrainer, new_classifier, probabilities
+        from ctxr.models.entailment.training import (ClassifierTrainer, probabilities)
+        from ctxr.models.entailment.sources import new_classifier
         from ctxr.models.training.checkpoint import fill
-        from ctxr.models.training.judging import in_bf16
-        from ctxr.models.training.loop import BEST, Hearing
+        from ctxr.models.training.scoring import in_bf16
+        from ctxr.models.training.loop import BEST, Callbacks
 
         recipe, talk = self.recipe, self.talk
         table = claim_table(self.learned, self.pairs, self.branches, self.config.workdir, self.device, talk)
@@ -106,9 +108,9 @@ class ClassifierJob(TrainJob):
 
         bf16 = in_bf16(recipe.precision, self.device)
         with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-            hearing = Hearing(talk.warn, task.advance, tell, talk.note)
+            callbacks = Callbacks(talk.warn, task.advance, tell, talk.note)
             trainer = ClassifierTrainer(
-                model, recipe, table, dev, seed, making, self.key(seed), device=self.device, bf16=bf16, hearing=hearing
+                model, recipe, table, dev, seed, making, self.key(seed), device=self.device, bf16=bf16, callbacks=callbacks
             )
             progress = trainer.run()
         fill(model, making / BEST, "the classifier that was trained")

@@ -197,7 +197,7 @@ def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], ta
 
 
 def _check_rerank(config: Eval) -> None:
-    from ctxr.models.families import makes_pairs
+    from ctxr.models.hub import makes_pairs
 
     if config.rerank is not None and config.rerank < 0:
         raise UsageError(f"--rerank {config.rerank} is below 0", hint="--rerank 0 looks at every pair")

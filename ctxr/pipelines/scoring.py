@@ -17,7 +17,7 @@ from ctxr.pipelines.training.paired import as_features, as_inputs, at_once, regi
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.training.questions import Questions
 
 RUN = "run"
@@ -116,7 +116,7 @@ def scores_by(
     from ctxr.models.context import PLACES
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
-    from ctxr.models.training.judging import score_all
+    from ctxr.models.training.scoring import score_all
 
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
@@ -155,7 +155,7 @@ class ScoringPlan:
 
 
 def way_of(
-    checkpoint: Path | None, source: "Source | CrossSource", pictures: PictureFiles, machine: Device, talk: Talk
+    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: PictureFiles, machine: Device, talk: Talk
 ) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
 
@@ -166,7 +166,7 @@ def way_of(
     from ctxr.models.encode import Encoder
     from ctxr.models.pairs import PairScorer
     from ctxr.models.training.checkpoint import load_head, read_checkpoint
-    from ctxr.models.training.judging import in_bf16, resolved
+    from ctxr.models.training.scoring import (in_bf16, resolved)
 
     device, precision = machine.device, machine.precision
     if not isinstance(source, CrossSource):
@@ -187,7 +187,8 @@ def way_of(
 
 def with_regions(pictures: PictureFiles, encoder: str, name: str, talk: Talk | None) -> PictureFiles:
     """The pictures with their regions, where the encoder looks at any."""
-    from ctxr.models.families import find_encoder, makes_pairs
+    from ctxr.models.families import find_encoder
+    from ctxr.models.hub import makes_pairs
 
     if not makes_pairs(encoder):
         return pictures
@@ -195,7 +196,7 @@ def with_regions(pictures: PictureFiles, encoder: str, name: str, talk: Talk | N
     return replace(pictures, regions=regions_for(source, name, pictures.workdir))  # type: ignore[arg-type]
 
 
-def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "Source | CrossSource":
+def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "EncoderSource | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
     Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
-from ctxr.metrics.poststratified import Known, Sampled, chances, known_at
+from ctxr.metrics.poststratified import KnownPairs, Sampled, chances, known_at
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.relations import Numbered
 from ctxr.metrics.retrieval import Matrix, Retrieved, Vectors, caption_retrieval, retrieved
@@ -144,7 +144,7 @@ def entailed(side: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: La
 
 def _known(
     side: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
-) -> tuple[Known, ...]:
+) -> tuple[KnownPairs, ...]:
     """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
     if sampled is None:
         return ()

@@ -8,7 +8,8 @@ from ctxr.data.artifacts import Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Matrix, Vectors
-from ctxr.models.families import find_encoder, makes_pairs
+from ctxr.models.families import find_encoder
+from ctxr.models.hub import makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
 from ctxr.pipelines.evaluating.runs import KIND, MODEL, check_name, finished_runs, refuse_changed, run_folder

@@ -114,7 +114,7 @@ def _shares(
 
     def make(part: slice) -> Array:
         from ctxr.models.precision import choose_device
-        from ctxr.models.training.attending import attend_all
+        from ctxr.models.training.scoring import attend_all
 
         device = choose_device(machine.device)
         way = way_of(seed, source_of(seed, encoder, talk), pictures, Device(device, machine.precision), talk)

@@ -124,7 +124,8 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     """
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder, load_encoder
-    from ctxr.models.families import find_encoder, makes_pairs
+    from ctxr.models.families import find_encoder
+    from ctxr.models.hub import makes_pairs
     from ctxr.models.precision import choose_device
     from ctxr.models.training.checkpoint import read_checkpoint
 

@@ -19,7 +19,7 @@ from ctxr.pipelines.training.caches import Array, cached
 if TYPE_CHECKING:
     from ctxr.data.regions import Regions
     from ctxr.models.encode import Encoder
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.preprocess import Preprocess
     from ctxr.models.training.questions import Images, Questions
 
@@ -73,11 +73,11 @@ class PictureFiles:
 
 def as_vectors(asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> "Questions":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
-    from ctxr.models.training.tables import Vectors
+    from ctxr.models.training.questions import VectorTable
 
     pictures = pictures.of(asked)
     images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
-    return questions_with(asked, pictures, Vectors(images), texts)
+    return questions_with(asked, pictures, VectorTable(images), texts)
 
 
 def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
@@ -110,7 +110,7 @@ def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", t
 
 
 def as_pixels(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "Source", device: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, talk: Talk
 ) -> "Questions":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     from ctxr.models.preprocess import Preprocess
@@ -123,7 +123,7 @@ def as_pixels(
 
 def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
     """Pictures by their place among `pictures`, decoded, resized and cut once."""
-    from ctxr.models.training.tables import PixelTable
+    from ctxr.models.training.questions import PixelTable
 
     with talk.progress("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
@@ -138,7 +138,7 @@ def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, tal
 
 def questions_with(asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array) -> "Questions":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-    from ctxr.models.training.tables import make_questions
+    from ctxr.models.training.questions import make_questions
 
     row = {image: place for place, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in asked), default=1)

@@ -17,18 +17,18 @@ from ctxr.pipelines.training.paired import looked_at
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
-    from ctxr.models.loading import Source
-    from ctxr.models.training.contrastive import Pairs
+    from ctxr.models.loading import EncoderSource
+    from ctxr.models.training.galleries import GalleryPairs
     from ctxr.models.training.matching import Shortlist
 
 
 def as_pairs(
-    side: GallerySplit, pictures: PictureFiles, source: "Source | CrossSource", device: str, talk: Talk
-) -> "Pairs":
+    side: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, talk: Talk
+) -> "GalleryPairs":
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.preprocess import Preprocess
-    from ctxr.models.training.contrastive import make_pairs
+    from ctxr.models.training.galleries import make_pairs
 
     own, row = _rows(side, pictures)
     if isinstance(source, CrossSource):

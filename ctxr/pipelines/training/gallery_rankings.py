@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
-from ctxr.metrics.retrieval import Scored, caption_retrieval, top
+from ctxr.metrics.retrieval import QueryScores, caption_retrieval, top
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.scoring import Device, checkpoints, scorer_name
 from ctxr.pipelines.talk import Talk
@@ -50,7 +50,7 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(side: GallerySplit, found: Scored, scorer: str) -> list[QueryRanking]:
+def rankings_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[QueryRanking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     rows = []
@@ -70,7 +70,7 @@ def rankings_of(side: GallerySplit, found: Scored, scorer: str) -> list[QueryRan
     return rows
 
 
-def recalls_of(side: GallerySplit, found: Scored, scorer: str) -> list[RecallRow]:
+def recalls_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     totals: dict[str, float] = {}

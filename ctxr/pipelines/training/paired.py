@@ -79,7 +79,7 @@ def as_inputs(
 
 def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk) -> "Images":
     """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
-    from ctxr.models.training.pair_tables import RegionTable
+    from ctxr.models.training.questions import RegionTable
 
     if source.preprocess is not None:
         return pixels_of(pictures, source.preprocess, device, talk)
@@ -97,8 +97,9 @@ def as_features(
 
     They are computed once for the same pictures, text, weights, preprocessing and precision.
     """
-    from ctxr.models.training.judging import in_bf16
-    from ctxr.models.training.pair_tables import features_of, with_features
+    from ctxr.models.training.scoring import in_bf16
+    from ctxr.models.training.scoring import features_of
+    from ctxr.models.training.questions import with_features
 
     turn = sorted(range(len(asked)), key=lambda place: (asked[place].image_set, place))
     asked_by_set = [asked[place] for place in turn]

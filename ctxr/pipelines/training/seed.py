@@ -30,9 +30,9 @@ from ctxr.pipelines.training.summary import accuracy, judged_on, mean_of
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.loading import Source
+    from ctxr.models.loading import EncoderSource
     from ctxr.models.training.questions import Questions
-    from ctxr.models.training.state import Epoch, Progress
+    from ctxr.models.training.state import Epoch, TrainingState
 
 TENSORBOARD = "tensorboard"
 """Folder of a run for event files: they hold clocks, so no manifest lists them."""
@@ -177,14 +177,14 @@ class ScorerJob(TrainJob):
         )
 
 
-def _fit(job: ScorerJob, source: "Source | CrossSource", seed: int, making: Path) -> "Progress":
+def _fit(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int, making: Path) -> "TrainingState":
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.training.checkpoint import new_scorer, width_of
     from ctxr.models.training.events import Events
-    from ctxr.models.training.judging import in_bf16
-    from ctxr.models.training.loop import Hearing, Trainer
-    from ctxr.models.training.passes import memory_for
+    from ctxr.models.training.scoring import in_bf16
+    from ctxr.models.training.loop import Callbacks, Trainer
+    from ctxr.models.devices import memory_for
 
     recipe, talk = job.recipe, job.talk
     encoder, train, valid = _questions(job, source)
@@ -209,9 +209,9 @@ def _fit(job: ScorerJob, source: "Source | CrossSource", seed: int, making: Path
 
     kind, more = _trainer(job, source)
     with talk.progress(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
-        hearing = Hearing(talk.warn, task.advance, tell, talk.note, looked)
+        callbacks = Callbacks(talk.warn, task.advance, tell, talk.note, looked)
         trainer: Trainer = kind(
-            scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, hearing=hearing, **more
+            scorer, recipe, train, valid, seed, making, job.key(seed), device=job.device, bf16=bf16, callbacks=callbacks, **more
         )  # fmt: skip
         try:
             return trainer.run()
@@ -220,12 +220,12 @@ def _fit(job: ScorerJob, source: "Source | CrossSource", seed: int, making: Path
                 events.close()
 
 
-def _trainer(job: ScorerJob, source: "Source | CrossSource") -> tuple[Any, dict[str, Any]]:
+def _trainer(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
     """The loop of a recipe, and what it needs beyond others."""
     from ctxr.models.cross.sources import CrossSource
-    from ctxr.models.training.contrastive_steps import ContrastTrainer
+    from ctxr.models.training.contrastive import ContrastTrainer
     from ctxr.models.training.loop import Trainer
-    from ctxr.models.training.matching_steps import MatchingTrainer
+    from ctxr.models.training.matching import MatchingTrainer
 
     if not job.galleries:
         return Trainer, {}
@@ -238,7 +238,7 @@ def _trainer(job: ScorerJob, source: "Source | CrossSource") -> tuple[Any, dict[
 
 
 @contextmanager
-def _validating(job: ScorerJob, source: "Source | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
+def _validating(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
     """A line of progress for validations that take long: of an encoder of pairs over galleries."""
     from ctxr.models.cross.sources import CrossSource
 
@@ -250,7 +250,7 @@ def _validating(job: ScorerJob, source: "Source | CrossSource", seed: int) -> "I
         yield task.advance
 
 
-def _questions(job: ScorerJob, source: "Source | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
+def _questions(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
 
@@ -264,11 +264,11 @@ def _questions(job: ScorerJob, source: "Source | CrossSource") -> tuple[object |
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: ScorerJob, source: "Source | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
+def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
-    from ctxr.models.training.judging import resolved
+    from ctxr.models.training.scoring import resolved
 
     recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
     if isinstance(source, CrossSource):

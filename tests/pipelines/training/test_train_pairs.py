@@ -15,7 +15,7 @@ from ctxr.models.blip import BlipEncoder
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.pairs import PairScorer
 from ctxr.models.training.checkpoint import load_head
-from ctxr.models.training.judging import score_all
+from ctxr.models.training.scoring import score_all
 from ctxr.pipelines.scoring import scores_of, source_of
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.training.asked import EvalQuery, asked_of, check_places, contents_of, pictures_of
