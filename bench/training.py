@@ -32,8 +32,8 @@ from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.training.asked import Asked
-from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
+from ctxr.pipelines.training.asked import EvalQuery
+from ctxr.pipelines.training.encoded import PictureFiles, as_pixels, as_vectors
 
 EPOCHS = 10
 HEAD = Recipe(variant="temporal", optimiser="adam", lr=1e-4, batch=36, epochs=EPOCHS, patience=0)
@@ -59,7 +59,7 @@ def measure() -> list[Row]:
         ]
 
 
-def _questions(work: Path) -> tuple[list[Asked], Pictures]:
+def _questions(work: Path) -> tuple[list[EvalQuery], PictureFiles]:
     """Sets of pictures with grain at every scale, and descriptions of as many words as people use."""
     grains, rng = frames(10, 224, 224), np.random.default_rng(0)
     files: dict[str, Path] = {}
@@ -71,15 +71,15 @@ def _questions(work: Path) -> tuple[list[Asked], Pictures]:
             files[image].write_bytes(encode_jpeg(np.roll(grain, (number, 3 * number), (0, 1))))
         for target in range((3, 3, 2, 1)[number % 4]):
             text = " ".join(rng.choice(("red", "circle", "behind", "a", "small", "dog", "left", "of"), 23))
-            asked.append(Asked(f"{number}/{target}", str(number), text, ids, target, number % 2 == 0, "train"))
-    return asked, Pictures(files, {image: sha256_file(file) for image, file in files.items()}, work)
+            asked.append(EvalQuery(f"{number}/{target}", str(number), text, ids, target, number % 2 == 0, "train"))
+    return asked, PictureFiles(files, {image: sha256_file(file) for image, file in files.items()}, work)
 
 
 def _trainer(scorer: ClipScorer, recipe: Recipe, questions: Any, folder: Path, bf16: bool = False) -> Trainer:
     return Trainer(scorer, recipe, questions, None, TrainingRun(folder, bf16=bf16))
 
 
-def _from_vectors(name: str, asked: Sequence[Asked], pictures: Pictures) -> Row:
+def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     encoder = load_encoder(name, "cpu")
     source = find_source(name, lambda _: None)
     model = source.build()
@@ -121,7 +121,9 @@ def _products(width: int) -> float:
     return float(6 * weights * 10 / (2 * len(one) * width * HEAD.inner) * seconds)
 
 
-def _released(model: Any, tokenize: Any, scorer: ClipScorer, asked: Sequence[Asked], pictures: Pictures) -> None:
+def _released(
+    model: Any, tokenize: Any, scorer: ClipScorer, asked: Sequence[EvalQuery], pictures: PictureFiles
+) -> None:
     """The released loop: one description at a time, a step for the batch, the encoder asked again each time."""
     settings = model.visual.preprocess_cfg
     names = ("mean", "std", "interpolation", "resize_mode")
@@ -144,7 +146,7 @@ def _released(model: Any, tokenize: Any, scorer: ClipScorer, asked: Sequence[Ask
     optimiser.zero_grad()
 
 
-def _set_major(name: str, asked: Sequence[Asked], pictures: Pictures) -> Row:
+def _set_major(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
     questions = as_pixels(asked, pictures, source, "cpu", Silent())
     # one query in one pass encodes the images of its set for itself alone
@@ -170,7 +172,7 @@ def _set_major(name: str, asked: Sequence[Asked], pictures: Pictures) -> Row:
     )
 
 
-def _rounded(name: str, asked: Sequence[Asked], pictures: Pictures) -> Row:
+def _rounded(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
     questions = as_pixels(asked, pictures, source, "cpu", Silent())
     recipe = replace(TUNED, at_once=9)

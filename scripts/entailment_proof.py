@@ -20,7 +20,7 @@ from ctxr.cli.render import Terminal, show_table
 from ctxr.data.tables import read_table
 from ctxr.errors import CtxrError
 from ctxr.pipelines import train
-from ctxr.pipelines.entailing_eval import PROBABILITIES, Judged
+from ctxr.pipelines.entailing_eval import PROBABILITIES, JudgedPair
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.result_tables import Table
@@ -152,10 +152,10 @@ def _row(told: Namespace, name: str, pairs: Path) -> Row:
     )  # fmt: skip
     train.run(config, Terminal())
     report = evaluate(Eval((name,), pairs, told.folder, split="test", resamples=200, device=told.device), Terminal())
-    return row_of([one for one in read_table(report.results / PROBABILITIES, Judged) if one.kind == "both"])
+    return row_of([one for one in read_table(report.results / PROBABILITIES, JudgedPair) if one.kind == "both"])
 
 
-def row_of(judged: Sequence[Judged]) -> Row:
+def row_of(judged: Sequence[JudgedPair]) -> Row:
     """The answers of all seeds to the same pairs, by family."""
     families = {name: place for place, name in enumerate(sorted({one.group for one in judged}))}
     seeds = {name: place for place, name in enumerate(sorted({one.run for one in judged}))}

@@ -4,14 +4,12 @@ Hashes of what was written contain the names of options and of recipe keys, so a
 artifact a stranger. Whoever means to change one writes the file again, and says in the commit what becomes of what was written.
 """
 
-import inspect
 import json
 from dataclasses import asdict, fields, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ctxr.cli.app import COMMANDS
+from ctxr.cli.commands import COMMANDS, named
 from ctxr.pipelines.training.recipes import PROFILES, known_recipes, load_recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
@@ -29,8 +27,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
 
 def config_of(command: str) -> Any:
     """The configuration of a command as it is without options."""
-    body = inspect.unwrap(import_module(f"ctxr.cli.{command.replace('-', '_')}").command)
-    return inspect.get_annotations(body, eval_str=True)["config"]()
+    return named(COMMANDS[command].config)()
 
 
 def decisive(config: Any) -> dict[str, Any]:

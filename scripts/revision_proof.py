@@ -19,7 +19,7 @@ from ctxr.data.tables import read_table
 from ctxr.pipelines.entailing import CLASSIFIERS
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, run
-from ctxr.pipelines.revising.records import Link
+from ctxr.pipelines.revising.records import CandidateRow
 from ctxr.pipelines.revising.rounds import LEDGER, folder_of
 from scripts.ending import exit_code
 
@@ -29,7 +29,7 @@ Counts = npt.NDArray[np.float64]
 """[families, 4]: added and true, added, true among the candidates, true in the gallery. Given and doubtful pairs are in none."""
 
 
-def counted(ledger: Iterable[Link], truth: Sequence[CaptionTruth], families: dict[str, str]) -> Counts:
+def counted(ledger: Iterable[CandidateRow], truth: Sequence[CaptionTruth], families: dict[str, str]) -> Counts:
     """The counts of a round."""
     place = {name: number for number, name in enumerate(sorted(set(families.values())))}
     of = {row.caption: row for row in truth}
@@ -76,7 +76,7 @@ def prove(options: Namespace) -> None:
                 top_k=options.top_k,
             )  # fmt: skip
             run(asks, Terminal())
-            ledger = read_table(out / folder_of(1) / LEDGER, Link)
+            ledger = read_table(out / folder_of(1) / LEDGER, CandidateRow)
             found = counted(ledger, truth, families)
             right, added, true, every = found.sum(axis=0).astype(int).tolist()
             rows.append((seed, threshold, len(ledger), true, every, added, right, *told(found)))

@@ -24,7 +24,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, mcnemar, mean_interval
 from ctxr.metrics.entailment import quality
 from ctxr.pipelines import train
-from ctxr.pipelines.entailing_eval import PROBABILITIES, Judged
+from ctxr.pipelines.entailing_eval import PROBABILITIES, JudgedPair
 from ctxr.pipelines.entailing_pairs import PAIRS
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
@@ -70,7 +70,7 @@ def with_sides(rows: Sequence[EntailmentPair], fold: int) -> list[EntailmentPair
     return sided
 
 
-def judge_fold(options: Namespace, rows: Sequence[EntailmentPair], name: str, fold: int) -> list[Judged]:
+def judge_fold(options: Namespace, rows: Sequence[EntailmentPair], name: str, fold: int) -> list[JudgedPair]:
     """What classifiers that never saw a fold say of it; nothing with `--tune`, which prints what dev says."""
     folder, talk = options.folder / name / f"fold{fold}", Spoken()
     run, work = f"{name}-{fold}", options.folder
@@ -83,7 +83,7 @@ def judge_fold(options: Namespace, rows: Sequence[EntailmentPair], name: str, fo
         print(f"{name}: {report.queries}, accuracy on dev {report.valid or 0:.3f}, epoch {epochs}", flush=True)
         return []
     found = evaluate(Eval((run,), folder / "pairs", work, split="test", resamples=1), talk)
-    return read_table(found.results / PROBABILITIES, Judged)
+    return read_table(found.results / PROBABILITIES, JudgedPair)
 
 
 def commoner(rows: Sequence[EntailmentPair]) -> dict[tuple[str, int], bool]:
@@ -105,7 +105,7 @@ def told(interval: Interval, signed: bool = False) -> str:
     return f"{value} ({low} to {high})"
 
 
-def compare(rows: Sequence[EntailmentPair], said: Sequence[Judged], title: str) -> None:
+def compare(rows: Sequence[EntailmentPair], said: Sequence[JudgedPair], title: str) -> None:
     """Print a line of the table: accuracy and F0.5 at 0.5 and at the threshold of dev, against the commoner answer."""
     by_pair, usual = {row.id: row for row in rows}, commoner(rows)
     label = np.array([one.label == 1 for one in said])

@@ -25,14 +25,14 @@ from ctxr.metrics.retrieval import QueryScores
 from ctxr.pipelines.revise_labels import ReviseLabels
 from ctxr.pipelines.revise_labels import run as revise
 from ctxr.pipelines.revising.rounds import JUDGMENTS, folder_of
-from ctxr.pipelines.scoring import Machine, checkpoints, with_regions
+from ctxr.pipelines.scoring import Device, checkpoints, with_regions
 from ctxr.pipelines.talk import Silent, Talk
 from ctxr.pipelines.train import Train, run
 from ctxr.pipelines.training.asked import contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.gallery import found_by
 from ctxr.pipelines.training.gallery_rankings import recalls_of
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
 
@@ -73,7 +73,7 @@ def write_round(options: Namespace, world: Path, talk: Talk) -> Path:
     return table
 
 
-def known_of(world: Path, side: GallerySide) -> Entailed:
+def known_of(world: Path, side: GallerySplit) -> Entailed:
     """What holds in a gallery."""
     images = {image: place for place, image in enumerate(side.images)}
     captions = {caption: place for place, caption in enumerate(side.captions)}
@@ -116,7 +116,7 @@ def prove(options: Namespace, talk: Talk) -> int:
     dataset = read_dataset(world)
     side = gallery_sides(dataset)["test"]
     files = pictures_of(dataset, [side.asked()])
-    pictures = Pictures(files, contents_of(dataset, files), work)
+    pictures = PictureFiles(files, contents_of(dataset, files), work)
     families = [dataset.images[image].group for image in side.images]
     known, arms = known_of(world, side), ["off", *options.weak.split(",")]
     shares: dict[str, list[np.ndarray]] = {}
@@ -127,7 +127,7 @@ def prove(options: Namespace, talk: Talk) -> int:
         report = run(asks, talk)
         seen = with_regions(pictures, report.encoder, report.regions, talk)
         for seed in checkpoints(report.folder):
-            found = found_by(seed, report.encoder, side, seen, Machine("cpu", "fp32"), Rerank(), talk)
+            found = found_by(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), talk)
             shares.setdefault(arm, []).append(entailed_shares(found, known))
             recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
             means = ", ".join(

@@ -151,7 +151,7 @@ COMMANDS = {
     ),
     "regions": Command(
         "Extract features and boxes of regions of every picture, for models that look at regions.",
-        "ctxr.pipelines.regions:Regions",
+        "ctxr.pipelines.regions:RegionsConfig",
         "ctxr.pipelines.regions:run",
         "ctxr.cli.views:regions",
         arguments=("dataset",),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -246,3 +246,11 @@ def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = ""
     return found
+
+
+class Content(NamedTuple):
+    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part."""
+
+    files: list[str]
+    counts: dict[str, Any]
+    models: dict[str, Any]

@@ -12,8 +12,8 @@ from ctxr.data.records import Facts, Image
 from ctxr.data.tables import read_table
 from ctxr.data.units import drop_units, read_unit, units_of
 from ctxr.errors import DataError
-from ctxr.pipelines.revise_labels import RESTORE
-from ctxr.pipelines.revise_labels import VERB as REVISED
+from ctxr.pipelines.revising.records import RESTORE
+from ctxr.pipelines.revising.records import VERB as REVISED
 from ctxr.pipelines.talk import Talk
 
 MAKE_AGAIN = "restore it, or run the command that made its dataset again"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.errors import CtxrError
-from ctxr.pipelines.revise_labels import RESTORE
-from ctxr.pipelines.revise_labels import VERB as REVISED
+from ctxr.pipelines.revising.records import RESTORE
+from ctxr.pipelines.revising.records import VERB as REVISED
 from ctxr.pipelines.talk import Talk
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def run_models(work: Path, queries: int, seed: int, talk: Talk) -> ModelsReport:
 
     dataset = work / "dataset"
     write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), talk)
-    regions.run(regions.Regions(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
+    regions.run(regions.RegionsConfig(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
     trained = [
         train.run(train.Train(recipe, dataset, name, changes=changes, workdir=work), talk)
         for name, (recipe, changes) in VARIANTS.items()

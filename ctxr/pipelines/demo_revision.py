@@ -181,11 +181,11 @@ def _drawn(work: Path, drawn: Path) -> tuple[dict[str, float | None], int]:
     many those are."""
     from ctxr.data.caption_truth import CaptionTruth
     from ctxr.data.tables import read_table
-    from ctxr.pipelines.revising.records import Link
+    from ctxr.pipelines.revising.records import CandidateRow
     from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, folder_of
 
     truth = {row.caption: row for row in read_table(drawn / "truth.jsonl", CaptionTruth)}
-    links = read_table(work / FOLDER / folder_of(1) / LEDGER, Link)
+    links = read_table(work / FOLDER / folder_of(1) / LEDGER, CandidateRow)
     clear = [link for link in links if link.image not in truth[link.caption].doubtful]
     right = [link.decision == "added" for link in clear if link.image in truth[link.caption].holds]
     added = sum(link.decision == "added" for link in clear)

@@ -10,7 +10,7 @@ import numpy as np
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.hashing import sha256_bytes, sha256_of
 from ctxr.models.entailment.base import IMAGE, JOINT, TEXT
-from ctxr.pipelines.entailing_pairs import Pairs
+from ctxr.pipelines.entailing_pairs import EntailmentPairs
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
 
@@ -26,7 +26,7 @@ TEXTS = 128
 
 
 @dataclass(frozen=True)
-class Told:
+class ClaimRow:
     """One claim: what is shown of a pair, and which losses count."""
 
     premise: str
@@ -36,33 +36,33 @@ class Told:
     theta: tuple[bool, bool, bool]
 
 
-def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[Told]:
+def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
     """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2)."""
     has_text, has_image = bool(recipe.text), bool(recipe.image)
     told = []
     for pair in rows:
         known = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
         if pair.kind == "text" and recipe.text_data and has_text:
-            told.append(Told(*known, theta=(True, False, False)))
+            told.append(ClaimRow(*known, theta=(True, False, False)))
         if pair.image is not None and recipe.image_data and has_image:
-            told.append(Told("", *known[1:], theta=(False, True, False)))
+            told.append(ClaimRow("", *known[1:], theta=(False, True, False)))
         if pair.kind == "both" and recipe.joint_data and (has_text or not recipe.image_data):
-            told.append(Told(*known, theta=(has_text, has_image, has_text and has_image)))
+            told.append(ClaimRow(*known, theta=(has_text, has_image, has_text and has_image)))
     return told
 
 
-def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[Told]:
+def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
     """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
     told = []
     for pair in rows:
         column = recipe.column(bool(pair.premise), pair.image is not None)
         theta = (column == TEXT, column == IMAGE, column == JOINT)
-        told.append(Told(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
+        told.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
     return told
 
 
 def claim_table(
-    told: Sequence[Told], pairs: Pairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+    told: Sequence[ClaimRow], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, talk: Talk
 ) -> "ClaimTable":
     """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
     from ctxr.models.entailment.training import make_claims
@@ -96,7 +96,7 @@ def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path,
 
 
 def _images(
-    wanted: Sequence[str], pairs: Pairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+    wanted: Sequence[str], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, talk: Talk
 ) -> "Images":
     """Pictures by row, a black one first."""
     from ctxr.data.images import read_image

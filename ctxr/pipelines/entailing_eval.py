@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.data.artifacts import Parent, finish, finished, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.data.artifacts import Content, Parent, open_artifact
 from ctxr.data.atomic import write_bytes
 from ctxr.data.entailment import EntailmentPair
 from ctxr.data.records import Record, SplitName
@@ -18,10 +18,10 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.pipelines.entailing import CLASSIFIERS, KIND, is_classifier, open_classifier
 from ctxr.pipelines.entailing_claims import claim_table, judged
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
-from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
-from ctxr.pipelines.evaluating.beside import tell_replaced
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs, refuse_seen
+from ctxr.pipelines.eval import Eval, EvalReport
 from ctxr.pipelines.evaluating.outside import results_name
+from ctxr.pipelines.evaluating.results import RESULTS, record
 from ctxr.pipelines.evaluating.runs import check_name
 from ctxr.pipelines.lineage import common_dataset
 from ctxr.pipelines.result_tables import Table
@@ -37,7 +37,7 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 """What a premise is made of, in words."""
 
 
-class Judged(Record, frozen=True):
+class JudgedPair(Record, frozen=True):
     """What one classifier said of one pair: the probability that it is entailed 0..1, and whether it counts as entailed."""
 
     KEY: ClassVar[tuple[str, ...]] = ("run", "pair")
@@ -98,19 +98,18 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
     }  # fmt: skip
     if config.compare:
         notes.append("classifiers are not tested against each other: --compare is of runs that retrieve")
-    refuse_strangers(out)
-    tell_replaced(out, settings, talk)
-    ready = finished(out, RESULT, "eval", settings, parents)
-    if ready is None or ready.changed_files():
-        with locked(out):
-            take_manifest(out)
-            _write(out, settings, parents, runs, rows, tables)
-            ready = None
-    return EvalReport(out, pairs.name, tuple(run.name for run in runs), ready is not None, tables, tuple(notes))
+    up_to_date = record(out, RESULT, settings, parents, lambda: _write(out, runs, rows, tables), talk)
+    return EvalReport(out, pairs.name, tuple(run.name for run in runs), up_to_date, tables, tuple(notes))
 
 
 def _answers(
-    config: Eval, folder: Path, pairs: Pairs, rows: list[EntailmentPair], split: str, notes: list[str], talk: Talk
+    config: Eval,
+    folder: Path,
+    pairs: EntailmentPairs,
+    rows: list[EntailmentPair],
+    split: str,
+    notes: list[str],
+    talk: Talk,
 ) -> list[_Run]:
     """What each seed of a classifier says."""
     from ctxr.models.entailment.training import probabilities
@@ -180,20 +179,14 @@ def _tables(config: Eval, runs: Sequence[_Run], rows: list[EntailmentPair], spli
     ]
 
 
-def _write(
-    out: Path, settings: dict[str, Any], parents: Sequence[Parent], runs: Sequence[_Run], rows: list[EntailmentPair],
-    tables: dict[str, Table],
-) -> None:  # fmt: skip
+def _write(out: Path, runs: Sequence[_Run], rows: list[EntailmentPair], tables: dict[str, Table]) -> Content:
     write_table(
         out / PROBABILITIES,
         [
-            Judged(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
+            JudgedPair(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
             for run in runs
             for pair, said in zip(rows, run.said.tolist(), strict=True)
         ],
     )  # fmt: skip
     write_bytes(out / TABLES, msgspec.json.format(msgspec.json.encode(tables), indent=1) + b"\n")
-    finish(
-        out, kind=RESULT, verb="eval", config=settings, parents=parents, models={}, files=[PROBABILITIES, TABLES],
-        counts={"pairs": len(rows), "runs": len(runs)},
-    )  # fmt: skip
+    return Content([PROBABILITIES, TABLES], {"pairs": len(rows), "runs": len(runs)}, {})

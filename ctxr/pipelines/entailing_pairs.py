@@ -32,7 +32,7 @@ _TABLES = (".csv", ".tsv", ".txt", ".jsonl")
 
 
 @dataclass(frozen=True)
-class Pairs:
+class EntailmentPairs:
     """Pairs and their pictures.
 
     Attributes:
@@ -58,7 +58,7 @@ class Pairs:
         return known | {found for image in images if (found := published_image(image))}
 
 
-def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
+def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> EntailmentPairs:
     """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
     the project's dataset.
 
@@ -89,10 +89,10 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> Pairs:
             f"{path} holds no pair whose texts and pictures are at hand",
             hint=f"put captions into {CAPTIONS}/ and pictures into {PICTURES}/ beside the files",
         )
-    return Pairs(made.name, kept, made.files, made.contents, made.origin)
+    return EntailmentPairs(made.name, kept, made.files, made.contents, made.origin)
 
 
-def refuse_seen(pairs: Pairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
+def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
     """Raises DataError where some of the pairs are about pictures that a classifier was trained on."""
     shown = sorted({pair.image for pair in rows if pair.image is not None})
     seen = seen_pictures([(image, pairs.contents.get(image, "")) for image in shown], frozenset(trained_on))
@@ -104,7 +104,7 @@ def refuse_seen(pairs: Pairs, rows: Sequence[EntailmentPair], trained_on: Iterab
         )
 
 
-def _of_artifact(path: Path) -> Pairs:
+def _of_artifact(path: Path) -> EntailmentPairs:
     artifact = open_artifact(path) if (path / MANIFEST).is_file() else None
     images = (
         {row.id: row for row in read_table(path / "images.jsonl", Image)} if (path / "images.jsonl").is_file() else {}
@@ -114,10 +114,10 @@ def _of_artifact(path: Path) -> Pairs:
     files = {name: path / row.path for name, row in images.items() if name in wanted and (path / row.path).is_file()}
     contents = {name: images[name].sha256 for name in files}
     sha256 = artifact.sha256 if artifact else sha256_of([sha256_file(path / PAIRS), sorted(contents.items())])
-    return Pairs(path.resolve().name, rows, files, contents, Parent("pairs", "dataset", sha256))
+    return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", "dataset", sha256))
 
 
-def _of_files(path: Path, talk: Talk) -> Pairs:
+def _of_files(path: Path, talk: Talk) -> EntailmentPairs:
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs of entailment")
     folder = path if path.is_dir() else path.parent
@@ -125,7 +125,9 @@ def _of_files(path: Path, talk: Talk) -> Pairs:
     files = {image: file for image in {pair.image for pair in rows if pair.image} if (file := _picture(folder, image))}
     contents = {image: sha256_file(file) for image, file in sorted(files.items())}
     decides = [[repr(pair) for pair in rows], sorted(contents.items())]
-    return Pairs(path.resolve().stem, tuple(rows), files, contents, Parent("pairs", "release", sha256_of(decides)))
+    return EntailmentPairs(
+        path.resolve().stem, tuple(rows), files, contents, Parent("pairs", "release", sha256_of(decides))
+    )
 
 
 def _readings(path: Path, talk: Talk) -> "list[Reading]":

@@ -1,11 +1,11 @@
 """The work of `ctxr train` by a recipe for entailment: from pairs to a classifier, seed by seed."""
 
-import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ctxr.data.artifacts import finish, locked, refuse_strangers, take_manifest
+from ctxr.data.artifacts import Content
 from ctxr.data.entailment import EntailmentPair, choosing, refuse_leaks
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError
@@ -13,27 +13,27 @@ from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.pipelines.entailing import KIND
 from ctxr.pipelines.entailing_claims import claim_table, judged, learned
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.train import Train, Trained, TrainReport
-from ctxr.pipelines.training.history import HISTORY, read_history, write_history
-from ctxr.pipelines.training.standing import make_way, stands
+from ctxr.pipelines.train import SeedResult, Train, TrainReport
+from ctxr.pipelines.training.history import read_history
+from ctxr.pipelines.training.standing import TrainJob, train_run
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.classifier import EntailmentClassifier
     from ctxr.models.entailment.sources import Branches
     from ctxr.models.entailment.training import ClaimTable
-
-MAKING = "making"
-"""Folder of a run for what only an unfinished training needs."""
+    from ctxr.models.training.state import Epoch
 
 AT_ONCE = 64
 HALF = 0.5
 """The threshold where dev says nothing of a better one: the likelier class."""
 
 
-class _Job:
+class ClassifierJob(TrainJob):
     """What the seeds of a run have in common."""
+
+    KIND = KIND
 
     def __init__(self, config: Train, recipe: ClassifierRecipe, talk: Talk) -> None:
         from ctxr.models.entailment.sources import find_branches
@@ -43,6 +43,7 @@ class _Job:
         self.out, self.device = config.folder(recipe), choose_device(config.device)
         self.pairs = open_pairs(config.dataset, config.workdir, talk)
         self.train, self.dev = self.pairs.side("train"), self.pairs.side("valid")
+        self.parents = (self.pairs.origin,)
         _refuse(self.pairs, self.train, self.dev)
         self.train = _apart(self.pairs, self.train, self.dev, talk)
         self.branches: Branches = find_branches(recipe, self.device)
@@ -58,10 +59,21 @@ class _Job:
                 f"all {len(self.dev)} pairs of valid have one label, so they choose neither epoch nor threshold well"
             )
 
+    @property
+    def decides(self) -> dict[str, Any]:
+        """Recipe and number of seeds."""
+        return {**asdict(self.recipe), "seeds": self.config.seeds}
+
     def key(self, seed: int) -> str:
-        """What decides a training."""
+        """Recipe, weights, data and seed."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
         return sha256_of([decides, seed, self.pairs.origin.sha256, self.fingerprints()])
+
+    def made_by(self, checkpoint: Path) -> str:
+        """Noted beside its weights."""
+        from ctxr.models.entailment.checkpoint import read_notes
+
+        return read_notes(checkpoint).made_by
 
     def fingerprints(self) -> tuple[str, str]:
         """Of text branch and image branch, "" for none."""
@@ -74,6 +86,78 @@ class _Job:
             judged(rows, self.recipe), self.pairs, self.branches, self.config.workdir, self.device, self.talk
         )
 
+    def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
+        """Raises CtxrError when the loss is no number any more; the threshold is chosen on dev."""
+        from ctxr.models.entailment.checkpoint import Notes, write_classifier
+        from ctxr.models.entailment.sources import new_classifier
+        from ctxr.models.entailment.training import ClassifierTrainer, probabilities
+        from ctxr.models.training.checkpoint import fill
+        from ctxr.models.training.loop import BEST, Callbacks, TrainingRun
+        from ctxr.models.training.scoring import in_bf16
+
+        recipe, talk = self.recipe, self.talk
+        table = claim_table(self.learned, self.pairs, self.branches, self.config.workdir, self.device, talk)
+        dev = self.table(choosing(self.dev)) if self.dev else None
+        model: EntailmentClassifier = new_classifier(recipe, self.branches, seed).to(self.device)
+
+        def tell(row: "Epoch") -> None:
+            found = "" if row.accuracy is None else f", dev {row.accuracy:.1%}"
+            talk.note(
+                f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s"
+            )
+
+        bf16 = in_bf16(recipe.precision, self.device)
+        with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
+            callbacks = Callbacks(talk.warn, task.advance, tell, talk.note)
+            run = TrainingRun(making, seed, self.key(seed), self.device, bf16, callbacks)
+            progress = ClassifierTrainer(model, recipe, table, dev, run).run()
+        fill(model, making / BEST, "the classifier that was trained")
+        value, reached = HALF, None
+        if dev is not None:
+            entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
+            value, reached = _threshold(self, dev, entailed, seed)
+        else:
+            talk.warn(f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}")
+        notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, progress.best or 0, self.key(seed))
+        marks = sorted(self.pairs.marks([*self.train, *self.dev]))
+        return progress.history, lambda final: write_classifier(final, making / BEST, notes, marks)
+
+    def content(self) -> Content:
+        """No table beside the checkpoints."""
+        report = self.report(up_to_date=False)
+        text, image = self.fingerprints()
+        recipe, counts = self.recipe, {"pairs": report.queries, "claims": len(self.learned)}
+        return Content(
+            [],
+            counts | {"seeds": self.config.seeds, "valid": report.valid},
+            {"text": {"name": recipe.text, "fingerprint": text}, "image": {"name": recipe.image, "fingerprint": image}},
+        )
+
+    def report(self, up_to_date: bool) -> TrainReport:
+        """Of every seed and of all."""
+        from ctxr.models.entailment.checkpoint import read_notes
+
+        history = read_history(self.out)
+        seeds = []
+        for seed in range(self.config.seeds):
+            rows = {row.epoch: row.accuracy for row in history if row.seed == seed}
+            epoch = read_notes(self.out / f"seed{seed}").epoch
+            seeds.append(SeedResult(seed, epoch, len(rows), rows.get(epoch), None))
+        known = [one.valid for one in seeds if one.valid is not None]
+        return TrainReport(
+            run=self.out.resolve().name,
+            folder=self.out,
+            variant=self.recipe.variant,
+            encoder=" + ".join(filter(None, (self.recipe.text, self.recipe.image))),
+            dataset=self.pairs.name,
+            queries={"train": len(self.train), "valid": len(self.dev)},
+            seeds=tuple(seeds),
+            valid=sum(known) / len(known) if known else None,
+            test=None,
+            up_to_date=up_to_date,
+            judged_on="valid" if self.dev else "",
+        )
+
 
 def train_classifier(config: Train, recipe: ClassifierRecipe, talk: Talk) -> TrainReport:
     """The classifier of a configuration, finished.
@@ -81,77 +165,10 @@ def train_classifier(config: Train, recipe: ClassifierRecipe, talk: Talk) -> Tra
     Raises UsageError for wrong arguments, DataError for pairs that cannot be learned from or that would be judged again,
     CtxrError when the loss is no number any more.
     """
-    job = _Job(config, recipe, talk)
-    decides = {**asdict(recipe), "seeds": config.seeds}
-    parents = [job.pairs.origin]
-    if stands(job.out, KIND, decides, parents):
-        return _report(job, up_to_date=True)
-    refuse_strangers(job.out)
-    with locked(job.out):
-        make_way(job.out, KIND, decides, parents, talk)
-        for seed in range(config.seeds):
-            _train_seed(job, seed)
-        take_manifest(job.out)
-        for extra in sorted(job.out.glob("seed*")):
-            if extra.name[4:].isdigit() and int(extra.name[4:]) >= config.seeds:
-                shutil.rmtree(extra)
-        report = _report(job, up_to_date=False)
-        files = [
-            f"seed{seed}/{file.name}" for seed in range(config.seeds) for file in (job.out / f"seed{seed}").iterdir()
-        ]
-        text, image = job.fingerprints()
-        finish(
-            job.out, kind=KIND, verb="train", config=decides, parents=parents, files=[*files, HISTORY],
-            counts={"pairs": report.queries, "claims": len(job.learned), "seeds": config.seeds, "valid": report.valid},
-            models={"text": {"name": recipe.text, "fingerprint": text}, "image": {"name": recipe.image, "fingerprint": image}},
-        )  # fmt: skip
-        shutil.rmtree(job.out / MAKING, ignore_errors=True)
-    return report
+    return train_run(ClassifierJob(config, recipe, talk))
 
 
-def _train_seed(job: _Job, seed: int) -> None:
-    """Train one seed to its end, choose its threshold on dev, and write it; nothing is done if it is there."""
-    from ctxr.models.entailment.checkpoint import Notes, write_classifier
-    from ctxr.models.entailment.sources import new_classifier
-    from ctxr.models.entailment.training import ClassifierTrainer, probabilities
-    from ctxr.models.training.checkpoint import fill
-    from ctxr.models.training.loop import BEST, Callbacks, TrainingRun
-    from ctxr.models.training.scoring import in_bf16
-    from ctxr.models.training.state import Epoch
-
-    final, making = job.out / f"seed{seed}", job.out / MAKING / f"seed{seed}"
-    if _made_by(final) == job.key(seed):
-        return
-    recipe, talk = job.recipe, job.talk
-    table = claim_table(job.learned, job.pairs, job.branches, job.config.workdir, job.device, talk)
-    dev = job.table(choosing(job.dev)) if job.dev else None
-    model: EntailmentClassifier = new_classifier(recipe, job.branches, seed).to(job.device)
-
-    def tell(row: Epoch) -> None:
-        found = "" if row.accuracy is None else f", dev {row.accuracy:.1%}"
-        talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
-
-    bf16 = in_bf16(recipe.precision, job.device)
-    with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-        callbacks = Callbacks(talk.warn, task.advance, tell, talk.note)
-        run = TrainingRun(making, seed, job.key(seed), job.device, bf16, callbacks)
-        progress = ClassifierTrainer(model, recipe, table, dev, run).run()
-    fill(model, making / BEST, "the classifier that was trained")
-    value, reached = HALF, None
-    if dev is not None:
-        entailed = probabilities(model.eval(), dev, AT_ONCE, job.device, bf16)
-        value, reached = _threshold(job, dev, entailed, seed)
-    else:
-        talk.warn(f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}")
-    text, image = job.fingerprints()
-    take_manifest(job.out)
-    shutil.rmtree(final, ignore_errors=True)
-    write_history(job.out, seed, progress.history)
-    notes = Notes(asdict(recipe), text, image, value, reached, progress.best or 0, job.key(seed))
-    write_classifier(final, making / BEST, notes, sorted(job.pairs.marks([*job.train, *job.dev])))
-
-
-def _threshold(job: _Job, dev: "ClaimTable", entailed: "object", seed: int) -> tuple[float, float | None]:
+def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: int) -> tuple[float, float | None]:
     """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
     import numpy as np
 
@@ -167,7 +184,7 @@ def _threshold(job: _Job, dev: "ClaimTable", entailed: "object", seed: int) -> t
     return float(np.float32(found.value)), found.precision.value
 
 
-def _refuse(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
+def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
     """Raises DataError for nothing to learn from, or for training pairs about pictures of dev or test."""
     if not train:
         raise DataError(
@@ -195,7 +212,9 @@ def _refuse_one_label(name: str, labels: list[int]) -> None:
         )
 
 
-def _apart(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk) -> list[EntailmentPair]:
+def _apart(
+    pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk
+) -> list[EntailmentPair]:
     """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
     both. Raises DataError where none is left."""
     held = {pair.group for pair in (*dev, *pairs.side("test")) if pair.image is None}
@@ -207,37 +226,3 @@ def _apart(pairs: Pairs, train: list[EntailmentPair], dev: list[EntailmentPair],
         raise DataError(said, hint="name other pairs to learn from")
     talk.warn(f"{said}: left out")
     return [pair for pair in train if pair.image is not None or pair.group not in held]
-
-
-def _made_by(folder: Path) -> str | None:
-    from ctxr.models.entailment.checkpoint import read_notes
-
-    try:
-        return read_notes(folder).made_by
-    except DataError:
-        return None
-
-
-def _report(job: _Job, up_to_date: bool) -> TrainReport:
-    from ctxr.models.entailment.checkpoint import read_notes
-
-    history = read_history(job.out)
-    seeds = []
-    for seed in range(job.config.seeds):
-        rows = {row.epoch: row.accuracy for row in history if row.seed == seed}
-        epoch = read_notes(job.out / f"seed{seed}").epoch
-        seeds.append(Trained(seed, epoch, len(rows), rows.get(epoch), None))
-    known = [one.valid for one in seeds if one.valid is not None]
-    return TrainReport(
-        run=job.out.resolve().name,
-        folder=job.out,
-        variant=job.recipe.variant,
-        encoder=" + ".join(filter(None, (job.recipe.text, job.recipe.image))),
-        dataset=job.pairs.name,
-        queries={"train": len(job.train), "valid": len(job.dev)},
-        seeds=tuple(seeds),
-        valid=sum(known) / len(known) if known else None,
-        test=None,
-        up_to_date=up_to_date,
-        judged_on="valid" if job.dev else "",
-    )

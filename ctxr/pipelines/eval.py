@@ -10,14 +10,14 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
-    from ctxr.data.artifacts import Artifact, Parent
-    from ctxr.pipelines.evaluating.questions import Question
+    from collections.abc import Sequence
+
+    from ctxr.data.artifacts import Parent
+    from ctxr.data.dataset import Dataset
+    from ctxr.pipelines.evaluating.matching import EvalSplit
+    from ctxr.pipelines.evaluating.questions import BenchmarkQuery
+    from ctxr.pipelines.evaluating.results import Findings
     from ctxr.pipelines.evaluating.runs import Run
-
-RESULTS = "results"
-"""Folder of a project that holds a folder for each evaluation."""
-
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -105,15 +105,10 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
 
     if classifiers := classifiers_of(config):
         return evaluate_classifiers(config, classifiers, talk)
-    from ctxr.pipelines.evaluating import beside, comparing, measuring, tables
     from ctxr.pipelines.evaluating.gallery_runs import asks_galleries
-    from ctxr.pipelines.evaluating.matching import match
-    from ctxr.pipelines.evaluating.outside import refuse_same_files, results_name
-    from ctxr.pipelines.evaluating.questions import SIDES, questions_of
-    from ctxr.pipelines.evaluating.runs import Scoring, check_name, find_runs, run_folders
-    from ctxr.pipelines.inputs import open_dataset, origin_of
+    from ctxr.pipelines.evaluating.runs import check_name, run_folders
+    from ctxr.pipelines.inputs import open_dataset
     from ctxr.pipelines.lineage import common_dataset
-    from ctxr.pipelines.picture_vectors import distances_of, vectors_of
 
     for source in config.runs:
         check_name(source, config.workdir)
@@ -122,61 +117,83 @@ def run(config: Eval, talk: Talk | None = None) -> EvalReport:
     if asks_galleries(config.runs, dataset, config.workdir):
         from ctxr.pipelines.evaluating.gallery import evaluate
 
-        return evaluate(config, dataset, recalls, origin_of(dataset), talk)
+        return evaluate(config, dataset, recalls, talk)
+    return _evaluate_sets(config, dataset, recalls, talk)
+
+
+def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: Talk) -> EvalReport:
+    """Figures of runs over sets of images, and the artifact. Raises what `run` says."""
+    from ctxr.data.artifacts import Content
+    from ctxr.pipelines.evaluating import beside, results
+    from ctxr.pipelines.evaluating.matching import match
+    from ctxr.pipelines.evaluating.measuring import telling
+    from ctxr.pipelines.evaluating.outside import refuse_same_files, results_name
+    from ctxr.pipelines.evaluating.questions import questions_of
+    from ctxr.pipelines.evaluating.runs import Scoring, find_runs
+    from ctxr.pipelines.inputs import origin_of
+    from ctxr.pipelines.picture_vectors import distances_of, vectors_of
+
     vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)
     scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk, config.regions)
-    found = find_runs(config.runs, scoring)
-    refuse_same_files([one.name for one in found])
-    questions, tokenizer = _counted(questions, found, config.tokenizer)
-    sides, unmatched = match(dataset, questions, found, config.split, config.partial)
-    recalls, pointless = measuring.telling(sides, recalls)
-
-    figures, differences, correlations, errors, seeds = [], [], [], [], []
-    with talk.progress("figures", len(sides)) as task:
-        for side in sides:
-            seed = (config.seed, SIDES.index(side.name))
-            clusters = measuring.clusters_of(side, measuring.unit_of(side, config.cluster), seed, config.resamples)
-            figures += measuring.figures(side, clusters, recalls)
-            correlations += measuring.correlations(side, clusters)
-            errors += measuring.errors(side)
-            seeds += measuring.seeds(side)
-            if config.compare:
-                differences += comparing.differences(side, clusters, seed, config.permutations)
-            task.advance()
-    made = dict(tables.gather(sides, figures, differences, correlations, errors, seeds, LEVEL, config.cluster))
+    runs = find_runs(config.runs, scoring)
+    names = [run.name for run in runs]
+    refuse_same_files(names)
+    questions, tokenizer = _counted(questions, runs, config.tokenizer)
+    sides, unmatched = match(dataset, questions, runs, config.split, config.partial)
+    recalls, pointless = telling(sides, recalls)
+    found = _measured(config, sides, recalls, talk)
     people = beside.people(dataset)
     if people is not None:
-        made["people"] = people
-    notes = [
+        found.tables["people"] = people
+    found.notes += [
         *dataset.notes,
-        *([beside.ALONE] if config.compare and len(found) == 1 else []),
+        *([beside.ALONE] if config.compare and len(runs) == 1 else []),
         *unmatched,
         *pointless,
         *beside.partial_notes(sides),
         *beside.tagged_elsewhere(dataset),
         *beside.leakage_notes(dataset, sides, talk),
-        *beside.contamination_notes(dataset, sides, found),
+        *beside.contamination_notes(dataset, sides, runs),
     ]
-    out = config.out or config.workdir / RESULTS / results_name([one.name for one in found])
-    parents = [origin_of(dataset), *(one.origin for one in found)]
+    out = config.out or config.workdir / results.RESULTS / results_name(names)
+    parents = [origin_of(dataset), *(run.origin for run in runs)]
     if config.regions:
         parents.append(_regions(config))
-    settings = config.result_config() | {"runs": [one.name for one in found]}
 
-    from ctxr.data.artifacts import finished, locked, refuse_strangers
-    from ctxr.pipelines.evaluating.results import KIND, write_results
+    def write() -> Content:
+        rows = (row for side in sides for row in results.query_results(side))
+        files, counts, _ = results.write_findings(out, found, rows, results.files_for_others(sides))
+        counts = {"runs": len(runs)} | counts | {side.name: len(side.questions) for side in sides}
+        return Content(files, counts, {"tokenizer": {"name": tokenizer}})
 
-    refuse_strangers(out)
-    beside.tell_replaced(out, settings, talk)
-    ready: Artifact | None = finished(out, KIND, "eval", settings, parents)
-    if ready is None or ready.changed_files():
-        with locked(out):
-            measured = (figures, differences, correlations, errors, seeds)
-            write_results(out, settings, parents, sides, measured, made, notes, tokenizer)
-            ready = None
-    return EvalReport(out, dataset.name, tuple(one.name for one in found), ready is not None, made, tuple(notes))
+    settings = config.result_config() | {"runs": names}
+    up_to_date = results.record(out, results.KIND, settings, parents, write, talk)
+    return EvalReport(out, dataset.name, tuple(names), up_to_date, found.tables, tuple(found.notes))
+
+
+def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], talk: Talk) -> "Findings":
+    """The figures of every side, and the tables of them."""
+    from ctxr.pipelines.evaluating import comparing, measuring, tables
+    from ctxr.pipelines.evaluating.questions import SIDES
+    from ctxr.pipelines.evaluating.results import Findings
+
+    found = Findings()
+    with talk.progress("figures", len(sides)) as task:
+        for side in sides:
+            seed = (config.seed, SIDES.index(side.name))
+            clusters = measuring.clusters_of(side, measuring.unit_of(side, config.cluster), seed, config.resamples)
+            found.figures += measuring.figures(side, clusters, recalls)
+            found.correlations += measuring.correlations(side, clusters)
+            found.errors += measuring.errors(side)
+            found.seeds += measuring.seeds(side)
+            if config.compare:
+                found.differences += comparing.differences(side, clusters, seed, config.permutations)
+            task.advance()
+    for side in sides:
+        found.tables |= tables.tables_of(side, found, config.cluster)
+    return found
 
 
 def _check_rerank(config: Eval) -> None:
@@ -212,13 +229,15 @@ def _check(config: Eval) -> list[int]:
     return sorted({int(part) for part in ks})
 
 
-def _wanted(questions: "dict[str, Question]", split: str) -> list[str]:
+def _wanted(questions: "dict[str, BenchmarkQuery]", split: str) -> list[str]:
     """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
     sides = {split} if split else {"valid", "test"}
     return [name for name, one in questions.items() if one.side in sides] or list(questions)
 
 
-def _counted(questions: "dict[str, Question]", runs: "list[Run]", tokenizer: str) -> "tuple[dict[str, Question], str]":
+def _counted(
+    questions: "dict[str, BenchmarkQuery]", runs: "list[Run]", tokenizer: str
+) -> "tuple[dict[str, BenchmarkQuery], str]":
     """The questions with the tokens of the texts that are evaluated, and what counted them."""
     from ctxr.models.tokens import load_tokenizer
 

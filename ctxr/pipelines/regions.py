@@ -10,7 +10,7 @@ WAYS = ("grid", "faster-rcnn", "file")
 
 
 @dataclass(frozen=True)
-class Regions:
+class RegionsConfig:
     """Configuration of `ctxr regions`; a field's text is its help."""
 
     dataset: Path | None = None
@@ -51,7 +51,7 @@ class RegionsReport:
     up_to_date: bool = False
 
 
-def run(config: Regions, talk: Talk | None = None) -> RegionsReport:
+def run(config: RegionsConfig, talk: Talk | None = None) -> RegionsReport:
     """Look at every picture once, or go on where it was stopped, and write the artifact.
 
     Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a

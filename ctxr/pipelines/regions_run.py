@@ -27,7 +27,7 @@ from ctxr.data.tables import write_table
 from ctxr.errors import DataError
 from ctxr.pipelines.changes import parent_of, refuse_other
 from ctxr.pipelines.inputs import open_dataset
-from ctxr.pipelines.regions import Regions, RegionsReport
+from ctxr.pipelines.regions import RegionsConfig, RegionsReport
 from ctxr.pipelines.regions_files import FileRegions
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
@@ -106,7 +106,7 @@ class PictureRegions:
             return None
 
 
-def extract(config: Regions, talk: Talk) -> RegionsReport:
+def extract(config: RegionsConfig, talk: Talk) -> RegionsReport:
     """The artifact of a configuration, finished. Raises what `pipelines.regions.run` says."""
     dataset = open_dataset(config.dataset, config.workdir, talk)
     images, files = _pictures(dataset, talk)
@@ -152,7 +152,7 @@ def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, P
 
 
 def _maker(
-    config: Regions, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], talk: Talk
+    config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], talk: Talk
 ) -> tuple[Maker, str]:
     """What makes the regions, and `--by` with the name that stands for one thing; places on this machine stay out of it."""
     way, _, rest = config.by.partition(":")

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ctxr.errors import UsageError
 from ctxr.pipelines.inputs import refuse_seed
 from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.revising.records import VERB
 from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.models.entailment.base import Classifier
-
-VERB = "revise-labels"
-
-RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
-"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""
 
 SIDES = ("all", "train", "valid", "test")
 

@@ -11,8 +11,8 @@ from ctxr.data.records import Score
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.talk import Silent, Talk
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, check_places, contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures, as_vectors
+from ctxr.pipelines.training.asked import EvalQuery, asked_of, by_side, check_places, contents_of, pictures_of
+from ctxr.pipelines.training.encoded import PictureFiles, as_vectors
 from ctxr.pipelines.training.paired import as_features, as_inputs, at_once, regions_for
 
 if TYPE_CHECKING:
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 RUN = "run"
 """Kind of the artifact that `ctxr train` writes."""
 
+SCORES = "scores.jsonl"
+"""Table of a run with what its scorers say of validation and test."""
+
 
 @dataclass(frozen=True)
-class Machine:
+class Device:
     """Where and how finely vectors are computed: "auto", "cpu", "cuda", "mps"; "fp32", "bf16", or "auto", as a run was trained."""
 
     device: str = "auto"
@@ -37,7 +40,7 @@ def scores_of(
     dataset: Dataset,
     queries: Collection[str] | None = None,
     workdir: Path | None = None,
-    machine: Machine | None = None,
+    machine: Device | None = None,
     talk: Talk | None = None,
     regions: str = "",
 ) -> list[Score]:
@@ -62,23 +65,30 @@ def scores_of(
     files = pictures_of(dataset, asked)
     folder = Path(model)
     project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
-    pictures = Pictures(files, contents_of(dataset, files), project)
+    pictures = PictureFiles(files, contents_of(dataset, files), project)
     if not folder.is_dir():
         pictures = with_regions(pictures, str(model), regions, talk)
         return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
     artifact = open_artifact(folder, RUN, "ctxr train")
-    seeds = checkpoints(folder)
-    if not seeds:
+    if not checkpoints(folder):
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
-    config, machine = artifact.manifest.config, machine or Machine()
+    config, machine = artifact.manifest.config, machine or Device()
     if machine.precision == "auto":
         machine = replace(machine, precision=str(config.get("precision", "auto")))
-    encoder, scores = str(config["encoder"]), []
+    encoder = str(config["encoder"])
     pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), talk)
-    for seed in seeds:
-        scorer = scorer_name(folder, seed, len(seeds))
-        scores += scores_by(seed, encoder, scorer, asked, pictures, machine, talk)
-    return scores
+    return scores_by_seeds(folder, encoder, asked, pictures, machine, talk)
+
+
+def scores_by_seeds(
+    run: Path, encoder: str, asked: Sequence[EvalQuery], pictures: PictureFiles, machine: Device, talk: Talk | None
+) -> list[Score]:
+    """Scores by every checkpoint of a run."""
+    seeds = checkpoints(run)
+    each = (
+        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, talk) for seed in seeds
+    )
+    return [row for scores in each for row in scores]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -97,9 +107,9 @@ def scores_by(
     checkpoint: Path | None,
     encoder: str,
     scorer: str,
-    asked: Sequence[Asked],
-    pictures: Pictures,
-    machine: Machine | None = None,
+    asked: Sequence[EvalQuery],
+    pictures: PictureFiles,
+    machine: Device | None = None,
     talk: Talk | None = None,
 ) -> list[Score]:
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
@@ -112,10 +122,10 @@ def scores_by(
     if notes is not None and notes.variant == "temporal":
         check_places(asked, PLACES, notes.all_positions)
     chance = None if notes is None else notes.chance
-    talk, machine = talk or Silent(), machine or Machine()
+    talk, machine = talk or Silent(), machine or Device()
     source = source_of(checkpoint, encoder, talk)
     device = choose_device(machine.device)
-    way = way_of(checkpoint, source, pictures, Machine(device, machine.precision), talk)
+    way = way_of(checkpoint, source, pictures, Device(device, machine.precision), talk)
     scores = []
     for side in by_side(asked).values():
         questions = way.prepare(side)
@@ -130,7 +140,7 @@ def scores_by(
 
 
 @dataclass(frozen=True)
-class Way:
+class ScoringPlan:
     """How queries are scored.
 
     Attributes:
@@ -138,15 +148,15 @@ class Way:
         at_once: queries in one pass. bf16: compute in it by autocast.
     """
 
-    prepare: "Callable[[Sequence[Asked]], Questions]"
+    prepare: "Callable[[Sequence[EvalQuery]], Questions]"
     ranker: Any
     at_once: int
     bf16: bool = False
 
 
 def way_of(
-    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: Pictures, machine: Machine, talk: Talk
-) -> Way:
+    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: PictureFiles, machine: Device, talk: Talk
+) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
 
     Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other encoder of pairs looks again.
@@ -162,18 +172,20 @@ def way_of(
     if not isinstance(source, CrossSource):
         embedder = Encoder(source, device, resolved(precision, device), talk.warn)
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
-        return Way(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
+        return ScoringPlan(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
         ranker = load_head(checkpoint).to(device)
-        return Way(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
+        return ScoringPlan(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
     encoder = source.build()
     ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
     bf16 = in_bf16(precision, device)
-    return Way(lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16)
+    return ScoringPlan(
+        lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16
+    )
 
 
-def with_regions(pictures: Pictures, encoder: str, name: str, talk: Talk | None) -> Pictures:
+def with_regions(pictures: PictureFiles, encoder: str, name: str, talk: Talk | None) -> PictureFiles:
     """The pictures with their regions, where the encoder looks at any."""
     from ctxr.models.families import find_encoder
     from ctxr.models.hub import makes_pairs

@@ -51,7 +51,7 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Trained:
+class SeedResult:
     """What one seed came to.
 
     Attributes:
@@ -84,7 +84,7 @@ class TrainReport:
     encoder: str
     dataset: str
     queries: dict[str, int]
-    seeds: tuple[Trained, ...]
+    seeds: tuple[SeedResult, ...]
     valid: float | None
     test: float | None
     up_to_date: bool = False

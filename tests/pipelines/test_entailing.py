@@ -23,12 +23,13 @@ from ctxr.models.training.loop import Trainer
 from ctxr.pipelines import train
 from ctxr.pipelines.entailing import open_classifier
 from ctxr.pipelines.entailing_claims import judged, learned
-from ctxr.pipelines.entailing_pairs import Pairs, open_pairs, refuse_seen
-from ctxr.pipelines.entailing_train import _Job, _threshold
+from ctxr.pipelines.entailing_pairs import EntailmentPairs, open_pairs, refuse_seen
+from ctxr.pipelines.entailing_train import ClassifierJob, _threshold
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.train import Train, TrainReport
+from ctxr.pipelines.training.history import read_history
 from ctxr.pipelines.training.recipes import load_recipe
 from ctxr.pipelines.world_captions import WorldCaptions, write_captions
 
@@ -79,14 +80,14 @@ def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_pa
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
     told = Told()
     config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
-    job = _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+    job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
     assert [pair.premise for pair in job.train] == ["How?", "How?"]
     assert any(
         "1 of 3 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
     )
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
     with pytest.raises(DataError, match="3 of 3 training pairs have a premise of valid or test"):
-        _Job(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+        ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
 
 
 class Told(Silent):
@@ -193,7 +194,9 @@ def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path
 def test_a_published_picture_that_was_saved_again_is_not_judged_by_who_learned_from_it(tmp_path: Path) -> None:
     (file := tmp_path / "a.jpg").write_bytes(b"other bytes")
     rows = (pair("p", "val2017/000000000790.jpg"),)
-    pairs = Pairs("x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", ""))
+    pairs = EntailmentPairs(
+        "x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", "")
+    )
     assert pairs.marks(rows) == {"0", "coco/790"}
     with pytest.raises(DataError, match=r"was trained on 1 picture that it would judge, the first is val2017/"):
         refuse_seen(pairs, rows, {"coco/790"}, "x")
@@ -278,6 +281,15 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
         for one in (rows[row["pair"]] for row in held)
     ]
     np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
+
+
+def test_a_classifier_of_fewer_seeds_forgets_the_epochs_of_the_others(world: Path, tmp_path: Path) -> None:
+    config = Train("entailment-tiny", world, seeds=2, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
+    folder = train.run(config).folder
+    assert {row.seed for row in read_history(folder)} == {0, 1}
+    train.run(replace(config, seeds=1))
+    assert {row.seed for row in read_history(folder)} == {0}
+    assert not (folder / "seed1").exists()
 
 
 class Listening(Silent):

@@ -5,19 +5,19 @@ import pytest
 
 from ctxr.data.caption_truth import CaptionTruth
 from ctxr.metrics.entailment import quality
-from ctxr.pipelines.entailing_eval import Judged
-from ctxr.pipelines.revising.records import Decision, Link
+from ctxr.pipelines.entailing_eval import JudgedPair
+from ctxr.pipelines.revising.records import CandidateRow, Decision
 from scripts.entailment_proof import difference, f_half, row_of, verdict
 from scripts.revision_proof import counted, shares
 
 
-def answers(seed: int, right: float, pairs: int = 400) -> list[Judged]:
+def answers(seed: int, right: float, pairs: int = 400) -> list[JudgedPair]:
     """One seed's answers, right in a share of cases."""
     rng = np.random.default_rng((seed, 7))
     labels = np.arange(pairs) % 2
     said = np.where(rng.random(pairs) < right, labels, 1 - labels)
     return [
-        Judged(
+        JudgedPair(
             f"run/seed{seed}", f"p{row}", "both", f"f{row // 4}", int(labels[row]), float(said[row]), bool(said[row])
         )
         for row in range(pairs)
@@ -62,7 +62,8 @@ def test_what_was_added_is_held_against_what_is_clear() -> None:
         ("two", "a", "added"), ("three", "a", "rejected"), ("four", "a", "added"), ("one", "b", "added"), ("four", "b", "rejected"),
     ]  # fmt: skip
     ledger = [
-        Link(image, caption, "ctxr-tiny", "image", 1, 0.5, 0.5, decision, "0") for image, caption, decision in said
+        CandidateRow(image, caption, "ctxr-tiny", "image", 1, 0.5, 0.5, decision, "0")
+        for image, caption, decision in said
     ]
     found = counted(ledger, truth, {"one": "f", "two": "f", "three": "g", "four": "g"})
     # right, added, true among candidates, true in all

@@ -3,7 +3,6 @@
 import json
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -291,10 +290,7 @@ def test_a_model_is_scored_as_it_is_on_the_queries_that_are_asked(
         found = [read.queries[name] for name in queries]
         return [Score(query.id, name, source, 0.0) for query in found for name in sets[query.image_set]]
 
-    monkeypatch.setattr(sources, "find_spec", lambda name: name)
-    monkeypatch.setattr(
-        sources, "import_module", lambda name: SimpleNamespace(scores_of=scores_of, Machine=SimpleNamespace)
-    )
+    monkeypatch.setattr(sources, "scores_of", scores_of)
     report = evaluate(dataset, "ViT:tiny", split="valid")
     assert asked == [f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"]
     assert share(cells(report.tables["valid/accuracy"])["ViT:tiny"][0]) == 10.0

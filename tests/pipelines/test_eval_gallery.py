@@ -29,11 +29,11 @@ from ctxr.pipelines.evaluating.outside import plain_name
 from ctxr.pipelines.evaluating.results import QueryResult
 from ctxr.pipelines.report import Report
 from ctxr.pipelines.report import run as write_report
-from ctxr.pipelines.revising.records import Drawn, Looked
+from ctxr.pipelines.revising.records import AuditSample, AuditVerdict
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import Answered, write_judgments
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
 from tests.pipelines.report_artifacts import project
@@ -209,9 +209,9 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     (folder / "rounds" / "001").mkdir(parents=True)
     write_round(folder / "judgments.jsonl", yes, no)
     (folder / "rounds.jsonl").write_text('{"number":1,"active":true}\n')
-    drawn = [Drawn(image, caption, "added", "added", 120, 3, 0.9, 1) for caption, image in yes[:3]]
-    drawn += [Drawn(image, caption, "far", "rejected", 800, 4, 0.1, 20) for caption, image in no[:4]]
-    drawn += [Drawn(image, caption, "near", "rejected", 200, 4, 0.4, 2) for caption, image in no[4:8]]
+    drawn = [AuditSample(image, caption, "added", "added", 120, 3, 0.9, 1) for caption, image in yes[:3]]
+    drawn += [AuditSample(image, caption, "far", "rejected", 800, 4, 0.1, 20) for caption, image in no[:4]]
+    drawn += [AuditSample(image, caption, "near", "rejected", 200, 4, 0.4, 2) for caption, image in no[4:8]]
     write_table(folder / "rounds" / "001" / "strata.jsonl", drawn)
     votes = [("ann", yes[:3], 1.0), ("bob", yes[:2], 1.0), ("bob", yes[2:3], 0.0), ("cay", yes[2:3], 1.0), ("ann", no[4:7], 1.0),
              ("ann", [*no[:4], no[7]], 0.0)]  # fmt: skip
@@ -233,7 +233,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     # every stratum keeps the number of pairs it stands for
     assert audit() == ((("called", 120, 3, 3), ("not", 800, 4, 0), ("not", 200, 4, 3)), 11)
     # a later audit overrules the votes: it knows of ties and of who was blocked
-    looked = [Looked(image, caption, "added", "added", False) for caption, image in yes[:1]]
+    looked = [AuditVerdict(image, caption, "added", "added", False) for caption, image in yes[:1]]
     (tmp_path / "revision-audit" / "001").mkdir(parents=True)
     write_table(tmp_path / "revision-audit" / "001" / "looked.jsonl", looked)
     finish(tmp_path / "revision-audit" / "001", kind="revision_audit", verb="revise-labels", config={}, parents=[],
@@ -253,10 +253,10 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     assert people_of([world], tmp_path / "other").answers == ()
 
 
-def coco_side() -> tuple[Dataset, GallerySide]:
+def coco_side() -> tuple[Dataset, GallerySplit]:
     images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in (3, 7, 9))
     captions = tuple(f"val/{number}" for number in (10, 11, 12, 13))
-    side = GallerySide(
+    side = GallerySplit(
         "valid", ("val",), images, (0, 0, 0), captions, captions, (0, 0, 0, 0), ((0, 0), (1, 1), (2, 1), (3, 2))
     )
     return Dataset("coco", None, (), {}), side
@@ -288,7 +288,7 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
 def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:
     images = ("test/36979.jpg", "test/1000092795.jpg", "test/000000000007.jpg")
     captions = ("test/10", "test/11", "test/12")
-    side = GallerySide("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
+    side = GallerySplit("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
     assert coco_places(side) == ({"coco/7": 2}, {"coco/12": 2})
     (tmp_path / "eccv_image_to_caption.json").write_text('{"36979": [10, 11]}')
     (tmp_path / "eccv_caption_to_image.json").write_text('{"10": [36979]}')
@@ -300,7 +300,7 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
     images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in range(30))
     captions = tuple(f"val/{100 + number}" for number in range(60))
     written = tuple((caption, caption // 2) for caption in range(60))
-    side = GallerySide("valid", ("val",), images, (0,) * 30, captions, captions, (0,) * 60, written)
+    side = GallerySplit("valid", ("val",), images, (0,) * 30, captions, captions, (0,) * 60, written)
     vectors = Vectors(*(rng.standard_normal((count, 4)).astype(np.float32) for count in (30, 60)))
     other = Vectors(-vectors.queries, vectors.candidates)
     names = {"c": [f"COCO_val2014:sentid:{100 + one}" for one in range(60)], "i": [Path(one).name for one in images]}
@@ -353,7 +353,7 @@ def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest
     names = tuple(map(str, range(len(owners))))
     written = tuple((caption, int(image)) for caption, image in enumerate(owners))
     images = tuple(f"test/COCO_val2014_{number}.jpg" for number in (7, 1, 9, 2, 0, 3, 8, 4, 6, 5))
-    side = GallerySide("test", ("test",), images, (0,) * 10, names, names, (0,) * len(owners), written)
+    side = GallerySplit("test", ("test",), images, (0,) * 10, names, names, (0,) * len(owners), written)
     pictures = rng.standard_normal((10, 4)).astype(np.float32)
     vectors = Vectors(pictures, (pictures[owners] + rng.standard_normal((len(owners), 4))).astype(np.float32))
     columns = measuring.columns_of(side, vectors, {}, (1,))
@@ -374,7 +374,7 @@ def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:
     owners = np.repeat(np.arange(7), 3)
     names = tuple(map(str, range(21)))
     written = tuple((caption, int(image)) for caption, image in enumerate(owners))
-    side = GallerySide("test", ("test",), names[:7], (0,) * 7, names, names, (0,) * 21, written)
+    side = GallerySplit("test", ("test",), names[:7], (0,) * 7, names, names, (0,) * 21, written)
     vectors = Vectors(*(np.random.default_rng(0).standard_normal((count, 3)).astype(np.float32) for count in (7, 21)))
     told = {
         (1, 5): [], (1, 7, 10): ["IR@7", "IR@10"], (20, 21, 1000): ["IR@20", "IR@21", "IR@1000", "TR@21", "TR@1000"]
@@ -389,7 +389,7 @@ def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:
     ]
     assert measuring.pointless(replace(side, image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == ["IR@4"]
     # a picture alone: nothing else is left
-    alone = GallerySide("test", ("test",), names[:1], (0,), names[:1], names[:1], (0,), ((0, 0),))
+    alone = GallerySplit("test", ("test",), names[:1], (0,), names[:1], names[:1], (0,), ((0, 0),))
     assert set(measuring.columns_of(alone, vectors.part(np.arange(1), np.arange(1)), {}, (1, 5))) == {"TR@1", "IR@1"}
 
 
@@ -399,12 +399,12 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     names = tuple(map(str, range(80)))
     halves = (0,) * 20 + (1,) * 20
     written = tuple((caption, int(image)) for caption, image in enumerate(owners))
-    side = GallerySide("", ("a", "b"), names[:40], halves, names, names, (0,) * 40 + (1,) * 40, written)
+    side = GallerySplit("", ("a", "b"), names[:40], halves, names, names, (0,) * 40 + (1,) * 40, written)
     vectors = Vectors(*(rng.standard_normal((count, 3)).astype(np.float32) for count in (40, 80)))
     unit = replace(vectors, **{name: v / np.linalg.norm(v, axis=1, keepdims=True) for name, v in vars(vectors).items()})
     columns = measuring.columns_of(side, unit, {}, (1,))
     half = np.arange(20), np.arange(40)
-    first = GallerySide("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])
+    first = GallerySplit("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])
     alone = measuring.columns_of(first, unit.part(*half), {}, (1,))
     assert columns["IR@1"].values[:40].tolist() == alone["IR@1"].values.tolist()
     from ctxr.metrics.entail_at import Entailed

@@ -15,25 +15,25 @@ from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.eval import Eval, run
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
-from ctxr.pipelines.evaluating.gallery_audit import People
+from ctxr.pipelines.evaluating.gallery_audit import HumanLabels
 from ctxr.pipelines.evaluating.gallery_gold import gold_of, people_said
 from ctxr.pipelines.evaluating.gallery_tables import entailment_table
 from ctxr.pipelines.evaluating.gallery_truth import Labels, published
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import Answered, write_judgments
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, truth_of
 
 DATASET = Dataset("coco", None, (), {})
 
 
-def side_of(pictures: int = 4, each: int = 3) -> GallerySide:
+def side_of(pictures: int = 4, each: int = 3) -> GallerySplit:
     """Picture p has the COCO id p, caption c of it the id 100 + c; three captions were written for each."""
     images = tuple(f"test/COCO_val2014_{number:012d}.jpg" for number in range(pictures))
     captions = tuple(f"test/{100 + number}" for number in range(pictures * each))
     written = tuple((caption, caption // each) for caption in range(len(captions)))
-    return GallerySide(
+    return GallerySplit(
         "test", ("test",), images, (0,) * pictures, captions, captions, (0,) * len(captions), written
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ def vectors_of(ranked: dict[int, list[int]], pictures: int = 4, captions: int = 
     return Vectors(np.eye(pictures, dtype=np.float32), scores)
 
 
-def measured(side: GallerySide, label: Labels, vectors: Vectors) -> tuple[measuring.Entailment, measuring.Columns]:
+def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, measuring.Columns]:
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
     clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
@@ -56,14 +56,14 @@ def measured(side: GallerySide, label: Labels, vectors: Vectors) -> tuple[measur
     return told, measuring.entail_columns(counted, label)
 
 
-def say(caption: int, image: int, value: float, side: GallerySide, worker: str = "ann") -> Judgment:
+def say(caption: int, image: int, value: float, side: GallerySplit, worker: str = "ann") -> Judgment:
     return Judgment(f"entail/{side.images[image]}/{side.captions[caption]}", ENTAILMENT, worker, value)
 
 
 def test_pairs_that_nobody_looked_at_widen_the_bounds_and_are_no_noes() -> None:
     side = side_of()
     # picture 0: of its first ten three are its own, two were looked at (one holds), five nobody has seen
-    people = People((say(3, 0, 1.0, side), say(4, 0, 0.0, side)))
+    people = HumanLabels((say(3, 0, 1.0, side), say(4, 0, 0.0, side)))
     (label,) = gold_of(DATASET, side, {}, [], [], people)
     told, columns = measured(side, label, vectors_of({}))
     assert (label.by, label.source) == ("people", "1 pairs hold of 2 that were looked at, of 1 pictures")
@@ -83,7 +83,7 @@ def test_pairs_that_nobody_looked_at_widen_the_bounds_and_are_no_noes() -> None:
 def test_where_all_of_the_first_ten_were_looked_at_the_figure_is_that_of_people() -> None:
     side = side_of()
     vectors = vectors_of({1: [3, 4, 5, 0, 1, 2, 6, 7, 8, 9]})
-    people = People(tuple(say(caption, 1, float(caption == 7), side) for caption in (0, 1, 2, 6, 7, 8, 9)))
+    people = HumanLabels(tuple(say(caption, 1, float(caption == 7), side) for caption in (0, 1, 2, 6, 7, 8, 9)))
     (label,) = gold_of(DATASET, side, {}, [], [], people)
     told, columns = measured(side, label, vectors)
     assert told.complete == told.pictures == 1
@@ -100,7 +100,7 @@ def test_ties_and_other_units_say_nothing_and_audits_overrule() -> None:
     ]  # fmt: skip
     audited = (side.captions[5], side.images[0])
     direct = Judgment(side.captions[0], side.images[2], "ann", 0.0, round=1)
-    found = people_said(DATASET, side, [direct], People(tuple(rows), {audited: False}))
+    found = people_said(DATASET, side, [direct], HumanLabels(tuple(rows), {audited: False}))
     assert found == {(0, 4): True, (0, 5): False, (2, 0): False}
 
 
@@ -117,7 +117,7 @@ def test_eccv_lists_what_holds_and_cxc_also_rates_what_does_not(tmp_path: Path) 
              "COCO_val2014:sentid:106,COCO_val2014_000000000000.jpg,1.0,x"]  # fmt: skip
     (tmp_path / "sits_test.csv").write_text("\n".join(lines) + "\n")
     rated = similarity.read_ratings(tmp_path, Silent())
-    labels = gold_of(DATASET, side, published(tmp_path, DATASET, side), rated, [], People())
+    labels = gold_of(DATASET, side, published(tmp_path, DATASET, side), rated, [], HumanLabels())
     told = {label.by: measured(side, label, vectors_of({}))[0] for label in labels}
     assert list(told) == ["CxC", "ECCV"]
     assert told["CxC"].source == "1 pairs hold of 2 that are listed or rated, of 1 pictures"

@@ -17,7 +17,7 @@ from ctxr.data.tables import read_table, write_table
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models import regions as models
 from ctxr.pipelines import regions_run
-from ctxr.pipelines.regions import Regions, run
+from ctxr.pipelines.regions import RegionsConfig, run
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.world_dataset import write_world_dataset
 
@@ -70,7 +70,7 @@ def export_files(dataset: Path, folder: Path, change: Callable[[int, Arrays], No
 
 
 def test_every_picture_has_its_regions_by_content(dataset: Path, encoder: str, tmp_path: Path) -> None:
-    report = run(Regions(by=encoder, workdir=tmp_path / "work"))
+    report = run(RegionsConfig(by=encoder, workdir=tmp_path / "work"))
     regions = read_regions(report.regions)
     images = read_dataset(dataset).images
     contents = [image.sha256 for image in images.values()]
@@ -99,14 +99,14 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
         return plain(self, images)
 
     monkeypatch.setattr(models.GridRegions, "regions", look)
-    stopped = Regions(dataset, encoder, name="one", workdir=tmp_path / "stopped")
+    stopped = RegionsConfig(dataset, encoder, name="one", workdir=tmp_path / "stopped")
     with pytest.raises(KeyboardInterrupt):
         run(stopped)
     with pytest.raises(UnfinishedError, match=r"has no manifest\.json"):
         read_regions(stopped.folder())
     run(stopped)
     assert sum(looked) == len(read_regions(stopped.folder()).rows) + 8
-    again = Regions(dataset, encoder, name="one", workdir=tmp_path / "through")
+    again = RegionsConfig(dataset, encoder, name="one", workdir=tmp_path / "through")
     run(again)
     assert bytes_of(stopped.folder()) == bytes_of(again.folder())
     before = len(looked)
@@ -117,9 +117,9 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
 def test_another_name_costs_no_second_look(
     dataset: Path, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = run(Regions(dataset, encoder, name="one", workdir=tmp_path / "work"))
+    first = run(RegionsConfig(dataset, encoder, name="one", workdir=tmp_path / "work"))
     monkeypatch.setattr(models.GridRegions, "regions", lambda _self, _images: pytest.fail("looked again"))
-    second = run(Regions(dataset, encoder, name="two", workdir=tmp_path / "work"))
+    second = run(RegionsConfig(dataset, encoder, name="two", workdir=tmp_path / "work"))
     assert bytes_of(first.regions) == bytes_of(second.regions)
 
 
@@ -132,7 +132,7 @@ def test_a_picture_that_cannot_be_read_is_left_out_and_said(dataset: Path, encod
     (dataset / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in images))
     sign_again(dataset)
     for _ in range(2):
-        report = run(Regions(dataset, encoder, workdir=tmp_path / "work"))
+        report = run(RegionsConfig(dataset, encoder, workdir=tmp_path / "work"))
         assert report.left_out == (image.id,)
     regions = read_regions(report.regions)
     with pytest.raises(DataError, match=sha256_file(dataset / image.path)):
@@ -147,12 +147,12 @@ def test_features_that_are_no_numbers_are_refused(
         models.GridRegions, "regions", lambda self, images: [one * np.inf for one in plain(self, images)]
     )
     with pytest.raises(DataError, match=r"a feature of \w+.*/img\d+ is no number"), np.errstate(invalid="ignore"):
-        run(Regions(dataset, encoder, workdir=tmp_path / "work"))
+        run(RegionsConfig(dataset, encoder, workdir=tmp_path / "work"))
 
 
 def test_files_of_the_bottom_up_detector_become_shares(dataset: Path, tmp_path: Path) -> None:
     folder = export_files(dataset, tmp_path / "features")
-    report = run(Regions(dataset, f"file:{folder}", most=5, workdir=tmp_path / "work"))
+    report = run(RegionsConfig(dataset, f"file:{folder}", most=5, workdir=tmp_path / "work"))
     assert (report.most, report.features) == (6, 8)
     images = read_dataset(dataset).images
     regions = read_regions(report.regions)
@@ -173,7 +173,7 @@ def test_a_picture_without_a_file_is_left_out(dataset: Path, tmp_path: Path) -> 
     folder = export_files(dataset, tmp_path / "features")
     name = min(read_dataset(dataset).images)
     (folder / f"{name}.npz").unlink()
-    assert run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work")).left_out == (name,)
+    assert run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work")).left_out == (name,)
 
 
 def test_a_file_may_be_called_by_path_or_content_and_no_link_leads_out(dataset: Path, tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_a_file_may_be_called_by_path_or_content_and_no_link_leads_out(dataset: 
     (folder / f"{second.id}.npz").rename(by_path)
     (folder / f"{third.id}.npz").rename(tmp_path / "outside.npz")
     (folder / f"{third.id}.npz").symlink_to(tmp_path / "outside.npz")
-    report = run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work"))
+    report = run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
     assert report.left_out == (third.id,)
-    whole = run(Regions(dataset, f"file:{export_files(dataset, tmp_path / 'all')}", workdir=tmp_path / "whole"))
+    whole = run(RegionsConfig(dataset, f"file:{export_files(dataset, tmp_path / 'all')}", workdir=tmp_path / "whole"))
     contents = [first.sha256, second.sha256]
     ours, theirs = (read_regions(one.regions).of(contents) for one in (report, whole))
     np.testing.assert_array_equal(ours, theirs)
@@ -202,7 +202,7 @@ def test_file_names_alone_are_enough_where_no_two_pictures_share_one(dataset: Pa
         row["path"] = f"images/p{number}.jpg"
     (dataset / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sign_again(dataset)
-    assert run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work")).pictures == 30
+    assert run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work")).pictures == 30
 
 
 def wider(number: int, arrays: Arrays) -> None:
@@ -250,13 +250,13 @@ def test_files_that_do_not_fit_are_refused_by_name(
 ) -> None:
     folder = export_files(dataset, tmp_path / "features", change)
     with pytest.raises(DataError, match=rf"img\d+\.npz.*{message}"):
-        run(Regions(dataset, f"file:{folder}", workdir=tmp_path / "work"))
+        run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
 
 
 def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"has no \.npz for any of 30 pictures"):
-        run(Regions(dataset, f"file:{tmp_path / 'empty'}", workdir=tmp_path / "work"))
+        run(RegionsConfig(dataset, f"file:{tmp_path / 'empty'}", workdir=tmp_path / "work"))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Pat
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     settings: dict[str, Any] = {"workdir": tmp_path / "work", "by": "grid:ctxr-tiny"}
     with pytest.raises(UsageError, match=message):
-        run(Regions(dataset, **settings | options))
+        run(RegionsConfig(dataset, **settings | options))
 
 
 def test_a_detector_without_weights_says_where_they_belong(
@@ -281,11 +281,11 @@ def test_a_detector_without_weights_says_where_they_belong(
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     with pytest.raises(CtxrError, match="weights of torchvision's Faster R-CNN are not on this machine"):
-        run(Regions(dataset, "faster-rcnn", workdir=tmp_path / "work"))
+        run(RegionsConfig(dataset, "faster-rcnn", workdir=tmp_path / "work"))
 
 
 def test_a_reader_refuses_arrays_of_another_shape(dataset: Path, encoder: str, tmp_path: Path) -> None:
-    folder = run(Regions(dataset, encoder, workdir=tmp_path / "work")).regions
+    folder = run(RegionsConfig(dataset, encoder, workdir=tmp_path / "work")).regions
     rows = read_table(folder / "pictures.jsonl", RegionRow)
     shard = folder / "shards" / "00000.npy"
     block = np.array(load_shard(shard, 10, 64))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ctxr.annotation.records import Unit
 from ctxr.data.tables import read_table
-from ctxr.pipelines.revising.records import Drawn
+from ctxr.pipelines.revising.records import AuditSample
 from ctxr.pipelines.revising.rounds import FOLDER, STRATA
 from ctxr.pipelines.tasks_artifact import Answered
 
@@ -15,7 +15,7 @@ def without_audits(answered: Answered, workdir: Path) -> Answered:
     drawn = {
         (one.image, one.caption)
         for strata in (workdir / FOLDER).glob(f"rounds/*/{STRATA}")
-        for one in read_table(strata, Drawn)
+        for one in read_table(strata, AuditSample)
     }
     gone = {unit.id for unit in answered.units.values() if _pair(unit) in drawn}
     if not gone:

@@ -1,20 +1,22 @@
 """What stands beside the figures of a model: how well people do, and what might make the figures too good."""
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact, plain
+from ctxr.data.artifacts import Artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.gallery_runs import GalleryRun
+from ctxr.pipelines.evaluating.matching import EvalSplit
+from ctxr.pipelines.evaluating.runs import Run
 from ctxr.pipelines.leaks import leakage_table
 from ctxr.pipelines.lineage import chosen_on_test, foreign_notes
 from ctxr.pipelines.published import HUMANS, is_release
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
@@ -22,21 +24,7 @@ IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal
 
 ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
 
-
-class Named(Protocol):
-    """A side of the benchmark that is evaluated."""
-
-    @property
-    def name(self) -> str:
-        """One of `questions.SIDES`."""
-
-
-class Trained(Named, Protocol):
-    """A run, and where it comes from."""
-
-    @property
-    def artifact(self) -> Artifact | None:
-        """What `ctxr train` wrote; None for anything else."""
+AnyRun = Run | GalleryRun
 
 
 def people(dataset: Dataset) -> Table | None:
@@ -75,7 +63,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], talk: Talk) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Stats(skip_pictures=True), dataset, None, talk)
     if isinstance(table, str):
@@ -89,7 +77,9 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Named], talk: Talk) -> list[
     return notes
 
 
-def contamination_notes(dataset: Dataset, sides: Sequence[Named], runs: Sequence[Trained]) -> list[str]:
+def contamination_notes(
+    dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], runs: Sequence[AnyRun]
+) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
@@ -119,11 +109,11 @@ def _learned_nothing(artifact: Artifact) -> bool:
     )
 
 
-def _listed(runs: Sequence[Named]) -> str:
+def _listed(runs: Sequence[AnyRun]) -> str:
     return ", ".join(run.name for run in runs)
 
 
-def partial_notes(sides: Sequence[Side]) -> list[str]:
+def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
     """How many questions were left out, and how many have targets that are hidden."""
     notes = []
     for side in sides:
@@ -137,18 +127,6 @@ def partial_notes(sides: Sequence[Side]) -> list[str]:
                 f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
             )
     return notes
-
-
-def tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
-    """A word where an evaluation with other settings lies in the folder that is written."""
-    if not (out / MANIFEST).is_file():
-        return
-    before = open_artifact(out).manifest.config
-    differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
-    if differ:
-        talk.note(
-            f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
-        )
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:

@@ -9,13 +9,13 @@ import numpy.typing as npt
 from ctxr.data.readers.phenomena import PHENOMENA
 from ctxr.metrics.compare import Clusters, Interval, mcnemar_of_shares, sign_flip
 from ctxr.metrics.proportions import holm
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.measuring import credits_of, kinds_of
-from ctxr.pipelines.evaluating.questions import Question
+from ctxr.pipelines.evaluating.questions import BenchmarkQuery
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """Accuracy of a run less that of the first, on one part of a side.
 
     Attributes:
@@ -39,13 +39,13 @@ class Difference:
     tied: int | None = None
 
 
-def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[Difference]:
+def differences(side: EvalSplit, clusters: Clusters, seed: tuple[int, int], draws: int) -> list[RunDifference]:
     """Every run but the first against the first, overall, by kind, and on what shows a phenomenon; each part is one family of tests."""
     if len(side.runs) < 2 or not side.questions:
         return []
     credits = credits_of(side)
     first, *others = side.runs
-    rows: list[Difference] = []
+    rows: list[RunDifference] = []
     for part, within in _parts(side.questions).items():
         gains = np.stack([credits[run] - credits[first] for run in others], axis=1)
         intervals = clusters.means(gains, np.repeat(within[:, None], len(others), axis=1))
@@ -63,11 +63,11 @@ def differences(side: Side, clusters: Clusters, seed: tuple[int, int], draws: in
         tied = {run: left_out for run, (_, left_out) in counted.items()}
         found = (map(one.get, others) for one in (exact, known, tied))
         columns = zip(others, intervals, flips, holm(flips), *found, strict=True)
-        rows += [Difference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
+        rows += [RunDifference(side.name, part, run, first, int(within.sum()), *told) for run, *told in columns]
     return rows
 
 
-def _parts(questions: Sequence[Question]) -> dict[str, npt.NDArray[np.bool_]]:
+def _parts(questions: Sequence[BenchmarkQuery]) -> dict[str, npt.NDArray[np.bool_]]:
     """Which questions belong to each part: all, those of a kind of set, those in whose text a phenomenon was found."""
     kinds = {part: [part in ("all", one.image_set.kind) for one in questions] for part in kinds_of(questions)}
     shown = {phenomenon: [phenomenon in one.found for one in questions] for phenomenon in PHENOMENA}

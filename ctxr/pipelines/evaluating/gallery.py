@@ -1,15 +1,12 @@
 """Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from ctxr.data.artifacts import Parent, finish, finished, locked, refuse_strangers, take_manifest
-from ctxr.data.atomic import disk_errors, write_bytes
+from ctxr.data.artifacts import Content, Parent
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_file
 from ctxr.data.records import Judgment
@@ -18,23 +15,19 @@ from ctxr.data.weak_positives import read_judgments
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
-from ctxr.metrics.relations import from_pairs
+from ctxr.metrics.relations import Numbered, from_pairs
 from ctxr.metrics.retrieval import KS, Matrix, Vectors
 from ctxr.metrics.similarity import SampledRho
-from ctxr.pipelines.eval import RESULTS, Eval, EvalReport
+from ctxr.pipelines.eval import Eval, EvalReport
 from ctxr.pipelines.evaluating import beside
 from ctxr.pipelines.evaluating import gallery_measuring as measuring
 from ctxr.pipelines.evaluating import gallery_similarity as similarity
 from ctxr.pipelines.evaluating import gallery_tables as tables
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.gallery_audit import People, people_of
+from ctxr.pipelines.evaluating.gallery_audit import HumanLabels, people_of
 from ctxr.pipelines.evaluating.gallery_gold import gold_of
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun, find_gallery_runs, looked_at, shortlist_notes
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of, published
-from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.outside import (
-    latex,
-    markdown,
     plain_name,
     qrel,
     refuse_same_files,
@@ -42,13 +35,14 @@ from ctxr.pipelines.evaluating.outside import (
     trec_ranking,
 )
 from ctxr.pipelines.evaluating.questions import SIDES
-from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
+from ctxr.pipelines.evaluating.results import KIND, RESULTS, Findings, QueryResult, record, write_findings
+from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.gallery_rankings import RANKINGS, Ranking, rankings_of
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.training.encoded import PictureFiles
+from ctxr.pipelines.training.gallery_rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from ctxr.pipelines.training.pair_looks import Rerank
 
 BLOCK = 4_000_000
@@ -56,24 +50,20 @@ BLOCK = 4_000_000
 
 
 @dataclass
-class _Found:
+class _Found(Findings):
     """Everything that was measured."""
 
-    figures: list[Figure] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-    entailments: list[measuring.Entailment] = field(default_factory=list)
+    entailments: list[measuring.EntailFigure] = field(default_factory=list)
     rows: list[QueryResult] = field(default_factory=list)
-    rankings: list[Ranking] = field(default_factory=list)
-    tables: dict[str, Table] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    rankings: list[QueryRanking] = field(default_factory=list)
 
 
-def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Parent, talk: Talk) -> EvalReport:
+def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk) -> EvalReport:
     """Figures of runs over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
     sides = _sides(dataset, config.split)
     asked = [side.asked() for side in sides]
     files = pictures_of(dataset, asked)
-    pictures = Pictures(files, contents_of(dataset, files), config.workdir)
+    pictures = PictureFiles(files, contents_of(dataset, files), config.workdir)
     rerank = None if config.rerank is None else Rerank(config.rerank, config.rerank_by)
     runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk, rerank, config.regions)
     if not runs:
@@ -83,11 +73,12 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
     ks = sorted({*KS, *recalls})
     found = _Found(notes=[*dataset.notes, *([beside.ALONE] if config.compare and len(runs) == 1 else [])])
     people = people_of([one for one in (config.judgments, dataset.root) if one is not None], config.workdir)
+    evaluation = _Evaluation(config, dataset, runs, ks, people, talk, found)
     for side in sides:
-        _measure(config, dataset, side, runs, ks, people, found, talk)
+        evaluation.measure(side)
     refuse_same_files({row.scorer: None for row in found.rankings})
     found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
-    parents = [origin, *(one.origin for one in runs), *people.parents]
+    parents = [origin_of(dataset), *(one.origin for one in runs), *people.parents]
     for name, path in (("judgments", config.judgments), ("positives", config.positives)):
         if path is not None:
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
@@ -98,17 +89,11 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], origin: Par
     if config.rerank and not looked:
         found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
     out = config.out or config.workdir / RESULTS / results_name([one.name for one in runs])
-    refuse_strangers(out)
-    beside.tell_replaced(out, settings, talk)
-    ready = finished(out, KIND, "eval", settings, parents)
-    fresh = ready is None or bool(ready.changed_files())
-    if fresh:
-        with locked(out):
-            _write(out, settings, parents, sides, runs, found)
-    return EvalReport(out, dataset.name, tuple(one.name for one in runs), not fresh, found.tables, tuple(found.notes))
+    up_to_date = record(out, KIND, settings, parents, lambda: _write(out, sides, runs, found), talk)
+    return EvalReport(out, dataset.name, tuple(one.name for one in runs), up_to_date, found.tables, tuple(found.notes))
 
 
-def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
+def _sides(dataset: Dataset, split: str) -> list[GallerySplit]:
     """The sides that are evaluated: the one that was named, else valid and test, else all."""
     sides = gallery_sides(dataset)
     wanted = {"" if split == "none" else split} if split else {"valid", "test"} & sides.keys() or set(sides)
@@ -118,67 +103,78 @@ def _sides(dataset: Dataset, split: str) -> list[GallerySide]:
     return chosen
 
 
-def _measure(
-    config: Eval,
-    dataset: Dataset,
-    side: GallerySide,
-    runs: Sequence[GalleryRun],
-    ks: Sequence[int],
-    people: People,
-    found: _Found,
-    talk: Talk,
-) -> None:
-    name = side.name
-    more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
-    root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
-    labels = labels_of(dataset, side, more, root, people)
-    found.notes += measuring.pointless_note(side, ks)
-    truths = {} if config.positives is None else published(config.positives, dataset, side)
-    rated = [] if config.positives is None else similarity.read_ratings(config.positives, talk)
-    ratings = similarity.ratings_of(side, rated)
-    if config.positives is not None and not truths and not ratings:
-        found.notes.append(
-            f"{name}: nothing in {config.positives} is about its pictures, which are known by "
-            "COCO's names, such as COCO_val2014_000000000042.jpg"
-        )
-    labels += gold_of(dataset, side, truths, rated, more, people)
-    rhos: dict[str, dict[str, SampledRho]] = {}
-    seed = (config.seed, SIDES.index(name))
-    groups = [dataset.images[image].group if config.cluster == "group" else image for image in side.images]
-    clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
-    columns: dict[str, measuring.Columns] = {}
-    seeds: dict[str, dict[str, float]] = {}
-    with talk.progress(f"figures of {name}", len(runs)) as task:
-        for run in runs:
-            scored = run.found(side)
-            each = {scorer: measuring.columns_of(side, one, truths, ks) for scorer, one in scored.items()}
-            columns[run.name] = measuring.mean_columns(list(each.values()))
-            seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
-            rhos[run.name] = similarity.correlated(ratings, list(scored.values()), seed)
-            for label in labels:
-                counted = measuring.entailed(side, list(scored.values()), label)
-                if counted is not None:
-                    told = measuring.entailments(run.name, side, counted, label, seed, clusters)
-                    found.entailments += told
-                    columns[run.name] |= measuring.entail_columns(counted, label)
-            for scorer, one in scored.items():
-                found.rankings += rankings_of(side, one, scorer)
-                found.rows += _query_results(side, one, scorer, dataset)
-            task.advance()
-    corrected = {one.source for one in found.entailments if one.side == name and one.found.corrected.value is not None}
-    found.notes += [_audited(name, one) for one in labels if one.audit and one.source in corrected]
-    measured = measuring.figures(side, columns, clusters)
-    found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
-    made: dict[str, Table | None] = dict(
-        tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture")
-    )
-    made["similarity"] = similarity.table(side, rhos)
-    made["entailed"] = tables.entailment_table(name, found.entailments)
-    made["seeds"] = tables.seed_table(name, seeds)
-    if config.compare:
-        found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
-        made["differences"] = tables.difference_table(name, found.differences)
-    found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """Runs over the galleries of a dataset, and what was found so far; `ks` are those of recall."""
+
+    config: Eval
+    dataset: Dataset
+    runs: Sequence[GalleryRun]
+    ks: Sequence[int]
+    people: HumanLabels
+    talk: Talk
+    found: _Found
+
+    def measure(self, side: GallerySplit) -> None:
+        """Add the figures, rows and tables of a side."""
+        config, found, name = self.config, self.found, side.name
+        found.notes += measuring.pointless_note(side, self.ks)
+        labels, truths, ratings = self._truth(side)
+        rhos: dict[str, dict[str, SampledRho]] = {}
+        seed = (config.seed, SIDES.index(name))
+        groups = [self.dataset.images[image].group if config.cluster == "group" else image for image in side.images]
+        clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
+        columns: dict[str, measuring.Columns] = {}
+        seeds: dict[str, dict[str, float]] = {}
+        with self.talk.progress(f"figures of {name}", len(self.runs)) as task:
+            for run in self.runs:
+                scored = run.found(side)
+                each = {scorer: measuring.columns_of(side, one, truths, self.ks) for scorer, one in scored.items()}
+                columns[run.name] = measuring.mean_columns(list(each.values()))
+                seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+                rhos[run.name] = similarity.correlated(ratings, list(scored.values()), seed)
+                for label in labels:
+                    counted = measuring.entailed(side, list(scored.values()), label)
+                    if counted is not None:
+                        found.entailments += measuring.entailments(run.name, side, counted, label, seed, clusters)
+                        columns[run.name] |= measuring.entail_columns(counted, label)
+                for scorer, one in scored.items():
+                    found.rankings += rankings_of(side, one, scorer)
+                    found.rows += _query_results(side, one, scorer)
+                task.advance()
+        own = [one for one in found.entailments if one.side == name]
+        corrected = {one.source for one in own if one.found.corrected.value is not None}
+        found.notes += [_audited(name, one) for one in labels if one.audit and one.source in corrected]
+        measured = measuring.figures(side, columns, clusters)
+        found.figures += [*measured, *measuring.for_accuracy(side, measured), *similarity.figures(side, rhos)]
+        if config.compare:
+            found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
+        made: dict[str, Table | None] = {
+            **tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
+            "similarity": similarity.table(side, rhos),
+            "entailed": tables.entailment_table(name, own),
+            "seeds": tables.seed_table(name, seeds),
+            "differences": tables.difference_table(name, found.differences),
+        }
+        found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
+
+    def _truth(
+        self, side: GallerySplit
+    ) -> tuple[list[Labels], Mapping[str, tuple[Numbered, Numbered]], list[similarity.Ratings]]:
+        """What a side's pairs are labelled with, which of them were published as right, and how alike people rated some."""
+        config, dataset, people = self.config, self.dataset, self.people
+        more: list[Judgment] = [] if config.judgments is None else read_judgments(config.judgments)
+        root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
+        labels = labels_of(dataset, side, more, root, people)
+        truths = {} if config.positives is None else published(config.positives, dataset, side)
+        rated = [] if config.positives is None else similarity.read_ratings(config.positives, self.talk)
+        ratings = similarity.ratings_of(side, rated)
+        if config.positives is not None and not truths and not ratings:
+            self.found.notes.append(
+                f"{side.name}: nothing in {config.positives} is about its pictures, which are known by "
+                "COCO's names, such as COCO_val2014_000000000042.jpg"
+            )
+        return labels + gold_of(dataset, side, truths, rated, more, people), truths, ratings
 
 
 def _audited(side: str, labels: Labels) -> str:
@@ -192,7 +188,7 @@ def _mean_recall(columns: measuring.Columns) -> float:
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
-def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, dataset: Dataset) -> Iterator[QueryResult]:
+def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """What became of each caption that asks for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
@@ -222,37 +218,15 @@ def _query_results(side: GallerySide, found: Vectors | Matrix, scorer: str, data
                 )  # fmt: skip
 
 
-def _write(
-    out: Any, settings: Mapping[str, Any], parents: Sequence[Parent], sides: Sequence[GallerySide],
-    runs: Sequence[GalleryRun], found: _Found,
-) -> None:  # fmt: skip
-    take_manifest(out)
-    for folder in ("leaderboard", "trec"):
-        with disk_errors(out / folder):
-            if (out / folder).is_dir():
-                shutil.rmtree(out / folder)
-    rows = write_table(out / PER_QUERY, found.rows)
+def _write(out: Path, sides: Sequence[GallerySplit], runs: Sequence[GalleryRun], found: _Found) -> Content:
     write_table(out / RANKINGS, found.rankings)
-    told = {
-        "figures": [_flat(asdict(one)) for one in found.figures],
-        "differences": [_flat(asdict(one)) for one in found.differences],
-        "entailed": [asdict(one) for one in found.entailments],
-        "tables": [asdict(one) for one in found.tables.values()],
-        "correlations": [], "errors": [], "seeds": [], "people": None,
-        "notes": found.notes,
-    }  # fmt: skip
-    files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
-    files["results.md"] = "\n".join(markdown(table) for table in found.tables.values())
-    files["results.tex"] = "\n".join(latex(table) for table in found.tables.values())
-    files |= _trec(sides, found.rankings)
-    for name, content in files.items():
-        write_bytes(out / name, content.encode(), durable=False)
-    counts = {"runs": len(runs), "rows": rows} | {side.name: len(side) for side in sides}
-    finish(out, kind=KIND, verb="eval", config=settings, parents=parents, counts=counts, models={},
-           files=[PER_QUERY, RANKINGS, *files])  # fmt: skip
+    found.more = {"entailed": found.entailments, "tables": list(found.tables.values())}
+    files, counts, models = write_findings(out, found, found.rows, _trec(sides, found.rankings))
+    counts = {"runs": len(runs)} | counts | {side.name: len(side) for side in sides}
+    return Content([*files, RANKINGS], counts, models)
 
 
-def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str, str]:
+def _trec(sides: Sequence[GallerySplit], rankings: Sequence[QueryRanking]) -> dict[str, str]:
     """Files for trec_eval: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
     lines: dict[str, list[str]] = {}
     for side in sides:
@@ -264,8 +238,3 @@ def _trec(sides: Sequence[GallerySide], rankings: Sequence[Ranking]) -> dict[str
         name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
         lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
     return {name: "".join(held) for name, held in lines.items()}
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    interval: dict[str, Any] = row.pop("interval")
-    return row | interval

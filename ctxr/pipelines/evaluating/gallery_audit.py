@@ -14,7 +14,7 @@ from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import WORKER, Pair, read_judgments
 from ctxr.errors import DataError
 from ctxr.pipelines.revising.auditing import AUDITS, KIND, LOOKED
-from ctxr.pipelines.revising.records import Drawn, Looked
+from ctxr.pipelines.revising.records import AuditSample, AuditVerdict
 from ctxr.pipelines.revising.rounds import ROUNDS, STRATA, folder_of, refuse_changed
 from ctxr.pipelines.standing import blocked_workers
 from ctxr.pipelines.tasks_artifact import JUDGMENTS
@@ -32,7 +32,7 @@ class _Round(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Of:
+class AuditStratum:
     """The stratum of a pair: its round and name, how many pairs it holds, whether the classifier calls them entailed, and whether
     they are among the judged ones: what a cap left out is not."""
 
@@ -43,7 +43,7 @@ class Of:
 
 
 @dataclass(frozen=True)
-class People:
+class HumanLabels:
     """What people said about a project's rounds, and about pairs that no round judged.
 
     Attributes:
@@ -55,11 +55,11 @@ class People:
 
     answers: tuple[Judgment, ...] = ()
     looked: Mapping[Pair, bool] = field(default_factory=dict)
-    strata: Mapping[Pair, Of] = field(default_factory=dict)
+    strata: Mapping[Pair, AuditStratum] = field(default_factory=dict)
     parents: tuple[Parent, ...] = ()
 
 
-def people_of(revised: Sequence[Path], workdir: Path) -> People:
+def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
     """What lies in `judgments/` and `revision-audit/` beside revised labels, and in the project.
 
     Args:
@@ -69,12 +69,12 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
     """
     rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
     homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
-    strata: dict[Pair, Of] = {}
+    strata: dict[Pair, AuditStratum] = {}
     for folder in rounds:
         refuse_changed(folder)
     for folder in rounds_in_force(rounds):
         if (folder / STRATA).is_file():
-            drawn = read_table(folder / STRATA, Drawn)
+            drawn = read_table(folder / STRATA, AuditSample)
             strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in drawn}
     answers: list[Judgment] = []
     looked: dict[Pair, bool] = {}
@@ -89,8 +89,8 @@ def people_of(revised: Sequence[Path], workdir: Path) -> People:
         for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
             if (folder / MANIFEST).is_file():
                 parents.append(_parent(folder, KIND))
-                looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, Looked)}
-    return People(tuple(answers), looked, strata, tuple(parents))
+                looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
+    return HumanLabels(tuple(answers), looked, strata, tuple(parents))
 
 
 def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
@@ -110,7 +110,7 @@ def rows_of(file: Path, kind: type[R]) -> list[R]:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
 
 
-def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: People) -> dict[Pair, bool]:
+def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
     """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
     units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in said}
     votes: dict[Pair, dict[str, bool]] = {}
@@ -127,9 +127,9 @@ def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: Pe
     return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
 
 
-def _stratum(number: str, drawn: Drawn) -> Of:
+def _stratum(number: str, drawn: AuditSample) -> AuditStratum:
     capped = drawn.stratum.startswith("capped")
-    return Of(f"{number} {drawn.stratum}", drawn.population, drawn.decision == "added", not capped)
+    return AuditStratum(f"{number} {drawn.stratum}", drawn.population, drawn.decision == "added", not capped)
 
 
 def _parent(folder: Path, kind: str) -> Parent:

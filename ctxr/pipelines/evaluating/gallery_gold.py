@@ -13,20 +13,20 @@ from ctxr.data.records import Judgment
 from ctxr.data.weak_positives import Pair
 from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.relations import Numbered, Relation, from_pairs
-from ctxr.pipelines.evaluating.gallery_audit import UNIT, People, decided
+from ctxr.pipelines.evaluating.gallery_audit import UNIT, HumanLabels, decided
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED, Labels, coco_places
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 Places = list[tuple[int, int]]
 
 
 def gold_of(
     dataset: Dataset,
-    side: GallerySide,
+    side: GallerySplit,
     truths: Mapping[str, tuple[Numbered, Numbered]],
     rated: Sequence[Rated],
     more: Sequence[Judgment],
-    people: People,
+    people: HumanLabels,
 ) -> list[Labels]:
     """Labels by ECCV and CxC, and by people, each about the pictures of which they say something.
 
@@ -51,7 +51,7 @@ def gold_of(
 
 
 def people_said(
-    dataset: Dataset, side: GallerySide, more: Sequence[Judgment], people: People
+    dataset: Dataset, side: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
     """What people make of pairs (picture, caption) of a side, by place: majorities, and what audits found; ties say nothing."""
     images = {image: place for place, image in enumerate(side.images)}
@@ -80,7 +80,7 @@ def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
     return list(zip(*(column.tolist() for column in pairs), strict=True))
 
 
-def _rated(side: GallerySide, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
+def _rated(side: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
     images, captions = coco_places(side)
     return [
         ((images[image], captions[caption]), rating)
@@ -90,7 +90,7 @@ def _rated(side: GallerySide, rated: Sequence[Rated]) -> list[tuple[tuple[int, i
 
 
 def _labels(
-    side: GallerySide, held: Places, looked: Places, source: str, by: str, only_right: bool = False
+    side: GallerySplit, held: Places, looked: Places, source: str, by: str, only_right: bool = False
 ) -> Labels | None:
     if not looked:
         return None

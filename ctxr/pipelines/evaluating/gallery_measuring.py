@@ -14,11 +14,11 @@ from ctxr.metrics.relations import Numbered
 from ctxr.metrics.retrieval import Matrix, Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.stratified import rates
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.pipelines.evaluating.comparing import Difference
+from ctxr.pipelines.evaluating.comparing import RunDifference
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED, Labels
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.training.gallery import first_owners
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 COCO_TEST = 5000
 """Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
@@ -42,7 +42,7 @@ Columns = dict[str, Column]
 
 
 @dataclass(frozen=True, eq=False)
-class Entailment:
+class EntailFigure:
     """Entail@K of a run by one source of labels.
 
     Attributes:
@@ -64,7 +64,7 @@ class Entailment:
 
 
 def columns_of(
-    side: GallerySide, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
+    side: GallerySplit, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
 ) -> Columns:
     """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
@@ -95,13 +95,13 @@ def columns_of(
     return joined
 
 
-def pointless(side: GallerySide, recalls: Sequence[int], folds: int = 1) -> list[str]:
+def pointless(side: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
     """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
     sizes = {"TR": _most(side.caption_galleries), "IR": _most(side.image_galleries)}
     return [f"{way}@{k}" for way, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
 
 
-def pointless_note(side: GallerySide, recalls: Sequence[int]) -> list[str]:
+def pointless_note(side: GallerySplit, recalls: Sequence[int]) -> list[str]:
     """A sentence about what is left out as `pointless`, if anything is."""
     told = pointless(side, recalls)
     are, they = ("is", "it") if len(told) == 1 else ("are", "they")
@@ -128,7 +128,7 @@ def is_coco_test(side: str, images: Sequence[str]) -> bool:
     return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
 
 
-def entailed(side: GallerySide, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
+def entailed(side: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
     """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     least = int(np.bincount(owners).min())
@@ -143,7 +143,7 @@ def entailed(side: GallerySide, scorers: Sequence[Vectors | Matrix], labels: Lab
 
 
 def _known(
-    side: GallerySide, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
+    side: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
 ) -> tuple[KnownPairs, ...]:
     """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
     if sampled is None:
@@ -155,8 +155,8 @@ def _known(
 
 
 def entailments(
-    run: str, side: GallerySide, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
-) -> list[Entailment]:
+    run: str, side: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
+) -> list[EntailFigure]:
     """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)
     leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
@@ -169,7 +169,7 @@ def entailments(
         held = counted.written[:, place] + counted.extra[:, place]
         judged = counted.judged[:, place]
         rows.append(
-            Entailment(
+            EntailFigure(
                 run, side.name, labels.source, one, labels.by or one.labels, len(judged),
                 most=float(np.mean(1 - (judged - held) / one.k)),
                 of_judged=float(held.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
@@ -191,7 +191,7 @@ def entail_columns(counted: Counted, labels: Labels) -> Columns:
     return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
 
 
-def for_accuracy(side: GallerySide, rows: Sequence[Figure]) -> list[Figure]:
+def for_accuracy(side: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
     """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
     size = float(np.mean(1 / np.bincount(side.image_galleries)[list(side.caption_galleries)]))
     found = []
@@ -215,7 +215,7 @@ def mean_columns(each: Sequence[Columns]) -> Columns:
     }
 
 
-def figures(side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters) -> list[Figure]:
+def figures(side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters) -> list[Figure]:
     """Every measure of every run; `clusters` is over the pictures of the side, one row each."""
     rows = []
     for run, columns in runs.items():
@@ -228,8 +228,8 @@ def figures(side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters) 
 
 
 def differences(
-    side: GallerySide, runs: Mapping[str, Columns], clusters: Clusters, seed: tuple[int, int], draws: int
-) -> list[Difference]:
+    side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters, seed: tuple[int, int], draws: int
+) -> list[RunDifference]:
     """Every run but the first against the first, measure by measure; each measure is one family of tests."""
     first, *others = runs
     rows = []
@@ -241,7 +241,7 @@ def differences(
         told = zip(others, _intervals(gains, clusters), flips, holm(flips), strict=True)
         for run, interval, flip, corrected in told:
             rows.append(
-                Difference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
+                RunDifference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
             )
     return rows
 

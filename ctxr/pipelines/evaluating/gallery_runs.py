@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.data.artifacts import Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Matrix, Vectors
@@ -12,12 +12,12 @@ from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.pipelines.evaluating.measuring import MOST_POSITIONS
-from ctxr.pipelines.evaluating.runs import KIND, MODEL, RUNS, check_name, refuse_changed
-from ctxr.pipelines.scoring import Machine, checkpoints, scorer_name, with_regions
+from ctxr.pipelines.evaluating.runs import KIND, MODEL, check_name, finished_runs, refuse_changed, run_folder
+from ctxr.pipelines.scoring import Device, checkpoints, scorer_name, with_regions
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.gallery import found_by
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank
 
 
@@ -31,7 +31,7 @@ class GalleryRun:
     """
 
     name: str
-    found: Callable[[GallerySide], Mapping[str, Vectors | Matrix]]
+    found: Callable[[GallerySplit], Mapping[str, Vectors | Matrix]]
     origin: Parent
     artifact: Artifact | None = None
     looked: Rerank | None = None
@@ -42,11 +42,11 @@ def asks_galleries(sources: Sequence[str], dataset: Dataset, workdir: Path) -> b
     asked = {query.image_set for query in dataset.queries.values() if query.labels is None}
     sets = [one for one in dataset.sets if one.id in asked]
     galleries = all(one.kind == "photos" for one in sets) and max((len(one.images) for one in sets), default=0)
-    return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in _named(sources, workdir))
+    return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in sources or finished_runs(workdir))
 
 
 def find_gallery_runs(
-    sources: Sequence[str], pictures: Pictures, workdir: Path, device: str, talk: Talk, rerank: Rerank | None = None,
+    sources: Sequence[str], pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None = None,
     regions: str = "",
 ) -> list[GalleryRun]:  # fmt: skip
     """The runs that `sources` name, or every one of the project. Raises what `find_encoder` and `open_artifact` raise.
@@ -56,26 +56,17 @@ def find_gallery_runs(
     """
     for source in sources:
         check_name(source, workdir)
-    runs = [_open(source, pictures, workdir, device, talk, rerank, regions) for source in _named(sources, workdir)]
+    runs = [
+        _open(source, pictures, workdir, device, talk, rerank, regions) for source in sources or finished_runs(workdir)
+    ]
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two runs are called {twice!r}", hint="rename one of the folders")
     return runs
 
 
-def _named(sources: Sequence[str], workdir: Path) -> list[str]:
-    return list(sources) or sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
-
-
-def _folder(source: str, workdir: Path) -> Path | None:
-    for folder in (workdir / RUNS / source, Path(source)):
-        if source and folder.is_dir():
-            return folder
-    return None
-
-
 def _searches(source: str, workdir: Path) -> bool:
-    folder = _folder(source, workdir)
+    folder = run_folder(source, workdir)
     if folder is None:
         return bool(source) and not Path(source).is_file() and Path(source).suffix not in (".json", ".jsonl")
     config = open_artifact(folder, KIND).manifest.config
@@ -83,14 +74,14 @@ def _searches(source: str, workdir: Path) -> bool:
 
 
 def _open(
-    source: str, pictures: Pictures, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
+    source: str, pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
 ) -> GalleryRun:
     from ctxr.models.training.checkpoint import fingerprint_of
 
-    folder = _folder(source, workdir)
+    folder = run_folder(source, workdir)
     artifact: Artifact | None = None
     scorers: dict[str, Path | None] = {source: None}
-    machine = Machine(device)
+    machine = Device(device)
     if folder is None:
         encoder, name, way = source, source, rerank or Rerank()
         origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, talk.warn)))
@@ -103,9 +94,9 @@ def _open(
         way = rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
         origin = Parent(name, KIND, artifact.sha256)
         regions = regions or str(config.get("regions", ""))
-        machine = Machine(device, str(config.get("precision", "auto")))
+        machine = Device(device, str(config.get("precision", "auto")))
 
-    def found(side: GallerySide) -> Mapping[str, Vectors | Matrix]:
+    def found(side: GallerySplit) -> Mapping[str, Vectors | Matrix]:
         seen = with_regions(pictures, encoder, regions, talk)
         return {
             scorer: found_by(checkpoint, encoder, side, seen, machine, way, talk)

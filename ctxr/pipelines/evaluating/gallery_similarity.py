@@ -16,7 +16,7 @@ from ctxr.pipelines.evaluating.gallery_truth import coco_places
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 LEAST = 10
 """Queries below which a correlation of half of them says nothing."""
@@ -44,7 +44,7 @@ def read_ratings(folder: Path, talk: Talk) -> list[Rated]:
     return found
 
 
-def ratings_of(side: GallerySide, read: Sequence[Rated]) -> list[Ratings]:
+def ratings_of(side: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
     """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
     images, captions = coco_places(side)
     found = []
@@ -95,7 +95,7 @@ _ENDS = {"SITS": "ci", "SIS": "ii", "STS": "cc"}
 """Of each kind whether its ends are captions or images."""
 
 
-def figures(side: GallerySide, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
+def figures(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
     """As measures `rho SITS` and so on, between which 95 % of the draws lie in place of an interval."""
     return [
         Figure(
@@ -106,7 +106,7 @@ def figures(side: GallerySide, runs: Mapping[str, Mapping[str, SampledRho]]) -> 
     ]  # fmt: skip
 
 
-def table(side: GallerySide, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
+def table(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
     """Rho times 100, as CxC prints it."""
     kinds = list(dict.fromkeys(kind for each in runs.values() for kind in each))
     if not kinds:

@@ -10,11 +10,11 @@ from ctxr.data.weak_positives import Pair
 from ctxr.metrics.finite_population import Stratum
 from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.stratified import Part
-from ctxr.pipelines.evaluating.gallery_audit import People, rounds_in_force
-from ctxr.pipelines.revising.records import Link
+from ctxr.pipelines.evaluating.gallery_audit import HumanLabels, rounds_in_force
+from ctxr.pipelines.revising.records import CandidateRow
 from ctxr.pipelines.revising.rounds import LEDGER, STRATA
 from ctxr.pipelines.revising.sampling import stratum_of
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 
 def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
@@ -23,12 +23,12 @@ def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
         (link.caption, link.image): f"{folder.name} {stratum_of(link)}"
         for folder in rounds_in_force(roots)
         if (folder / LEDGER).is_file() and (folder / STRATA).is_file()
-        for link in read_table(folder / LEDGER, Link)
+        for link in read_table(folder / LEDGER, CandidateRow)
     }
 
 
 def sampled_of(
-    side: GallerySide, strata: Mapping[Pair, str], known: Mapping[Pair, bool], people: People
+    side: GallerySplit, strata: Mapping[Pair, str], known: Mapping[Pair, bool], people: HumanLabels
 ) -> Sampled | None:
     """The judged pairs of the side with what people decided of them; None where no stratum of theirs was looked at."""
     images = {image: place for place, image in enumerate(side.images)}
@@ -53,7 +53,7 @@ def sampled_of(
     )
 
 
-def parts_of(known: Mapping[Pair, bool], people: People) -> tuple[Part, ...]:
+def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Part, ...]:
     """All strata of the rounds that people looked at, with what they decided of the pairs drawn there; none where they decided
     nothing. What a cap left out is not among the judged pairs."""
     seen: dict[str, list[bool]] = {}

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from ctxr.metrics.entail_at import Way
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, Entailment
+from ctxr.pipelines.evaluating.comparing import RunDifference
+from ctxr.pipelines.evaluating.gallery_measuring import COCO_TEST, EntailFigure
 from ctxr.pipelines.evaluating.gallery_truth import PUBLISHED
 from ctxr.pipelines.evaluating.measuring import Figure
 from ctxr.pipelines.evaluating.tables import none_had, p_value, percent
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 _WAYS: dict[Way, str] = {
     "strata": "stratum by stratum, so ranks are told apart",
@@ -25,7 +25,7 @@ _HEADS = (
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 
-def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict[str, Table]:
+def recall_tables(side: GallerySplit, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
     own = [one for one in figures if one.side == side.name]
     counts = {"caption": len(side.captions), "picture": len(side.images)}
@@ -53,7 +53,7 @@ def recall_tables(side: GallerySide, figures: Sequence[Figure], by: str) -> dict
     return made
 
 
-def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
+def entailment_table(side: str, rows: Sequence[EntailFigure]) -> Table | None:
     """Entail@K with where its labels come from, how much of it was looked at, and what the classifier had seen; columns that say
     nothing of any row are left out."""
     own = [one for one in rows if one.side == side]
@@ -72,7 +72,7 @@ def entailment_table(side: str, rows: Sequence[Entailment]) -> Table | None:
     return Table(f"{side}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
 
 
-def _note(own: Sequence[Entailment], unseen: bool, audited: bool, leaked: bool) -> str:
+def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
     """What the columns mean that are shown, and why others are not: where some pairs were not looked at, some figure is corrected,
     some picture is leaked."""
     sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
@@ -94,7 +94,7 @@ def _note(own: Sequence[Entailment], unseen: bool, audited: bool, leaked: bool) 
     return "; ".join(said)
 
 
-def _ways(own: Sequence[Entailment]) -> str:
+def _ways(own: Sequence[EntailFigure]) -> str:
     """How figures were corrected; which ones where it was done in several ways."""
     by_way: dict[Way, list[str]] = {}
     for one in own:
@@ -107,7 +107,7 @@ def _ways(own: Sequence[Entailment]) -> str:
     )
 
 
-def difference_table(side: str, rows: Sequence[Difference]) -> Table | None:
+def difference_table(side: str, rows: Sequence[RunDifference]) -> Table | None:
     """Each run less the first, measure by measure."""
     own = [one for one in rows if one.side == side]
     if not own:
@@ -136,7 +136,7 @@ def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | No
     return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
 
 
-def _cells(row: Entailment) -> tuple[str | int, ...]:
+def _cells(row: EntailFigure) -> tuple[str | int, ...]:
     found = row.found
     leaked = "–" if found.leaked is None else f"{100 * found.leaked:.1f}"
     clean = "–" if found.leaked is None else percent(found.without_leaked)

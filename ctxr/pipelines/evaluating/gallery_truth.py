@@ -20,10 +20,10 @@ from ctxr.metrics.poststratified import Sampled
 from ctxr.metrics.relations import Numbered, Relation, number, relate
 from ctxr.metrics.stratified import Part
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.pipelines.evaluating.gallery_audit import People, decided, rounds_in_force, rows_of
+from ctxr.pipelines.evaluating.gallery_audit import HumanLabels, decided, rounds_in_force, rows_of
 from ctxr.pipelines.evaluating.gallery_strata import parts_of, sampled_of, strata_of
 from ctxr.pipelines.revising.rounds import LEDGER
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 
 TRUTH = "truth.jsonl"
 
@@ -64,10 +64,10 @@ class _Link(msgspec.Struct):
 
 def labels_of(
     dataset: Dataset,
-    side: GallerySide,
+    side: GallerySplit,
     more: Sequence[Judgment] = (),
     root: Path | None = None,
-    people: People | None = None,
+    people: HumanLabels | None = None,
 ) -> list[Labels]:
     """Gold labels where the truth of the drawn world lies beside the dataset, and those of a classifier where it judged pairs.
 
@@ -91,12 +91,12 @@ def labels_of(
         entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
-        checked = _checked(side, said, judgments, people or People(), roots)
+        checked = _checked(side, said, judgments, people or HumanLabels(), roots)
         found.append(Labels(entailed, ", ".join(workers), _leaked(roots, side), **vars(checked)))
     return found
 
 
-def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tuple[Numbered, Numbered]]:
+def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, tuple[Numbered, Numbered]]:
     """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
 
     Raises UsageError where there is no such folder, DataError for one that holds none, and no table of similarities (`*.csv`)
@@ -124,7 +124,7 @@ def published(folder: Path, dataset: Dataset, side: GallerySide) -> dict[str, tu
     return found
 
 
-def coco_places(side: GallerySide) -> tuple[dict[str, int], dict[str, int]]:
+def coco_places(side: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
 
     Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
@@ -142,7 +142,7 @@ def coco_places(side: GallerySide) -> tuple[dict[str, int], dict[str, int]]:
     }
 
 
-def _places(side: GallerySide, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
+def _places(side: GallerySplit, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
     """(caption, picture) by place, of those that are on the side."""
     images = {image: place for place, image in enumerate(side.images)}
     captions = {caption: place for place, caption in enumerate(side.captions)}
@@ -167,10 +167,10 @@ class _Checked:
 
 
 def _checked(
-    side: GallerySide,
+    side: GallerySplit,
     said: Mapping[Pair, bool],
     judgments: Sequence[Judgment],
-    people: People,
+    people: HumanLabels,
     roots: Sequence[Path],
 ) -> _Checked:
     """What people said of the sample of pairs that the classifier judged, by its strata."""
@@ -187,7 +187,7 @@ def _checked(
     return _Checked(parts, count, elsewhere, sampled_of(side, strata, everyone, people))
 
 
-def _leaked(roots: Sequence[Path], side: GallerySide) -> Flags | None:
+def _leaked(roots: Sequence[Path], side: GallerySplit) -> Flags | None:
     """Which pictures the ledgers of the rounds in force call trained on; None where no ledger is about any picture here."""
     known: dict[str, bool] = {}
     for folder in rounds_in_force(roots):

@@ -9,12 +9,12 @@ from ctxr.data.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.metrics.ranking import Places, places
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.pipelines.evaluating.questions import SIDES, Question
-from ctxr.pipelines.evaluating.runs import Run, Scorer
+from ctxr.pipelines.evaluating.questions import SIDES, BenchmarkQuery
+from ctxr.pipelines.evaluating.runs import ModelScores, Run
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class EvalSplit:
     """Questions of one side of the benchmark, scored by all runs.
 
     Attributes:
@@ -25,12 +25,12 @@ class Side:
     """
 
     name: str
-    questions: tuple[Question, ...]
+    questions: tuple[BenchmarkQuery, ...]
     runs: tuple[str, ...]
     seeds: dict[str, tuple[str, ...]]
     scores: dict[str, Doubles]
     right: Flags
-    hidden: tuple[Question, ...]
+    hidden: tuple[BenchmarkQuery, ...]
     hidden_scores: dict[str, dict[str, list[float]]]
     left_out: int
 
@@ -50,8 +50,8 @@ class Side:
 
 
 def match(
-    dataset: Dataset, questions: Mapping[str, Question], runs: Sequence[Run], only: str, partial: bool
-) -> tuple[list[Side], list[str]]:
+    dataset: Dataset, questions: Mapping[str, BenchmarkQuery], runs: Sequence[Run], only: str, partial: bool
+) -> tuple[list[EvalSplit], list[str]]:
     """The sides that any run scored, each with all of its questions, `only` names one of them; and what is left out.
 
     A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that
@@ -81,7 +81,7 @@ def match(
     return [_side(side, those, runs, partial) for side, those in asked.items()], notes
 
 
-def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Scorer) -> None:
+def _check_known(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scorer: ModelScores) -> None:
     candidates: dict[str, frozenset[str]] = {}
     for name, values in scorer.values.items():
         question = questions.get(name)
@@ -104,7 +104,7 @@ def _check_known(dataset: Dataset, questions: Mapping[str, Question], scorer: Sc
             )
 
 
-def _side(name: str, asked: Sequence[Question], runs: Sequence[Run], partial: bool) -> Side:
+def _side(name: str, asked: Sequence[BenchmarkQuery], runs: Sequence[Run], partial: bool) -> EvalSplit:
     scorers = [scorer for run in runs for scorer in run.scorers]
     lacking: set[str] = set()
     for scorer in scorers:
@@ -119,7 +119,7 @@ def _side(name: str, asked: Sequence[Question], runs: Sequence[Run], partial: bo
     right = np.zeros((len(known), width), bool)
     for row, one in enumerate(known):
         right[row, list(one.right)] = True
-    return Side(
+    return EvalSplit(
         name=name,
         questions=known,
         runs=tuple(run.name for run in runs),
@@ -132,19 +132,19 @@ def _side(name: str, asked: Sequence[Question], runs: Sequence[Run], partial: bo
     )
 
 
-def _table(scorer: Scorer, known: Sequence[Question], width: int) -> Doubles:
+def _table(scorer: ModelScores, known: Sequence[BenchmarkQuery], width: int) -> Doubles:
     table = np.full((len(known), width), -np.inf)
     for row, one in enumerate(known):
         table[row, : len(one.candidates)] = _values(scorer, one)
     return table
 
 
-def _values(scorer: Scorer, one: Question) -> list[float]:
+def _values(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
     values = scorer.values[one.query]
     return [values[candidate] for candidate in one.candidates]
 
 
-def _missing(side: str, unscored: Sequence[Question], scorer: Scorer) -> DataError:
+def _missing(side: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores) -> DataError:
     first = unscored[0]
     more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
     given = scorer.values.get(first.query, {})

@@ -15,8 +15,8 @@ from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.questions import WRITERS, Question
+from ctxr.pipelines.evaluating.matching import EvalSplit
+from ctxr.pipelines.evaluating.questions import WRITERS, BenchmarkQuery
 
 PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
@@ -83,7 +83,7 @@ class Seeds:
     deviation: float
 
 
-def seeds(side: Side) -> list[Seeds]:
+def seeds(side: EvalSplit) -> list[Seeds]:
     """A row for each run with several seeds."""
     rows = []
     for run in side.runs if side.questions else ():
@@ -101,7 +101,7 @@ def seeds(side: Side) -> list[Seeds]:
     return rows
 
 
-def telling(sides: Sequence[Side], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
+def telling(sides: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
     """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
     widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
     told = [k for k in recalls if k < widest]
@@ -110,15 +110,15 @@ def telling(sides: Sequence[Side], recalls: Sequence[int]) -> tuple[list[int], l
     return told, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
 
 
-def unit_of(side: Side, by: str) -> str:
+def unit_of(side: EvalSplit, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
     return "target" if by == "set" and galleries else by
 
 
-def clusters_of(side: Side, by: str, seed: tuple[int, int], resamples: int) -> Clusters:
+def clusters_of(side: EvalSplit, by: str, seed: tuple[int, int], resamples: int) -> Clusters:
     """The clusters of a side's questions, each drawn as a whole; `by` is what `unit_of` says."""
-    names: dict[str, Callable[[Question], str]] = {
+    names: dict[str, Callable[[BenchmarkQuery], str]] = {
         "set": lambda one: one.image_set.id,
         "group": lambda one: one.image_set.group,
         "target": lambda one: f"{one.image_set.id} {one.right}",
@@ -126,18 +126,18 @@ def clusters_of(side: Side, by: str, seed: tuple[int, int], resamples: int) -> C
     return Clusters([names[by](one) for one in side.questions], np.random.default_rng(seed), resamples)
 
 
-def kinds_of(questions: Sequence[Question]) -> list[str]:
+def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
     """`all`, and where there are both kinds of sets, each of them."""
     kinds = {one.image_set.kind for one in questions}
     return list(PARTS) if len(kinds) > 1 else ["all"]
 
 
-def credits_of(side: Side) -> dict[str, Doubles]:
+def credits_of(side: EvalSplit) -> dict[str, Doubles]:
     """Expected accuracy of each run on each question, [B] by run, the mean over its seeds."""
     return {run: side.mean(run, accuracy) for run in side.runs}
 
 
-def figures(side: Side, clusters: Clusters, recalls: Sequence[int]) -> list[Figure]:
+def figures(side: EvalSplit, clusters: Clusters, recalls: Sequence[int]) -> list[Figure]:
     """Every measure of every run, overall and by view; parts without a question are left out."""
     parts = list(parts_of(side.questions))
     columns: list[tuple[str, Part, str, Doubles]] = []
@@ -160,7 +160,7 @@ def figures(side: Side, clusters: Clusters, recalls: Sequence[int]) -> list[Figu
     ]
 
 
-def parts_of(questions: Sequence[Question]) -> list[Part]:
+def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
     """How a side is parted: overall by kind, then by every view that there is something known for."""
     found: list[Part] = []
 
@@ -193,7 +193,7 @@ def parts_of(questions: Sequence[Question]) -> list[Part]:
     return found
 
 
-def correlations(side: Side, clusters: Clusters) -> list[Correlation]:
+def correlations(side: EvalSplit, clusters: Clusters) -> list[Correlation]:
     """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
     known = {
         "tokens": np.array([float(one.tokens) for one in side.questions]),
@@ -209,7 +209,7 @@ def correlations(side: Side, clusters: Clusters) -> list[Correlation]:
     return rows
 
 
-def errors(side: Side) -> list[Error]:
+def errors(side: EvalSplit) -> list[Error]:
     """How far wrong picks lie from the target in sets of a video; what is picked in a tie counts in parts."""
     rows = [
         row
@@ -245,16 +245,16 @@ def _opened(interval: Interval) -> Interval:
     return replace(interval, low=low, high=high)
 
 
-def _looked(questions: Sequence[Question]) -> list[Callable[[Question, str], bool]]:
+def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuery, str], bool]]:
     """The bases of phenomena: the questions with every tag (200 in the release), and where there are more those with one tag
     (1,002 for four of them)."""
     every = frozenset().union(*(one.looked for one in questions)) if questions else frozenset()
     more = {name for one in questions if one.looked != every for name in one.looked}
 
-    def full(one: Question, phenomenon: str) -> bool:
+    def full(one: BenchmarkQuery, phenomenon: str) -> bool:
         return phenomenon in one.looked and one.looked == every
 
-    def each(one: Question, phenomenon: str) -> bool:
+    def each(one: BenchmarkQuery, phenomenon: str) -> bool:
         return phenomenon in one.looked and phenomenon in more
 
     return [full, each] if more else [full]

@@ -9,8 +9,8 @@ import numpy as np
 
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import UsageError
-from ctxr.pipelines.evaluating.matching import Side
-from ctxr.pipelines.evaluating.questions import Question
+from ctxr.pipelines.evaluating.matching import EvalSplit
+from ctxr.pipelines.evaluating.questions import BenchmarkQuery
 from ctxr.pipelines.result_tables import Table
 
 LEADERBOARD_SIDE = "test"
@@ -51,7 +51,7 @@ def latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def leaderboard(run: str, sides: Sequence[Side]) -> str | None:
+def leaderboard(run: str, sides: Sequence[EvalSplit]) -> str | None:
     """The picks on test as ImageCoDe's leaderboard takes them, {set: [index, …]}, sets and descriptions in the order of the
     dataset; None where test was not scored as a whole.
 
@@ -66,7 +66,7 @@ def leaderboard(run: str, sides: Sequence[Side]) -> str | None:
     return json.dumps(picks, ensure_ascii=False, indent=1) + "\n"
 
 
-def trec_run(run: str, sides: Sequence[Side]) -> Iterator[str]:
+def trec_run(run: str, sides: Sequence[EvalSplit]) -> Iterator[str]:
     """The ranking of every question, as `trec_ranking` writes it."""
     for side in sides:
         for one, scores in _scored(run, side):
@@ -83,7 +83,7 @@ def trec_ranking(run: str, query: str, candidates: Sequence[str], scores: Sequen
         yield f"{_token(query)} Q0 {_token(candidate)} {rank} {score!r} {_token(run)}\n"
 
 
-def qrels(sides: Sequence[Side]) -> Iterator[str]:
+def qrels(sides: Sequence[EvalSplit]) -> Iterator[str]:
     """The targets of every question, as `qrel` writes them."""
     for side in sides:
         for one in side.questions:
@@ -127,7 +127,7 @@ def refuse_same_files(runs: Iterable[str]) -> None:
             raise UsageError(f"the runs {other!r} and {run!r} would write the same files", hint="rename one of them")
 
 
-def _scored(run: str, side: Side) -> Iterator[tuple[Question, list[float]]]:
+def _scored(run: str, side: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[float]]]:
     """Every question of a side, its target known or hidden, with a run's scores."""
     for row, one in enumerate(side.questions):
         yield one, side.scores[run][row, : len(one.candidates)].tolist()

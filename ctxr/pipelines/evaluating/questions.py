@@ -21,7 +21,7 @@ WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
 
 
 @dataclass(frozen=True)
-class Question:
+class BenchmarkQuery:
     """A query for an image.
 
     Attributes:
@@ -51,7 +51,7 @@ class Question:
         return self.image_set.images
 
 
-def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> dict[str, Question]:
+def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> dict[str, BenchmarkQuery]:
     """Every query for an image, by id, in the order of the dataset; `distances` is (mean, closest) by set.
 
     Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
@@ -62,13 +62,13 @@ def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]])
         right.setdefault(query.id, set()).add(place)
     tags = _tags(dataset)
     writers = _writers(dataset)
-    questions: dict[str, Question] = {}
+    questions: dict[str, BenchmarkQuery] = {}
     for query in dataset.queries.values():
         if query.labels is not None:
             continue
         one = sets[query.image_set]
         looked = tags.get((query.image_set, query.texts), {})
-        questions[query.id] = Question(
+        questions[query.id] = BenchmarkQuery(
             query=query.id,
             number=len(questions),
             image_set=one,

@@ -1,23 +1,38 @@
 """The artifact `results`: what every run did on every query, the figures, tables to paste, and files for other programs."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
-from ctxr.data.artifacts import Artifact, Parent, finish, take_manifest
+from ctxr.data.artifacts import (
+    MANIFEST,
+    Content,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    plain,
+    refuse_strangers,
+    take_manifest,
+)
 from ctxr.data.atomic import disk_errors, write_bytes
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.pipelines.evaluating.comparing import RunDifference
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.measuring import Correlation, Error, Figure, Seeds
 from ctxr.pipelines.evaluating.outside import latex, leaderboard, markdown, plain_name, qrels, trec_run
 from ctxr.pipelines.result_tables import Table
+from ctxr.pipelines.talk import Talk
+
+RESULTS = "results"
+"""Folder of a project that holds a folder for each evaluation."""
 
 KIND = "results"
 PER_QUERY = "per_query.jsonl"
@@ -59,7 +74,7 @@ class QueryResult(Record, frozen=True):
     distance: float | None = None
 
 
-def query_results(side: Side) -> Iterator[QueryResult]:
+def query_results(side: EvalSplit) -> Iterator[QueryResult]:
     """A row for each scorer and question of a side."""
     for run in side.scorers:
         found, scores = side.places(run), side.scores[run]
@@ -89,36 +104,69 @@ def query_results(side: Side) -> Iterator[QueryResult]:
             )
 
 
-def write_results(
+@dataclass
+class Findings:
+    """What an evaluation of retrieval found; `more` are further rows of `figures.json` by name."""
+
+    figures: list[Figure] = field(default_factory=list)
+    differences: list[RunDifference] = field(default_factory=list)
+    more: dict[str, Sequence[Any]] = field(default_factory=dict)
+    correlations: list[Correlation] = field(default_factory=list)
+    errors: list[Error] = field(default_factory=list)
+    seeds: list[Seeds] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def files(self) -> dict[str, str]:
+        """The figures as JSON, and the tables as Markdown and LaTeX."""
+        rows: dict[str, Sequence[Any]] = {"figures": self.figures, "differences": self.differences, **self.more}
+        rows |= {"correlations": self.correlations, "errors": self.errors, "seeds": self.seeds}
+        told: dict[str, Any] = {name: [_flat(one) for one in listed] for name, listed in rows.items()}
+        told |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
+        return {
+            FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n",
+            "results.md": "\n".join(markdown(table) for table in self.tables.values()),
+            "results.tex": "\n".join(latex(table) for table in self.tables.values()),
+        }
+
+
+def record(
     out: Path,
-    config: Mapping[str, Any],
+    kind: str,
+    settings: Mapping[str, Any],
     parents: Sequence[Parent],
-    sides: Sequence[Side],
-    measured: tuple[Sequence[Figure], Sequence[Difference], Sequence[Correlation], Sequence[Error], Sequence[Seeds]],
-    tables: Mapping[str, Table],
-    notes: Sequence[str],
-    tokenizer: str,
-) -> Artifact:
-    """Write the artifact; what an earlier evaluation left in the folder goes."""
-    take_manifest(out)
+    write: Callable[[], Content],
+    talk: Talk,
+) -> bool:
+    """Write an evaluation by `write` and its manifest, if exactly this one does not lie in `out` yet; whether it did."""
+    refuse_strangers(out)
+    _tell_replaced(out, settings, talk)
+    ready = finished(out, kind, "eval", settings, parents)
+    if ready is not None and not ready.changed_files():
+        return True
+    with locked(out):
+        take_manifest(out)
+        files, counts, models = write()
+        finish(out, kind=kind, verb="eval", config=settings, parents=parents, counts=counts, models=models, files=files)
+    return False
+
+
+def write_findings(out: Path, found: Findings, rows: Iterable[QueryResult], files: Mapping[str, str]) -> Content:
+    """Write what was found, a row for each query, and files for other programs; what an earlier evaluation left of these goes."""
     for folder in ("leaderboard", "trec"):
         with disk_errors(out / folder):
             if (out / folder).is_dir():
                 shutil.rmtree(out / folder)
-    rows = write_table(out / PER_QUERY, [row for side in sides for row in query_results(side)])
-    figures, differences, correlations, errors, seeds = measured
-    told = {
-        "figures": [_flat(asdict(one)) for one in figures],
-        "differences": [_flat(asdict(one)) for one in differences],
-        "correlations": [_flat(asdict(one)) for one in correlations],
-        "errors": [asdict(one) for one in errors],
-        "seeds": [asdict(one) for one in seeds],
-        "people": asdict(tables["people"]) if "people" in tables else None,
-        "notes": list(notes),
-    }
-    files = {FIGURES: msgspec.json.format(msgspec.json.encode(told), indent=1).decode() + "\n"}
-    files["results.md"] = "\n".join(markdown(table) for table in tables.values())
-    files["results.tex"] = "\n".join(latex(table) for table in tables.values())
+    count = write_table(out / PER_QUERY, rows)
+    contents = found.files() | dict(files)
+    for name, content in contents.items():
+        write_bytes(out / name, content.encode(), durable=False)
+    return Content([PER_QUERY, *contents], {"rows": count}, {})
+
+
+def files_for_others(sides: Sequence[EvalSplit]) -> dict[str, str]:
+    """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
+    files = {}
     if any(side.questions for side in sides):
         files["trec/qrels.txt"] = "".join(qrels(sides))
     for run in sides[0].scorers:
@@ -126,17 +174,23 @@ def write_results(
         picked = leaderboard(run, sides)
         if picked is not None:
             files[f"leaderboard/{plain_name(run)}.json"] = picked
-    for name, content in files.items():
-        write_bytes(out / name, content.encode(), durable=False)
-    counts = {"runs": len(sides[0].runs), "rows": rows}
-    counts |= {side.name: len(side.questions) for side in sides}
-    return finish(
-        out, kind=KIND, verb="eval", config=config, parents=parents, counts=counts,
-        models={"tokenizer": {"name": tokenizer}}, files=[PER_QUERY, *files],
-    )  # fmt: skip
+    return files
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with its interval's fields beside the others."""
-    interval: dict[str, Any] = row.pop("interval")
+def _tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
+    """A word where an evaluation with other settings lies in the folder that is written."""
+    if not (out / MANIFEST).is_file():
+        return
+    before = open_artifact(out).manifest.config
+    differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
+    if differ:
+        talk.note(
+            f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
+        )
+
+
+def _flat(one: Any) -> dict[str, Any]:
+    """A row with its interval's fields, where it has one, beside the others."""
+    row = asdict(one)
+    interval: dict[str, Any] = row.pop("interval", {})
     return row | interval

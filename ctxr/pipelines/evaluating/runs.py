@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.data.dataset import Dataset
@@ -16,6 +13,7 @@ from ctxr.data.scores import ScoresFile, read_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.entailing import classifiers_in
 from ctxr.pipelines.lineage import other_datasets
+from ctxr.pipelines.scoring import SCORES, Device, scores_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.recipes import known_recipes
 
@@ -29,14 +27,9 @@ KIND = "run"
 MODEL = "model"
 """Kinds of origin beside `scores`, a file: what `ctxr train` made, and a model scored as it is."""
 
-SCORES = "scores.jsonl"
-
-SCORING = "ctxr.pipelines.scoring"
-"""Module whose `scores_of` scores what was not scored yet."""
-
 
 @dataclass(frozen=True)
-class Scorer:
+class ModelScores:
     """Scores by one model.
 
     Attributes:
@@ -59,7 +52,7 @@ class Run:
     """
 
     name: str
-    scorers: tuple[Scorer, ...]
+    scorers: tuple[ModelScores, ...]
     origin: Parent
     artifact: Artifact | None = None
 
@@ -82,13 +75,8 @@ class Scoring:
 
     def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
         """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
-        module: Any = import_module(SCORING)
-        machine = module.Machine(device=self.device)
         wanted = self.queries() if queries is None else queries
-        scores: list[Score] = module.scores_of(
-            source, self.dataset, wanted, self.workdir, machine, self.talk, self.regions
-        )
-        return scores
+        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.talk, self.regions)
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -109,7 +97,7 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     folder = scoring.workdir / RUNS
     for source in sources:
         check_name(source, scoring.workdir)
-    named = list(sources) or sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}"))
+    named = list(sources) or finished_runs(scoring.workdir)
     if not named:
         raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
     if not sources:
@@ -134,12 +122,11 @@ def check_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
-    folder = workdir / RUNS
-    if (folder / source).is_dir() or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
+    if run_folder(source, workdir) is not None or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
         return
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    runs, classifiers = sorted(file.parent.name for file in folder.glob(f"*/{MANIFEST}")), classifiers_in(workdir)
+    runs, classifiers = finished_runs(workdir), classifiers_in(workdir)
     near = get_close_matches(source, [*runs, *classifiers], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
     if source in known_recipes():
@@ -154,22 +141,29 @@ def check_name(source: str, workdir: Path) -> None:
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
-    if not sources:
-        return [file.parent for file in sorted((workdir / RUNS).glob(f"*/{MANIFEST}"))]
-    places = [[folder for folder in (workdir / RUNS / one, Path(one)) if folder.is_dir()] for one in sources]
-    return [found[0] for found in places if found]
+    found = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
+    return [folder for folder in found if folder is not None]
+
+
+def finished_runs(workdir: Path) -> list[str]:
+    """Names of the finished runs of a project."""
+    return sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+
+
+def run_folder(source: str, workdir: Path) -> Path | None:
+    """The folder of a run by its name in the project, or by its path; None for anything else."""
+    return next((folder for folder in (workdir / RUNS / source, Path(source)) if source and folder.is_dir()), None)
 
 
 def _open(source: str, scoring: Scoring) -> list[Run]:
-    inside = scoring.workdir / RUNS / source
-    folder = inside if inside.is_dir() else Path(source)
-    if folder.is_dir():
+    folder, file = run_folder(source, scoring.workdir), Path(source)
+    if folder is not None:
         return [_trained(folder, scoring)]
-    if folder.is_file():
-        digest = sha256_file(folder)
-        found = read_scores(folder).items()
-        return [_of_file(scorer or _name_of(folder), file, digest) for scorer, file in found]
-    if find_spec(SCORING) is None or folder.suffix in (".jsonl", ".json"):
+    if file.is_file():
+        digest = sha256_file(file)
+        found = read_scores(file).items()
+        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in found]
+    if file.suffix in (".jsonl", ".json"):
         raise UsageError(
             f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
             hint="ctxr eval NAME, or a file with lines of query, candidate and value",
@@ -212,10 +206,10 @@ def _changed(file: Path) -> DataError:
     return DataError(f"{file} {what}", hint="restore it, or train again")
 
 
-def _stored(folder: Path) -> tuple[Scorer, ...]:
+def _stored(folder: Path) -> tuple[ModelScores, ...]:
     name, files = folder.resolve().name, read_scores(folder / SCORES)
     return tuple(
-        Scorer(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
+        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
         for scorer, file in sorted(files.items())
     )
 
@@ -239,11 +233,11 @@ def _holds(artifact: Artifact, scoring: Scoring) -> bool:
     return all(scoring.fits(one.values) for one in _stored(artifact.path))
 
 
-def _joined(kept: Scorer, made: Scorer) -> Scorer:
+def _joined(kept: ModelScores, made: ModelScores) -> ModelScores:
     def place(query: str, candidate: str | None) -> str:
         return (kept if query in kept.values else made).place(query, candidate)
 
-    return Scorer(kept.name, kept.values | made.values, place)
+    return ModelScores(kept.name, kept.values | made.values, place)
 
 
 def _left_out(folder: Path, scoring: Scoring) -> bool:
@@ -270,7 +264,7 @@ def _seed_name(run: str, scorer: str) -> str:
 
 
 def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
-    return Run(name, (Scorer(name, file.values, file.place),), Parent(name, "scores", digest))
+    return Run(name, (ModelScores(name, file.values, file.place),), Parent(name, "scores", digest))
 
 
 def _name_of(path: Path) -> str:
@@ -278,10 +272,10 @@ def _name_of(path: Path) -> str:
     return path.resolve().parent.name if path.name == SCORES else path.stem
 
 
-def _scorers(run: str, scores: Iterable[Score]) -> tuple[Scorer, ...]:
+def _scorers(run: str, scores: Iterable[Score]) -> tuple[ModelScores, ...]:
     """Scores at hand, by scorer."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in scores:
         found.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
     names = {name: run if len(found) == 1 else _seed_name(run, name) for name in sorted(found)}
-    return tuple(Scorer(names[name], found[name], lambda _query, _candidate: run) for name in names)
+    return tuple(ModelScores(names[name], found[name], lambda _query, _candidate: run) for name in names)

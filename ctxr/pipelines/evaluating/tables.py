@@ -1,11 +1,13 @@
 """The figures of an evaluation as tables for people; accuracy is in percent, as the paper prints it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ctxr.metrics.compare import FEW_CLUSTERS, LEAST_CLUSTERS, Interval
-from ctxr.pipelines.evaluating.comparing import Difference
-from ctxr.pipelines.evaluating.matching import Side
+from ctxr.metrics.resampling import LEVEL
+from ctxr.pipelines.evaluating.comparing import RunDifference
+from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.measuring import PARTS, Correlation, Error, Figure, Seeds, unit_of
+from ctxr.pipelines.evaluating.results import Findings
 from ctxr.pipelines.result_tables import Table
 
 STATIC = {"photos": "static"}
@@ -21,7 +23,7 @@ VIEWS = {
 }
 
 
-def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters: str) -> Table:
+def accuracy_table(side: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
     own = [one for one in figures if one.side == side.name and one.view == "overall"]
     found = {(one.run, one.part, one.measure): one for one in own}
@@ -44,14 +46,14 @@ def accuracy_table(side: Side, figures: Sequence[Figure], level: float, clusters
             f"chance {100 * (blind or 0):.1f} %"
         )
     note = (
-        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * level:g} % over {clusters}s drawn again"
+        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([one.interval for one in own if one.measure == 'accuracy'])}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
 
 
-def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
+def seed_table(side: EvalSplit, rows: Sequence[Seeds]) -> Table | None:
     """How far the seeds of a run lie apart."""
     own = [one for one in rows if one.side == side.name]
     if not own:
@@ -69,7 +71,9 @@ def seed_table(side: Side, rows: Sequence[Seeds]) -> Table | None:
     return Table(f"{side.name}: over seeds", ("run", "seeds", "accuracy %", "each"), shown, note)
 
 
-def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Difference], clusters: str) -> Table | None:
+def difference_table(
+    side: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
+) -> Table | None:
     """Each run and how it differs from the first, part by part."""
     own = [one for one in rows if one.side == side.name]
     if not own:
@@ -106,7 +110,7 @@ def difference_table(side: Side, figures: Sequence[Figure], rows: Sequence[Diffe
     return Table(f"{side.name}: against {own[0].against}", heads, tuple(shown), note)
 
 
-def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
+def view_tables(side: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
     """A table for each way in which a side was parted, by name of the view."""
     made: dict[str, Table] = {}
     own = [one for one in figures if one.side == side.name and one.measure == "accuracy"]
@@ -133,7 +137,7 @@ def view_tables(side: Side, figures: Sequence[Figure]) -> dict[str, Table]:
     return made
 
 
-def _phenomena(side: Side, figures: Sequence[Figure]) -> Table:
+def _phenomena(side: EvalSplit, figures: Sequence[Figure]) -> Table:
     """One run with and without each phenomenon; several runs side by side with it."""
     found = {(one.part, one.run): one for one in figures}
     parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
@@ -174,13 +178,13 @@ def none_had(intervals: Sequence[Interval]) -> str:
     return f"; (–): no interval, {' or '.join(why)}" if why else ""
 
 
-def _tied(rows: Sequence[Difference]) -> str:
+def _tied(rows: Sequence[RunDifference]) -> str:
     """How many queries McNemar leaves out of all that there are, run by run."""
     said = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
     return f" ({', '.join(said)})" if said else ""
 
 
-def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
+def correlation_table(side: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
     """Pearson's r of being right with length and with the distance of the set."""
     own = {(one.run, one.of): one for one in rows if one.side == side.name}
     names = list(dict.fromkeys(of for _, of in own))
@@ -194,7 +198,7 @@ def correlation_table(side: Side, rows: Sequence[Correlation]) -> Table | None:
     return Table(f"{side.name}: being right goes with", ("run", *names), shown, note)
 
 
-def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
+def error_table(side: EvalSplit, rows: Sequence[Error]) -> Table | None:
     """How far wrong picks lie from the target in video sets."""
     own = {(one.run, one.distance): one for one in rows if one.side == side.name}
     if not own:
@@ -211,32 +215,20 @@ def error_table(side: Side, rows: Sequence[Error]) -> Table | None:
     )
 
 
-def gather(
-    sides: Sequence[Side],
-    figures: Sequence[Figure],
-    differences: Sequence[Difference],
-    correlations: Sequence[Correlation],
-    errors: Sequence[Error],
-    seeds: Sequence[Seeds],
-    level: float,
-    by: str,
-) -> Mapping[str, Table]:
-    """Every table there is something for, by name `<side>/<table>`, in the order of reading."""
-    made: dict[str, Table] = {}
-    for side in sides:
-        if not side.questions:
-            continue
-        clusters = unit_of(side, by)
-        told: dict[str, Table | None] = {
-            "accuracy": accuracy_table(side, figures, level, clusters),
-            "seeds": seed_table(side, seeds),
-            "differences": difference_table(side, figures, differences, clusters),
-            **view_tables(side, figures),
-            "correlations": correlation_table(side, correlations),
-            "errors": error_table(side, errors),
-        }
-        made |= {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
-    return made
+def tables_of(side: EvalSplit, found: Findings, by: str) -> dict[str, Table]:
+    """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
+    if not side.questions:
+        return {}
+    clusters = unit_of(side, by)
+    told: dict[str, Table | None] = {
+        "accuracy": accuracy_table(side, found.figures, clusters),
+        "seeds": seed_table(side, found.seeds),
+        "differences": difference_table(side, found.figures, found.differences, clusters),
+        **view_tables(side, found.figures),
+        "correlations": correlation_table(side, found.correlations),
+        "errors": error_table(side, found.errors),
+    }
+    return {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
 
 
 def percent(interval: Interval, signed: bool = False) -> str:

@@ -7,8 +7,8 @@ from ctxr.data.artifacts import Artifact, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.readers.artifact import KINDS, dataset_of
 from ctxr.errors import DataError
-from ctxr.pipelines.revise_labels import RESTORE
-from ctxr.pipelines.revise_labels import VERB as REVISED
+from ctxr.pipelines.revising.records import RESTORE
+from ctxr.pipelines.revising.records import VERB as REVISED
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation.backends.append_only import append
-from ctxr.pipelines.listening.endpoint import NOT_ALLOWED, Endpoint, Rejected, Unreadable, Way
-from ctxr.pipelines.listening.replies import Reply, Said, kept, read_answer, schema, tokens
+from ctxr.pipelines.listening.endpoint import NOT_ALLOWED, Endpoint, Rejected, ServerLimits, Unreadable
+from ctxr.pipelines.listening.replies import Reply, ReplyText, kept, read_answer, schema, tokens
 from ctxr.pipelines.listening.wording import messages, shown
 from ctxr.pipelines.talk import Task
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Request:
         identity: hash over everything that decides the reply. tokens: about how many it has.
     """
 
-    asked: Asked
+    asked: EvalQuery
     shift: int
     identity: str
     tokens: int
 
 
 @dataclass
-class Purse:
+class Budget:
     """What was spent, and whether a further request still fits.
 
     Attributes:
@@ -84,7 +84,7 @@ class Listener:
         trusted: bool = False,
     ) -> None:
         self._endpoint, self._model, self._files, self._side, self._limit = endpoint, model, files, side, limit
-        self._journal, self._trusted, self._way = journal, trusted, Way()
+        self._journal, self._trusted, self._way = journal, trusted, ServerLimits()
         self._writing = threading.Lock()
 
     def ask(self, request: Request) -> Reply:
@@ -102,11 +102,11 @@ class Listener:
             # an empty account or a moved address is not the model's answer: what is written down is never asked again
             if error.status in NOT_ALLOWED or not error.filtered:
                 raise
-            said = Said("refused", text=error.message)
+            said = ReplyText("refused", text=error.message)
         except Unreadable as error:
             if not self._trusted:
                 raise
-            said = Said("unreadable", text=error.message)
+            said = ReplyText("unreadable", text=error.message)
         reply = self._reply(request, said, completion)
         with self._writing:
             append(self._journal, reply)
@@ -133,7 +133,7 @@ class Listener:
                 self._way = way
                 return completion
 
-    def _reply(self, request: Request, said: Said, completion: Mapping[str, Any]) -> Reply:
+    def _reply(self, request: Request, said: ReplyText, completion: Mapping[str, Any]) -> Reply:
         order = shown(request.asked.images, request.shift)
         return Reply(
             query=request.asked.query,
@@ -153,7 +153,7 @@ def ask_all(
     requests: Sequence[Request],
     ask: Callable[[Request], Reply],
     at_once: int,
-    purse: Purse,
+    purse: Budget,
     task: Task,
     stop: Callable[[], None],
 ) -> list[Reply]:
@@ -183,7 +183,7 @@ def ask_all(
 
 
 def _arrived(
-    on_the_way: dict[Future[Reply], Request], purse: Purse, task: Task, everything: bool = False
+    on_the_way: dict[Future[Reply], Request], purse: Budget, task: Task, everything: bool = False
 ) -> Iterator[Reply]:
     """Replies that have come, at least one where any is awaited; they are on the way no longer."""
     while on_the_way:

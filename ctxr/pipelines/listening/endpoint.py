@@ -65,21 +65,21 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Way:
+class ServerLimits:
     """What a host is known to take: servers differ in the options they know."""
 
     structured: bool = True
     limit: str = "max_tokens"
     temperature: bool = True
 
-    def after(self, complaint: str) -> "Way | None":
+    def after(self, complaint: str) -> "ServerLimits | None":
         """Another way to ask after a complaint; None if nothing is left to try."""
         told = complaint.lower()
         if "max_tokens" in told and self.limit == "max_tokens":
-            return Way(self.structured, "max_completion_tokens", self.temperature)
+            return ServerLimits(self.structured, "max_completion_tokens", self.temperature)
         if "temperature" in told and self.temperature:
-            return Way(self.structured, self.limit, temperature=False)
-        return Way(False, self.limit, self.temperature) if self.structured else None
+            return ServerLimits(self.structured, self.limit, temperature=False)
+        return ServerLimits(False, self.limit, self.temperature) if self.structured else None
 
 
 def place_of(endpoint: str, insecure: bool) -> Place:

@@ -11,16 +11,16 @@ from ctxr.errors import DataError
 from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset
 from ctxr.pipelines.listen import Listen
-from ctxr.pipelines.listening.asking import Purse, Request
+from ctxr.pipelines.listening.asking import Budget, Request
 from ctxr.pipelines.listening.endpoint import Place, place_of
 from ctxr.pipelines.listening.replies import Reply
 from ctxr.pipelines.listening.wording import VERSION, estimated_tokens, identity, shifts_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked, asked_of, contents_of, pictures_of, sha256_of_asked
+from ctxr.pipelines.training.asked import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_asked
 
 
 @dataclass(frozen=True)
-class Job:
+class ListenJob:
     """Everything that is to be asked.
 
     Attributes:
@@ -32,7 +32,7 @@ class Job:
     place: Place
     dataset: Dataset
     of_side: int
-    asked: tuple[Asked, ...]
+    asked: tuple[EvalQuery, ...]
     files: Mapping[str, Path]
     requests: tuple[Request, ...]
     parents: tuple[Parent, ...]
@@ -47,16 +47,16 @@ class Job:
         names = ("model", "split", "limit", "shifts", "side", "max_tokens")
         return {"endpoint": self.place.url, "wording": VERSION} | {name: getattr(self.config, name) for name in names}
 
-    def purse(self, replies: Sequence[Reply] = ()) -> Purse:
+    def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
         config, estimates = self.config, {one.identity: one.tokens for one in self.requests}
-        purse = Purse(config.price_in, config.price_out, config.max_cost, config.max_tokens)
+        purse = Budget(config.price_in, config.price_out, config.max_cost, config.max_tokens)
         for reply in replies:
             purse.pay(purse.cost(reply, estimates.get(reply.asked, 0)))
         return purse
 
 
-def job_of(config: Listen, talk: Talk) -> Job:
+def job_of(config: Listen, talk: Talk) -> ListenJob:
     """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
     place = place_of(config.endpoint, config.insecure)
     dataset = open_dataset(config.dataset, config.workdir, talk)
@@ -74,10 +74,10 @@ def job_of(config: Listen, talk: Talk) -> Job:
         for shift in shifts_of(config.shifts, len(one.images))
     )
     parent = parent_of(dataset, sha256_of_asked(asked, contents))
-    return Job(config, place, dataset, len(side), asked, files, requests, (parent,))
+    return ListenJob(config, place, dataset, len(side), asked, files, requests, (parent,))
 
 
-def heard_of(job: Job, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
+def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Replies to the requests of a job by query, for queries of which every shift was answered."""
     known = {reply.asked: reply for reply in replies}
     found: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
@@ -90,6 +90,6 @@ def heard_of(job: Job, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
     return {query: heard for query, heard in found.items() if query not in lacking}
 
 
-def is_complete(job: Job, replies: Sequence[Reply]) -> bool:
+def is_complete(job: ListenJob, replies: Sequence[Reply]) -> bool:
     """Whether every request of a job was answered."""
     return len(heard_of(job, replies)) == len(job.asked)

@@ -52,7 +52,7 @@ class Reply(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class Said:
+class ReplyText:
     """What one answer comes to; see `Reply`."""
 
     outcome: Outcome
@@ -67,25 +67,25 @@ def schema(size: int) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": shape}}
 
 
-def read_answer(completion: Mapping[str, Any], size: int) -> Said:
+def read_answer(completion: Mapping[str, Any], size: int) -> ReplyText:
     """What a chat completion says about `size` pictures; anything that is no completion is unreadable."""
     try:
         choice = completion["choices"][0]
         message = choice["message"]
         content, refusal = message.get("content"), message.get("refusal")
     except (KeyError, IndexError, TypeError, AttributeError):
-        return Said("unreadable")
+        return ReplyText("unreadable")
     if isinstance(refusal, str) and refusal:
-        return Said("refused", text=refusal)
+        return ReplyText("refused", text=refusal)
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     text = content if isinstance(content, str) else ""
     if choice.get("finish_reason") == "content_filter":
-        return Said("refused", text=text)
+        return ReplyText("refused", text=text)
     return read_text(text, size)
 
 
-def read_text(text: str, size: int) -> Said:
+def read_text(text: str, size: int) -> ReplyText:
     """The number that an answer names: that of a JSON object, else the first in the text.
 
     >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Picture 7, as the other 2 are dark.", "none")]
@@ -97,9 +97,9 @@ def read_text(text: str, size: int) -> Said:
     if stated is None:
         found = _NUMBER.search(final)
         if found is None or not found[0].lstrip("-").isdigit():
-            return Said("unreadable", text=text)
+            return ReplyText("unreadable", text=text)
         stated = int(found[0][:9])
-    return Said("chosen", stated, text) if 1 <= stated <= size else Said("out_of_range", text=text)
+    return ReplyText("chosen", stated, text) if 1 <= stated <= size else ReplyText("out_of_range", text=text)
 
 
 def _stated(text: str) -> int | None:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ctxr.pipelines.listen import ListenReport
 from ctxr.pipelines.listening import results
-from ctxr.pipelines.listening.job import Job, heard_of
+from ctxr.pipelines.listening.job import ListenJob, heard_of
 from ctxr.pipelines.listening.replies import Reply
 
 REPLIES = "replies.jsonl"
 
 
-def report_on(job: Job, replies: Sequence[Reply], dry_run: bool = False) -> ListenReport:
+def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -> ListenReport:
     """What was heard so far; with `dry_run`, what the rest would take."""
     heard = heard_of(job, replies)
     asked = [one for one in job.asked if one.query in heard]
@@ -48,7 +48,7 @@ def report_on(job: Job, replies: Sequence[Reply], dry_run: bool = False) -> List
 
 
 def _notes(
-    job: Job, heard: Mapping[str, Sequence[Reply]], used: Sequence[Reply], untold: int, dry_run: bool
+    job: ListenJob, heard: Mapping[str, Sequence[Reply]], used: Sequence[Reply], untold: int, dry_run: bool
 ) -> Iterator[str]:
     config, name = job.config, job.out.name
     if dry_run:

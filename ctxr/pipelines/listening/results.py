@@ -7,13 +7,13 @@ from ctxr.data.records import Score
 from ctxr.pipelines.listening.replies import Reply
 from ctxr.pipelines.listening.wording import shown
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 
 Heard = Mapping[str, Sequence[Reply]]
 """Replies by query, all shifts of it."""
 
 
-def scores(asked: Iterable[Asked], heard: Heard, scorer: str) -> list[Score]:
+def scores(asked: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
     """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
     found = []
     for one in asked:
@@ -27,7 +27,7 @@ def scores(asked: Iterable[Asked], heard: Heard, scorer: str) -> list[Score]:
     return found
 
 
-def accuracy(asked: Iterable[Asked], heard: Heard) -> float | None:
+def accuracy(asked: Iterable[EvalQuery], heard: Heard) -> float | None:
     """Expected share of targets that score highest, ties in expectation; None where no target is known."""
     known = [one for one in asked if one.target is not None]
     hits = 0.0
@@ -38,7 +38,7 @@ def accuracy(asked: Iterable[Asked], heard: Heard) -> float | None:
     return hits / len(known) if known else None
 
 
-def by_shift(asked: Sequence[Asked], heard: Heard) -> Table:
+def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
     """Accuracy of each shift by itself: what no choice says counts as a guess."""
     rows = []
     for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
@@ -55,7 +55,7 @@ def by_shift(asked: Sequence[Asked], heard: Heard) -> Table:
     )
 
 
-def by_place(asked: Sequence[Asked], heard: Heard) -> Table:
+def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
     """How often each place was chosen, beside how often a model without a liking for places would choose it."""
     chosen: Counter[int] = Counter()
     stood: Counter[int] = Counter()
@@ -97,7 +97,7 @@ def agreement(heard: Heard) -> float | None:
     return sum(same) / len(same) if same else None
 
 
-def _hit(one: Asked, reply: Reply) -> float:
+def _hit(one: EvalQuery, reply: Reply) -> float:
     if reply.candidate is None:
         return 1 / len(one.images)
     return float(one.target is not None and one.images[one.target] == reply.candidate)

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.data.images import read_image
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 
 VERSION = 1
 """Of the words and pictures below: replies to others are not mixed with them."""
@@ -54,7 +54,7 @@ def shown(images: Sequence[str], shift: int) -> list[str]:
     return [*images[shift:], *images[:shift]]
 
 
-def instruction(asked: Asked, shift: int) -> str:
+def instruction(asked: EvalQuery, shift: int) -> str:
     """What stands behind the pictures."""
     size = len(asked.images)
     lines = []
@@ -66,7 +66,7 @@ def instruction(asked: Asked, shift: int) -> str:
     return "\n".join(lines)
 
 
-def messages(asked: Asked, shift: int, files: Mapping[str, Path], side: int) -> list[dict[str, Any]]:
+def messages(asked: EvalQuery, shift: int, files: Mapping[str, Path], side: int) -> list[dict[str, Any]]:
     """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
     content: list[dict[str, Any]] = []
     for number, image in enumerate(shown(asked.images, shift), 1):
@@ -86,14 +86,14 @@ def data_url(file: Path, side: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 
-def identity(asked: Asked, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
+def identity(asked: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
     """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
     order; equal words of two queries are asked twice."""
     pictures = [contents[image] for image in shown(asked.images, shift)]
     return sha256_of([VERSION, asked.query, SYSTEM, instruction(asked, shift), pictures, dict(model)])
 
 
-def estimated_tokens(asked: Asked, dataset: Dataset, side: int) -> int:
+def estimated_tokens(asked: EvalQuery, dataset: Dataset, side: int) -> int:
     """About how many tokens a request has, rather too many: models count pictures in tiles of 512 or in patches of 28 pixels."""
     words = len(SYSTEM) + len(instruction(asked, 1)) + len("Picture 10:") * len(asked.images)
     return math.ceil(words / CHARACTERS) + sum(_of_picture(dataset, image, side) for image in asked.images)

@@ -25,10 +25,10 @@ from ctxr.pipelines.listen import Listen, ListenReport
 from ctxr.pipelines.listening import results
 from ctxr.pipelines.listening.asking import Listener, ask_all
 from ctxr.pipelines.listening.endpoint import Endpoint, key_of
-from ctxr.pipelines.listening.job import Job, heard_of, is_complete, job_of
+from ctxr.pipelines.listening.job import ListenJob, heard_of, is_complete, job_of
 from ctxr.pipelines.listening.replies import Reply
 from ctxr.pipelines.listening.report import REPLIES, report_on
-from ctxr.pipelines.scoring import RUN
+from ctxr.pipelines.scoring import RUN, SCORES
 from ctxr.pipelines.talk import Talk
 
 Pause = Callable[[float], object]
@@ -36,7 +36,7 @@ Pause = Callable[[float], object]
 JOURNAL = "journal.jsonl"
 """Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
 
-SCORES, PARTIAL = "scores.jsonl", "partial.jsonl"
+PARTIAL = "partial.jsonl"
 
 
 def listen(config: Listen, talk: Talk, pause: Pause | None = None) -> ListenReport:
@@ -86,7 +86,7 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def _ask(job: Job, key: str, replies: list[Reply], talk: Talk, pause: Pause | None) -> None:
+def _ask(job: ListenJob, key: str, replies: list[Reply], talk: Talk, pause: Pause | None) -> None:
     """Ask what nobody answered yet, as far as the money goes."""
     known = {reply.asked for reply in replies}
     todo = [one for one in job.requests if one.identity not in known]
@@ -105,7 +105,7 @@ def _ask(job: Job, key: str, replies: list[Reply], talk: Talk, pause: Pause | No
 
 
 @contextmanager
-def _endpoint(job: Job, key: str, waiting: Pause | None) -> "Iterator[tuple[Endpoint, threading.Event]]":
+def _endpoint(job: ListenJob, key: str, waiting: Pause | None) -> "Iterator[tuple[Endpoint, threading.Event]]":
     """The endpoint, and what ends its waiting."""
     ended = threading.Event()
 
@@ -126,7 +126,7 @@ def _remove(*files: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _keep_partial(job: Job, replies: Sequence[Reply]) -> None:
+def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
     """Scores of what was answered in full, under a name that says so."""
     heard = heard_of(job, replies)
     if heard:
@@ -134,7 +134,7 @@ def _keep_partial(job: Job, replies: Sequence[Reply]) -> None:
         write_scores(job.out / PARTIAL, results.scores(asked, heard, f"{job.out.name}-partial"))
 
 
-def _finish(job: Job, replies: Sequence[Reply], report: ListenReport) -> None:
+def _finish(job: ListenJob, replies: Sequence[Reply], report: ListenReport) -> None:
     heard = heard_of(job, replies)
     used = [reply for one in heard.values() for reply in one]
     write_scores(job.out / SCORES, results.scores(job.asked, heard, job.out.name))

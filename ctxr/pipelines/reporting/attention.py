@@ -11,11 +11,11 @@ from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.errors import CtxrError
 from ctxr.pipelines.evaluating.runs import RUNS
 from ctxr.pipelines.reporting.scored import EvaluationRows
-from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, source_of, way_of, with_regions
+from ctxr.pipelines.scoring import RUN, Device, checkpoints, scorer_name, source_of, way_of, with_regions
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked, asked_of, by_side, contents_of, pictures_of
+from ctxr.pipelines.training.asked import EvalQuery, asked_of, by_side, contents_of, pictures_of
 from ctxr.pipelines.training.caches import Array, cached
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 
 Attended = dict[tuple[str, str], list[list[int]]]
 """By scorer and query: percent 0..100 that each candidate looks at each, rows and columns in the order of the set."""
@@ -83,10 +83,10 @@ def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, tal
         wanted = [row for row, one in enumerate(asked) if one.query in shown]
         if wanted:
             files = pictures_of(dataset, asked)
-            pictures = with_regions(Pictures(files, contents_of(dataset, files), project), encoder, regions, talk)
+            pictures = with_regions(PictureFiles(files, contents_of(dataset, files), project), encoder, regions, talk)
             for seed in seeds:
                 name = scorer_name(run.path, seed, len(seeds))
-                shares = _shares(seed, encoder, asked, wanted, pictures, Machine(precision=precision), talk)
+                shares = _shares(seed, encoder, asked, wanted, pictures, Device(precision=precision), talk)
                 for row, table in zip(wanted, shares, strict=True):
                     count = len(asked[row].images)
                     found[name, asked[row].query] = np.rint(100 * table[:count, :count]).astype(int).tolist()
@@ -94,7 +94,13 @@ def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, tal
 
 
 def _shares(
-    seed: Path, encoder: str, asked: list[Asked], wanted: list[int], pictures: Pictures, machine: Machine, talk: Talk
+    seed: Path,
+    encoder: str,
+    asked: list[EvalQuery],
+    wanted: list[int],
+    pictures: PictureFiles,
+    machine: Device,
+    talk: Talk,
 ) -> Array:
     """float32 [n, K, K] of the queries at `wanted`, by the checkpoint `seed`; computed once."""
     from ctxr.models.training.checkpoint import CONFIG, HEAD
@@ -111,7 +117,7 @@ def _shares(
         from ctxr.models.training.scoring import attend_all
 
         device = choose_device(machine.device)
-        way = way_of(seed, source_of(seed, encoder, talk), pictures, Machine(device, machine.precision), talk)
+        way = way_of(seed, source_of(seed, encoder, talk), pictures, Device(device, machine.precision), talk)
         shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
         return shares
 

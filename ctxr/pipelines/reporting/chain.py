@@ -15,7 +15,7 @@ from ctxr.data.readers.artifact import dataset_of
 from ctxr.data.records import Facts, Image, ImageSet, Split, SplitName
 from ctxr.data.tables import read_table
 from ctxr.data.units import SourceUnit, read_unit, unit_folder
-from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.evaluating.results import RESULTS
 from ctxr.pipelines.inputs import origin_of
 from ctxr.pipelines.photo_pool import file_names
 from ctxr.pipelines.reporting.bare import bare_units

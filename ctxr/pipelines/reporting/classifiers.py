@@ -10,7 +10,7 @@ import msgspec
 from ctxr.data.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.errors import DataError
 from ctxr.pipelines.entailing_eval import KINDS, RESULT, TABLES
-from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.evaluating.results import RESULTS
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.revising.figures import told
 

@@ -27,7 +27,7 @@ from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
 from ctxr.pipelines.reporting.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from ctxr.pipelines.reporting.stages import ALONE
-from ctxr.pipelines.revise_labels import VERB
+from ctxr.pipelines.revising.records import VERB
 
 SECTIONS: tuple[Section, ...] = (
     summary.SECTION,

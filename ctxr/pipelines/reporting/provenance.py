@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxr.data.artifacts import MANIFEST, Artifact, Manifest, open_artifact
-from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.evaluating.results import RESULTS
 from ctxr.pipelines.evaluating.runs import KIND as RUN
 from ctxr.pipelines.evaluating.runs import RUNS
 from ctxr.pipelines.reporting.edition import Edition, Section

@@ -15,10 +15,9 @@ from ctxr.errors import DataError
 from ctxr.pipelines.reporting.chain import inside
 from ctxr.pipelines.reporting.edition import Edition, Section
 from ctxr.pipelines.reporting.pictures import SIDE
-from ctxr.pipelines.revise_labels import VERB
 from ctxr.pipelines.revising.auditing import checked
 from ctxr.pipelines.revising.figures import told
-from ctxr.pipelines.revising.records import Link, Round
+from ctxr.pipelines.revising.records import VERB, CandidateRow, Round
 from ctxr.pipelines.revising.results import read_figures
 from ctxr.pipelines.revising.rounds import FOLDER, LEDGER, folder_of, read_rounds
 from ctxr.pipelines.revising.work import written_for
@@ -94,7 +93,7 @@ def make(edition: Edition) -> Mapping[str, Any] | None:
         return None
     rounds = read_rounds(folder)
     shown = next((one for one in reversed(rounds) if one.active), rounds[-1])
-    links = read_table(folder / folder_of(shown.number) / LEDGER, Link)
+    links = read_table(folder / folder_of(shown.number) / LEDGER, CandidateRow)
     figures = read_figures(folder / folder_of(shown.number))
     audited = checked(folder.parent / "revision-audit" / f"{shown.number:03d}")
     heads, entail = _entail((audited or figures)["entail_at"])
@@ -210,8 +209,8 @@ def _any(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
     return any(row[name]["value"] is not None for row in rows)
 
 
-def _examples(dataset: Dataset, shown: Round, links: Iterable[Link]) -> list[Example]:
-    by_image: dict[str, list[Link]] = {}
+def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> list[Example]:
+    by_image: dict[str, list[CandidateRow]] = {}
     for link in links:
         by_image.setdefault(link.image, []).append(link)
     added = {
@@ -224,7 +223,7 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[Link]) -> list[Exa
     names = list(dict.fromkeys([*rich[:half], *unsure]))[:MOST_EXAMPLES]
     own = written_for(dataset)
 
-    def lines(held: Iterable[Link]) -> list[tuple[str, float]]:
+    def lines(held: Iterable[CandidateRow]) -> list[tuple[str, float]]:
         texts = [(_text(dataset, one.caption), one.probability) for one in held]
         return list(dict(reversed(texts)).items())[::-1][:MOST_LINES]
 

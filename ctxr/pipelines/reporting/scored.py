@@ -8,8 +8,7 @@ from typing import Any
 from ctxr.data.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
-from ctxr.pipelines.eval import RESULTS
-from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, QueryResult
+from ctxr.pipelines.evaluating.results import FIGURES, KIND, PER_QUERY, RESULTS, QueryResult
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.pipelines.changes import changed
 from ctxr.pipelines.entailing_eval import RESULT
-from ctxr.pipelines.eval import RESULTS
+from ctxr.pipelines.evaluating.results import RESULTS
 from ctxr.pipelines.inputs import DATASETS, SETS, latest
 from ctxr.pipelines.sets_report import KIND
 

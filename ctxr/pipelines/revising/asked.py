@@ -9,13 +9,13 @@ from ctxr.data.records import Judgment
 from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.pipelines.revise_labels import ReviseLabels
-from ctxr.pipelines.revising.mining import Gallery, galleries_of
+from ctxr.pipelines.revising.mining import MinedGallery, galleries_of
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.revising.rounds import JUDGMENTS, Base, folder_of
 
 
 @dataclass(frozen=True)
-class Asked:
+class RevisionInput:
     """What a round is about.
 
     Attributes:
@@ -26,7 +26,7 @@ class Asked:
     base: Base
     before: tuple[Round, ...]
     positives: Mapping[str, frozenset[str]]
-    galleries: tuple[Gallery, ...]
+    galleries: tuple[MinedGallery, ...]
 
     @cached_property
     def images(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Asked:
         return sum(len(one.rejected) for one in self.galleries)
 
 
-def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked:
+def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """What a round on top of those before it is about. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
     for one in before:
@@ -54,10 +54,10 @@ def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Asked
     if not found:
         side = "" if config.split == "all" else f" on {config.split}"
         raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
-    return Asked(base, tuple(before), fixed, tuple(found))
+    return RevisionInput(base, tuple(before), fixed, tuple(found))
 
 
-def without_rejected(asked: Asked, out: Path, fingerprint: str, threshold: float) -> Asked:
+def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
     """The same without pairs that the classifier with this fingerprint rejected in a round in force, by a threshold that was not
     higher: it would reject them again. What a cap left out has no judgment there, and is looked at again."""
     rows: list[Judgment] = []
@@ -68,7 +68,7 @@ def without_rejected(asked: Asked, out: Path, fingerprint: str, threshold: float
     return replace(asked, galleries=tuple(_without(one, rejected) for one in asked.galleries))
 
 
-def _without(gallery: Gallery, rejected: Mapping[str, Collection[str]]) -> Gallery:
+def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
     place, given = {image: at for at, image in enumerate(gallery.images)}, set(gallery.given)
     pairs = [
         (place[image], row)

@@ -8,7 +8,7 @@ from ctxr.metrics.compare import Interval
 from ctxr.metrics.stratified import Reliability
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revising.figures import told
-from ctxr.pipelines.revising.records import Also
+from ctxr.pipelines.revising.records import SetConflict
 
 
 def agreed(one: Agreement) -> str:
@@ -53,7 +53,7 @@ def _count(interval: Interval) -> str:
     return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
 
 
-def also_table(also: Sequence[Also], said: Mapping[tuple[str, str], bool]) -> Table:
+def also_table(also: Sequence[SetConflict], said: Mapping[tuple[str, str], bool]) -> Table:
     """Descriptions of small sets that the classifier calls true of another picture, and what people say who looked.
 
     Args:

@@ -26,7 +26,7 @@ from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
 from ctxr.pipelines.revising.audit_tables import agreed, also_table, reliability_table, sample_told
 from ctxr.pipelines.revising.figures import as_records, entail_figures, entail_table, looked_at
-from ctxr.pipelines.revising.records import Also, Drawn, Link, Looked, Round
+from ctxr.pipelines.revising.records import AuditSample, AuditVerdict, CandidateRow, Round, SetConflict
 from ctxr.pipelines.revising.results import export_hint, read_figures
 from ctxr.pipelines.revising.rounds import (
     ALSO,
@@ -61,7 +61,7 @@ class Audited:
         unseen: pairs of the sample that nobody was heard on. waiting: those that have fewer votes than were asked for.
     """
 
-    looked: tuple[Looked, ...]
+    looked: tuple[AuditVerdict, ...]
     parts: tuple[Part, ...]
     revision: Reliability
     classifier: Reliability
@@ -81,7 +81,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     out = config.folder()
     refuse_changed(out)
     made = _round(config, out)
-    drawn = read_table(out / folder_of(made.number) / STRATA, Drawn)
+    drawn = read_table(out / folder_of(made.number) / STRATA, AuditSample)
     source = _answers(config, made, drawn, talk)
     answered = read_judgments(source)
     found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
@@ -93,7 +93,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     return _report(config, folder, made, found, corrected)
 
 
-def _answers(config: ReviseLabels, made: Round, drawn: Sequence[Drawn], talk: Talk) -> Path:
+def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], talk: Talk) -> Path:
     """The judgments of the project as they are now. Raises UnfinishedError where nobody can have answered yet."""
     asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
     source = collected(config.workdir, talk, config.database) if asked else config.workdir / JUDGMENTS
@@ -102,7 +102,7 @@ def _answers(config: ReviseLabels, made: Round, drawn: Sequence[Drawn], talk: Ta
     return source
 
 
-def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[Drawn]) -> UnfinishedError:
+def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample]) -> UnfinishedError:
     """Nobody has answered: the next command is said."""
     pairs = {(one.image, one.caption) for one in drawn}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
@@ -127,13 +127,13 @@ def _round(config: ReviseLabels, out: Path) -> Round:
     return fitting[-1]
 
 
-def judged(drawn: Sequence[Drawn], answered: Answered, blocked: Sequence[str]) -> Audited:
+def judged(drawn: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
     """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
     verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
     looked = tuple(
-        Looked(one.image, one.caption, one.stratum, one.decision, entailed)
+        AuditVerdict(one.image, one.caption, one.stratum, one.decision, entailed)
         for name, entailed in sorted(verdicts.items())
         for one in (pairs[name],)
     )
@@ -169,7 +169,7 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     return found, sum(value == TIE for value in values)
 
 
-def _parts(drawn: Sequence[Drawn], looked: Sequence[Looked]) -> dict[str, Part]:
+def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
     """Strata as they were looked at, by name."""
     sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
     seen = Counter(one.stratum for one in looked)
@@ -197,7 +197,7 @@ def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[
     figures = read_figures(folder)
     told_before: list[dict[str, Any]] = figures["entail_at"]
     ks = [int(row["k"]) for row in told_before]
-    counts = looked_at(figures.get("counted") or {}, ks, read_table(folder / LEDGER, Link), found.looked)
+    counts = looked_at(figures.get("counted") or {}, ks, read_table(folder / LEDGER, CandidateRow), found.looked)
     if counts is None:
         return told_before
     leaked = np.array(figures["counted"]["leaked"], bool)
@@ -253,7 +253,7 @@ def _report(
         "strata": Table("What people said", ("stratum", "looked at", "entailed"), strata),
         "reliability": reliability_table(found.revision, found.classifier),
     }
-    also = read_table(config.folder() / folder_of(made.number) / ALSO, Also)
+    also = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
     if also:
         tables["also"] = also_table(also, {(one.caption, one.image): one.entailed for one in found.looked})
     if corrected:

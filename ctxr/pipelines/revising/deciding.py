@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxr.data.hashing import sha256_of
 from ctxr.pipelines.revise_labels import ReviseLabels
-from ctxr.pipelines.revising.judging import Edge
+from ctxr.pipelines.revising.judging import ChosenThreshold
 from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.records import Round
 from ctxr.pipelines.revising.rounds import Base
@@ -29,7 +29,7 @@ def decides(
     before: Sequence[Round],
     encoder: "Encoder | PairMiner",
     classifier: "Classifier",
-    edge: Edge,
+    edge: ChosenThreshold,
 ) -> str:
     """Hash over everything that decides a round on top of those before it that are in force."""
     made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
@@ -42,7 +42,7 @@ def on_top(
     settings: Mapping[str, Any],
     encoder: "Encoder | PairMiner",
     classifier: "Classifier",
-    edge: Edge,
+    edge: ChosenThreshold,
 ) -> str:
     """That rounds in force stay so, and in what the new one differs from the latest of them.
 

@@ -14,7 +14,7 @@ from ctxr.data.records import ImageSet
 from ctxr.errors import DataError
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
-from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.encoded import PictureFiles, embedded
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -48,7 +48,7 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, talk: Ta
             f"{len(files) - len(found)} of {len(files)} pictures of {dataset.name} are not there, the first is {lost}",
             hint="put the pictures where the dataset names them",
         )
-    vectors = embedded(Pictures(found, contents_of(dataset, found), workdir), [], encoder, talk)[0]
+    vectors = embedded(PictureFiles(found, contents_of(dataset, found), workdir), [], encoder, talk)[0]
     row = {image: place for place, image in enumerate(found)}
     told = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(

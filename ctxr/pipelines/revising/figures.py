@@ -10,8 +10,8 @@ from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
 from ctxr.metrics.poststratified import Sampled, known_at
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.revising.mining import Pool
-from ctxr.pipelines.revising.records import Link, Looked
+from ctxr.pipelines.revising.mining import Candidates
+from ctxr.pipelines.revising.records import AuditVerdict, CandidateRow
 from ctxr.pipelines.revising.sampling import stratum_of
 
 RESAMPLES = 1000
@@ -22,7 +22,7 @@ FOR_CAPTION = 2
 MANY = np.iinfo(np.int64).max
 
 
-def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Counted | None:
+def counted(pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int) -> Counted | None:
     """Among the first K captions of every picture: how many were written for it, how many more are entailed, by this round or by one
     before it. None where a gallery has too few captions, or fewer were mined, than the least K."""
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
@@ -32,22 +32,22 @@ def counted(pools: Sequence[Pool], entailed: Sequence[Flags], top_k: int) -> Cou
     return Counted(written, extra + earlier, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
 
 
-def earlier_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
+def earlier_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
     """Captions among the first K of every picture that a round before this one added, [I, len(ks)]."""
     return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
 
 
-def rejected_among(pools: Sequence[Pool], ks: Sequence[int]) -> Doubles:
+def rejected_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
     """Captions among the first K of every picture that a round before this one rejected and this one left out, [I, len(ks)]."""
     return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[3]
 
 
-def _columns(pools: Sequence[Pool], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
+def _columns(pools: Sequence[Candidates], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
     parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
     earlier rounds.
 
@@ -70,7 +70,7 @@ def _first(pool: Pool, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Dou
 
 
 def looked_at(
-    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[Link], looked: Sequence[Looked]
+    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], looked: Sequence[AuditVerdict]
 ) -> Counted | None:
     """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
     earlier rounds added or rejected some of these: what people said of this round's sample tells nothing of them.
@@ -152,7 +152,7 @@ def told(interval: Mapping[str, Any]) -> str:
     )
 
 
-def bands(links: Sequence[Link]) -> list[dict[str, Any]]:
+def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
     """Candidates of each stratum of the audit, with their mean probability."""
     held: dict[str, list[float]] = {}
     for link in links:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
-from ctxr.pipelines.revising.mining import Pool
+from ctxr.pipelines.revising.mining import Candidates
 from ctxr.pipelines.revising.records import ThresholdFrom
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
@@ -48,7 +48,7 @@ class Premises:
 
 
 @dataclass(frozen=True)
-class Edge:
+class ChosenThreshold:
     """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev: on `called` pairs at or
     above it, with the exact interval of its precision."""
 
@@ -63,7 +63,7 @@ class Edge:
 
 
 def probabilities(
-    classifier: "Classifier", pools: Sequence[Pool], premises: Premises, workdir: Path, talk: Talk
+    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, talk: Talk
 ) -> list[Doubles]:
     """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
     asked = [
@@ -71,41 +71,37 @@ def probabilities(
         for pool in pools
         for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
     ]
-    found = _judged(
-        classifier,
-        [premises.contents[image] for image, _ in asked],
-        [premises.texts.get(image, "") for image, _ in asked],
-        [premises.files[image] for image, _ in asked],
-        [premises.hypotheses[caption] for _, caption in asked],
-        workdir,
-        "judging candidates",
-        talk,
-    )
+    claims = [
+        _Claim(
+            premises.contents[image], premises.texts.get(image, ""), premises.files[image], premises.hypotheses[caption]
+        )
+        for image, caption in asked
+    ]
+    found = _judged(classifier, claims, workdir, "judging candidates", talk)
     return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
 
 
-def _judged(
-    classifier: "Classifier",
-    contents: Sequence[str],
-    texts: Sequence[str],
-    files: Sequence[Path | None],
-    hypotheses: Sequence[str],
-    workdir: Path,
-    label: str,
-    talk: Talk,
-) -> Doubles:
+class _Claim(NamedTuple):
+    """SHA-256 and file of a picture with what is written of it, and what they are to entail."""
+
+    content: str
+    text: str
+    file: Path | None
+    hypothesis: str
+
+
+def _judged(classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, talk: Talk) -> Doubles:
     from ctxr.models.entailment.base import Claim
 
     def make(part: slice) -> npt.NDArray[np.float32]:
-        columns = zip(texts[part], files[part], hypotheses[part], strict=True)
-        claims: list[Claim] = [Claim(*one) for one in columns]
-        found = np.asarray(classifier.probabilities(claims), np.float32)
-        if found.shape != (len(claims),) or not ((found >= 0) & (found <= 1)).all():
+        asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
+        found = np.asarray(classifier.probabilities(asked), np.float32)
+        if found.shape != (len(asked),) or not ((found >= 0) & (found <= 1)).all():
             raise DataError(f"the classifier {classifier.name} gives what is no probability", hint="train it again")
         return found
 
     made_by = {"what": "entailed", "classifier": classifier.fingerprint}
-    keys = [sha256_of(one) for one in zip(contents, texts, hypotheses, strict=True)]
+    keys = [sha256_of((one.content, one.text, one.hypothesis)) for one in claims]
     with talk.progress(label, len(keys)) as task:
         parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
     return np.concatenate([np.zeros(0), *parts])
@@ -119,7 +115,7 @@ def choose_edge(
     dataset: Dataset,
     workdir: Path,
     talk: Talk,
-) -> Edge:
+) -> ChosenThreshold:
     """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
 
     Args:
@@ -128,9 +124,9 @@ def choose_edge(
     Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
     """
     if threshold is not None:
-        return Edge(threshold, "given")
+        return ChosenThreshold(threshold, "given")
     if wanted is None:
-        return Edge(classifier.threshold, "classifier")
+        return ChosenThreshold(classifier.threshold, "classifier")
     if dev is None:
         raise DataError(
             f"{dataset.name} has no pairs to choose a threshold on",
@@ -143,17 +139,12 @@ def choose_edge(
     if not usable:
         raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
     usable = choosing(usable)
-    images = [None if pair.image is None else dataset.images[pair.image] for pair in usable]
-    found = _judged(
-        classifier,
-        ["" if image is None else image.sha256 for image in images],
-        [pair.premise or "" for pair in usable],
-        [None if image is None else dataset.picture(image) for image in images],
-        [pair.hypothesis or "" for pair in usable],
-        workdir,
-        "judging dev",
-        talk,
-    )
+    claims = []
+    for pair in usable:
+        image = None if pair.image is None else dataset.images[pair.image]
+        content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
+        claims.append(_Claim(content, pair.premise or "", file, pair.hypothesis or ""))
+    found = _judged(classifier, claims, workdir, "judging dev", talk)
     best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
     if best is None:
         raise DataError(
@@ -163,7 +154,7 @@ def choose_edge(
     if best.called < FEW_CALLED:
         talk.warn(f"on dev {best.weakness()}")
     low, high = best.precision.low, best.precision.high
-    return Edge(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
+    return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
 
 
 def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
@@ -174,7 +165,7 @@ def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
     return file is not None and file.is_file()
 
 
-def decide(pool: Pool, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
+def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
     """What becomes of each candidate, [N] codes: entailed ones are added, the surest first, until a picture or a caption has
     its fill (0: no cap). Equally sure ones by their score, then as they stand."""
     verdicts = np.full(len(pool), BELOW, np.int8)

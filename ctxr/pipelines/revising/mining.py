@@ -13,12 +13,12 @@ from ctxr.data.dataset import Dataset
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.training.recipe import WITH_HEAD
-from ctxr.pipelines.evaluating.runs import RUNS
+from ctxr.pipelines.evaluating.runs import run_folder
 from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.proposing import check_by
 from ctxr.pipelines.scoring import RUN, checkpoints, source_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.encoded import PictureFiles, embedded
 from ctxr.pipelines.training.pair_looks import Rerank
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PAIRS = 4096
 
 
 @dataclass(frozen=True)
-class Gallery:
+class MinedGallery:
     """Pictures that are searched together, and what is said of them.
 
     Attributes:
@@ -62,7 +62,7 @@ class Gallery:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class Candidates:
     """Candidates of one gallery as parallel columns [N], by image and then by rank.
 
     Attributes:
@@ -71,7 +71,7 @@ class Pool:
         known_scores: of the pairs that are known already, in their order.
     """
 
-    gallery: Gallery
+    gallery: MinedGallery
     images: Codes
     captions: Codes
     ranks: Codes
@@ -83,7 +83,9 @@ class Pool:
         return len(self.images)
 
 
-def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int) -> list[Gallery]:
+def galleries_of(
+    dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
+) -> list[MinedGallery]:
     """The sets of the dataset that have captions (blank ones are none), of one side or of `all`; of the first `limit` images alone
     where that is above 0.
 
@@ -111,7 +113,7 @@ def galleries_of(dataset: Dataset, positives: Mapping[str, Collection[str]], spl
             if image in place
         )
         earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
-        found.append(Gallery(one.id, side, images, asked, given, earlier))
+        found.append(MinedGallery(one.id, side, images, asked, given, earlier))
     return found
 
 
@@ -128,7 +130,7 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     from ctxr.models.training.checkpoint import read_checkpoint
 
     check_by(by, workdir)
-    folder = next((one for one in (workdir / RUNS / by, Path(by)) if one.is_dir()), None)
+    folder = run_folder(by, workdir)
     if folder is None:
         if not makes_pairs(by):
             return load_encoder(by, device, warn=talk.warn)
@@ -162,9 +164,9 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
 
 
 def pools_of(
-    galleries: Sequence[Gallery], encoder: "Encoder | PairMiner", pictures: Pictures, texts: Mapping[str, str], k: int,
+    galleries: Sequence[MinedGallery], encoder: "Encoder | PairMiner", pictures: PictureFiles, texts: Mapping[str, str], k: int,
     both: bool, talk: Talk,
-) -> list[Pool]:  # fmt: skip
+) -> list[Candidates]:  # fmt: skip
     """The candidates of each gallery; `texts` of all captions by id."""
     image_row = {name: row for row, name in enumerate(pictures.files)}
     caption_row = {name: row for row, name in enumerate(texts)}
@@ -197,7 +199,7 @@ def pools_of(
     return pools
 
 
-def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Pool:
+def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Candidates:
     """The best `k` captions of every picture that are not known to hold for it or not, and with `both` the best `k` pictures of every
     caption too. Equal ones stand by id.
 
@@ -216,7 +218,7 @@ def mine(gallery: Gallery, images: Matrix, captions: Matrix, k: int, both: bool)
     return _found(gallery, best, _products(images, captions, known), both)
 
 
-def mine_table(gallery: Gallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Pool:
+def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
     """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, among those that are `wanted` [n, m] alone."""
     from ctxr.models.matches import Matches
 
@@ -233,7 +235,7 @@ def mine_table(gallery: Gallery, scores: Matrix, wanted: Flags, k: int, both: bo
     return _found(gallery, best, scores[known[:, 0], known[:, 1]], both)
 
 
-def _found(gallery: Gallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Pool:
+def _found(gallery: MinedGallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Candidates:
     """The pool of what is best for pictures (turn 1) and, with `both`, for captions (turn -1)."""
     pairs, ranks, scores, directions = [], [], [], []
     for direction, turn in ((1, 1), (2, -1)) if both else ((1, 1),):
@@ -256,7 +258,9 @@ def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
     return found
 
 
-def _merged(gallery: Gallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix) -> Pool:
+def _merged(
+    gallery: MinedGallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix
+) -> Candidates:
     """Each pair once; one that was found from both sides has the rank of the image's side, and direction 3."""
     order = np.lexsort((directions, pairs[1], pairs[0]))
     pairs, ranks, scores, directions = pairs[:, order], ranks[order], scores[order], directions[order]
@@ -266,4 +270,4 @@ def _merged(gallery: Gallery, pairs: Codes, ranks: Codes, scores: Matrix, direct
     pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
     directions = np.where(twice, 3, directions[first])
     order = np.lexsort((pairs[1], ranks, pairs[0]))
-    return Pool(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], held)
+    return Candidates(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], held)

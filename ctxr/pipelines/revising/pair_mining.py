@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.pipelines.scoring import Machine
+from ctxr.pipelines.scoring import Device
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.pair_looks import Rerank, pair_looks, shortlist_of
 from ctxr.pipelines.training.paired import regions_for
 
@@ -39,13 +39,13 @@ class PairMiner:
     device: str
     precision: str
 
-    def over(self, pictures: Pictures, texts: Sequence[str], k: int, talk: Talk) -> "Scores":
+    def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, talk: Talk) -> "Scores":
         """What gives the scores of some pictures with some texts, by their places; `k` candidates are wanted of each.
 
         Raises what `regions_for` raises.
         """
         seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
-        looks = pair_looks(self.checkpoint, self.source, seen, texts, Machine(self.device, self.precision), talk)
+        looks = pair_looks(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), talk)
         shortlist = shortlist_of(seen, texts, self.rerank, self.device, talk)
         if 0 < self.rerank.most < k:
             talk.note(f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others")

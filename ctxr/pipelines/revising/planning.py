@@ -8,12 +8,12 @@ from math import inf
 from typing import Any
 
 from ctxr.pipelines.entailing import own_fingerprint, own_threshold
-from ctxr.pipelines.revise_labels import VERB, ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.asked import Asked, asked_of, without_rejected
+from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
+from ctxr.pipelines.revising.asked import RevisionInput, asked_of, without_rejected
 from ctxr.pipelines.revising.classifiers import RECIPE, find_classifier
-from ctxr.pipelines.revising.mining import Gallery
+from ctxr.pipelines.revising.mining import MinedGallery
 from ctxr.pipelines.revising.proposing import check_by
-from ctxr.pipelines.revising.records import Round
+from ctxr.pipelines.revising.records import VERB, Round
 from ctxr.pipelines.revising.rounds import read_rounds
 from ctxr.pipelines.revising.work import lost_pictures, open_project
 from ctxr.pipelines.talk import Talk
@@ -55,7 +55,7 @@ def typed(config: ReviseLabels) -> str:
     return shlex.join(words)
 
 
-def _rejected(config: ReviseLabels, asked: Asked, classifier: str) -> tuple[Asked, dict[str, str]]:
+def _rejected(config: ReviseLabels, asked: RevisionInput, classifier: str) -> tuple[RevisionInput, dict[str, str]]:
     """What is asked about without what was rejected before, and what is told of that; whole where the threshold is not known yet."""
     if not asked.before or not classifier:
         return asked, {}
@@ -71,7 +71,7 @@ def _rejected(config: ReviseLabels, asked: Asked, classifier: str) -> tuple[Aske
     return left, {"rejected": told}
 
 
-def candidates(galleries: Sequence[Gallery], k: int, both: bool) -> str:
+def candidates(galleries: Sequence[MinedGallery], k: int, both: bool) -> str:
     """How many pairs would be judged, and how that number comes about."""
     captions = [one for gallery in galleries for one in _left(gallery, k, 0)]
     pictures = [one for gallery in galleries for one in _left(gallery, k, 1)] if both else []
@@ -112,7 +112,7 @@ def threshold(config: ReviseLabels, classifier: str) -> str:
     return f"{value:.3g}, the classifier's own: chosen on dev in training, with a precision of {reached:.3f} there"
 
 
-def _left(gallery: Gallery, k: int, side: int) -> list[int]:
+def _left(gallery: MinedGallery, k: int, side: int) -> list[int]:
     """How many candidates each picture (side 0) or caption (side 1) of a set has: k at most, those that are known left out."""
     own, others = (gallery.images, gallery.captions) if side == 0 else (gallery.captions, gallery.images)
     known = Counter(gallery.known[:, side].tolist())

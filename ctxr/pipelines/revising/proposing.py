@@ -3,16 +3,15 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from ctxr.data.artifacts import MANIFEST
 from ctxr.errors import UsageError
-from ctxr.pipelines.evaluating.runs import PLAIN_ENCODERS, RUNS
+from ctxr.pipelines.evaluating.runs import PLAIN_ENCODERS, finished_runs, run_folder
 
 
 def check_by(by: str, workdir: Path) -> None:
     """Raises UsageError for a name that is neither a run of the project nor one that an encoder can have."""
-    if by and ((workdir / RUNS / by).is_dir() or Path(by).is_dir() or ":" in by or by in PLAIN_ENCODERS):
+    if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return
-    known = sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+    known = finished_runs(workdir)
     near = get_close_matches(by, [*known, *PLAIN_ENCODERS], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "

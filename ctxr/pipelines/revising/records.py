@@ -9,6 +9,11 @@ Reason = Literal["below_threshold", "cap_image", "cap_caption"]
 Direction = Literal["image", "caption", "both"]
 ThresholdFrom = Literal["classifier", "given", "dev"]
 
+VERB = "revise-labels"
+
+RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
+"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""
+
 WORKER = "entailment"
 """Judgments of a classifier are by worker `entailment:NAME`."""
 
@@ -52,7 +57,7 @@ class Round(Record, frozen=True):
     judgments: str = ""
 
 
-class Link(Record, frozen=True):
+class CandidateRow(Record, frozen=True):
     """What became of a candidate: does this image, with its captions, entail this caption of another?
 
     Attributes:
@@ -78,7 +83,7 @@ class Link(Record, frozen=True):
     leaked: bool = False
 
 
-class Also(Record, frozen=True):
+class SetConflict(Record, frozen=True):
     """A description that, the classifier says, also holds for another image of its set: for people to look at.
 
     Attributes:
@@ -95,7 +100,7 @@ class Also(Record, frozen=True):
     probability: float
 
 
-class Drawn(Record, frozen=True):
+class AuditSample(Record, frozen=True):
     """A pair of the audit's sample, and the stratum it stands for.
 
     Attributes:
@@ -115,7 +120,7 @@ class Drawn(Record, frozen=True):
     rank: int
 
 
-class Looked(Record, frozen=True):
+class AuditVerdict(Record, frozen=True):
     """What people decided of a pair of the sample: whether the image with its captions entails the caption."""
 
     KEY: ClassVar[tuple[str, ...]] = ("image", "caption")

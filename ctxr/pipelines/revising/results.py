@@ -25,12 +25,13 @@ from ctxr.pipelines.revising.figures import (
     entail_table,
     rejected_among,
 )
-from ctxr.pipelines.revising.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, Edge, Verdicts
-from ctxr.pipelines.revising.mining import Pool
-from ctxr.pipelines.revising.records import Also, Direction, Link, Reason, Round
+from ctxr.pipelines.revising.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
+from ctxr.pipelines.revising.mining import Candidates
+from ctxr.pipelines.revising.records import CandidateRow, Direction, Reason, Round, SetConflict
 from ctxr.pipelines.revising.rounds import (
     ALSO,
     FIGURES,
+    JUDGMENTS,
     LEDGER,
     SAMPLE,
     STRATA,
@@ -69,10 +70,10 @@ class Revised:
 
     base: Base
     sets: tuple[ImageSet, ...]
-    pools: tuple[Pool, ...]
+    pools: tuple[Candidates, ...]
     probabilities: tuple[Doubles, ...]
     verdicts: tuple[Verdicts, ...]
-    edge: Edge
+    edge: ChosenThreshold
     by: str
     by_fingerprint: str
     classifier: str
@@ -83,7 +84,7 @@ class Revised:
     texts: Mapping[str, str]
     positives: Mapping[str, frozenset[str]]
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[CandidateRow]:
         """What became of every candidate; a pair of several galleries stands once, as in the first."""
         seen: set[tuple[str, str]] = set()
         for pool, found, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
@@ -94,7 +95,7 @@ class Revised:
                     continue
                 seen.add((image, caption))
                 verdict = int(verdicts[row])
-                yield Link(
+                yield CandidateRow(
                     image=image,
                     caption=caption,
                     source=self.by,
@@ -108,12 +109,12 @@ class Revised:
                     leaked=image in self.leaked,
                 )
 
-    def also(self, links: list[Link]) -> list[Also]:
+    def also(self, links: list[CandidateRow]) -> list[SetConflict]:
         """Descriptions of small sets that were found to hold for another picture of theirs."""
         small = {one.id: one for one in self.base.dataset.sets if len(one.images) <= SMALL_SET}
         queries = self.base.dataset.queries
         return [
-            Also(
+            SetConflict(
                 link.caption,
                 link.image,
                 queries[link.caption].image_set,
@@ -161,15 +162,16 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
         if link.reason not in ("cap_image", "cap_caption")
     ]
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
-    tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.also(links)}
-    content = b"".join(encode_row(one) for one in sample)
-    out = config.folder()
-    figures = _figures(config, revised, links)
-    add_round(out, revised.base, made, judgments, tables, {SAMPLE: content}, figures, revised.sets, talk)
+    tables: dict[str, list[Any]] = {
+        LEDGER: links, STRATA: drawn, ALSO: revised.also(links), JUDGMENTS: judgments
+    }  # fmt: skip
+    figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
+    files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
+    add_round(config.folder(), revised.base, made, tables, files, revised.sets, talk)
     return made
 
 
-def _figures(config: ReviseLabels, revised: Revised, links: list[Link]) -> dict[str, Any]:
+def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
     entailed = [one >= revised.edge.value for one in revised.probabilities]
     found = counted(revised.pools, entailed, config.top_k)
     told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
@@ -193,7 +195,7 @@ def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> 
     rows = read_figures(folder)["entail_at"]
     if rows:
         tables["entail"] = entail_table(rows, made.by)
-    also = read_table(folder / ALSO, Also)
+    also = read_table(folder / ALSO, SetConflict)
     if also:
         tables["also"] = _also_table(also)
     facts = {
@@ -236,7 +238,7 @@ def _dev(made: Round) -> str:
     return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
 
 
-def _also_table(also: list[Also]) -> Table:
+def _also_table(also: list[SetConflict]) -> Table:
     first = sorted(also, key=lambda one: (-one.probability, one.key()))[:SHOWN]
     rows = tuple((one.text, ", ".join(one.images), one.image, one.probability) for one in first)
     heads = ("description", "written for", "also holds for", "probability")

@@ -25,8 +25,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.data.records import ImageSet, Judgment, Split
 from ctxr.data.tables import encode_row, read_table, write_table
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.revise_labels import RESTORE, VERB
-from ctxr.pipelines.revising.records import Round
+from ctxr.pipelines.revising.records import RESTORE, VERB, Round
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import reached, relative
 
@@ -172,18 +171,15 @@ def add_round(
     out: Path,
     base: Base,
     made: Round,
-    judgments: Sequence[Judgment],
     tables: Mapping[str, Iterable[Any]],
     files: Mapping[str, bytes],
-    figures: Mapping[str, Any],
     sets: Sequence[ImageSet],
     talk: Talk,
 ) -> Artifact:
-    """Write a round and put it in force; the caller holds the folder. A kill leaves the rounds before it as they were.
+    """Write a round, `JUDGMENTS` among its tables, and put it in force; the caller holds the folder. A kill leaves the rounds
+    before it as they were.
 
     `sets` are those of a release, with distances that it does not tell."""
-    import msgspec
-
     refuse_strangers(out)
     refuse_changed(out)
     _put_base(out, base, sets, talk)
@@ -194,8 +190,6 @@ def add_round(
         write_table(folder / name, rows)
     for name, content in files.items():
         write_bytes(folder / name, content)
-    write_table(folder / JUDGMENTS, judgments)
-    write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(figures), indent=1) + b"\n")
     made = replace(made, judgments=sha256_file(folder / JUDGMENTS))
     return put_in_force(out, base, [*read_rounds(out), made])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ctxr.metrics.stratified import allocate
 from ctxr.pipelines.asking import Candidate
-from ctxr.pipelines.revising.records import Drawn, Link
+from ctxr.pipelines.revising.records import AuditSample, CandidateRow
 
 BANDS = (0.1, 0.5, 0.9)
 """Where the probability is cut."""
@@ -15,7 +15,7 @@ RANKS = (10,)
 """Where the rank is cut: after it."""
 
 
-def stratum_of(link: Link) -> str:
+def stratum_of(link: CandidateRow) -> str:
     """The stratum of a candidate in words: what was done, how sure the classifier is, where retrieval had it.
 
     >>> stratum_of(Link("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
@@ -28,9 +28,9 @@ def stratum_of(link: Link) -> str:
     return f"{done}, p {edges[band]:g} to {edges[band + 1]:g}, {rank}"
 
 
-def draw(links: Sequence[Link], size: int, rng: np.random.Generator) -> list[Drawn]:
+def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
     """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
-    strata: dict[str, list[Link]] = {}
+    strata: dict[str, list[CandidateRow]] = {}
     for link in links:
         strata.setdefault(stratum_of(link), []).append(link)
     names = sorted(strata)
@@ -39,12 +39,17 @@ def draw(links: Sequence[Link], size: int, rng: np.random.Generator) -> list[Dra
         held = strata[name]
         for place in sorted(rng.choice(len(held), count, replace=False).tolist()):
             one = held[place]
-            found.append(Drawn(one.image, one.caption, name, one.decision, len(held), count, one.probability, one.rank))
+            found.append(
+                AuditSample(one.image, one.caption, name, one.decision, len(held), count, one.probability, one.rank)
+            )
     return found
 
 
 def as_candidates(
-    drawn: Sequence[Drawn], captions: Mapping[str, Sequence[str]], texts: Mapping[str, str], authors: Mapping[str, str]
+    drawn: Sequence[AuditSample],
+    captions: Mapping[str, Sequence[str]],
+    texts: Mapping[str, str],
+    authors: Mapping[str, str],
 ) -> list[Candidate]:
     """The sample as `ctxr export-tasks entail` takes it; nothing in it tells what the classifier said.
 

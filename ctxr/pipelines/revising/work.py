@@ -13,11 +13,11 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inputs import chosen
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport
-from ctxr.pipelines.revising.asked import Asked, asked_of, without_rejected
+from ctxr.pipelines.revising.asked import RevisionInput, asked_of, without_rejected
 from ctxr.pipelines.revising.classifiers import open_classifier
 from ctxr.pipelines.revising.deciding import decides, on_top
 from ctxr.pipelines.revising.distances import with_distances
-from ctxr.pipelines.revising.judging import Edge, Premises, choose_edge, decide, leaked_images, probabilities
+from ctxr.pipelines.revising.judging import ChosenThreshold, Premises, choose_edge, decide, leaked_images, probabilities
 from ctxr.pipelines.revising.mining import open_encoder, pools_of
 from ctxr.pipelines.revising.pair_mining import PairMiner
 from ctxr.pipelines.revising.records import WORKER, Round
@@ -35,7 +35,7 @@ from ctxr.pipelines.revising.rounds import (
 )
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.asked import contents_of
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.encoded import PictureFiles
 
 if TYPE_CHECKING:
     from ctxr.models.encode import Encoder
@@ -91,7 +91,7 @@ def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> Revi
     return reported(config, made, "added", leaked)
 
 
-def _refuse_nothing_left(config: ReviseLabels, asked: Asked) -> None:
+def _refuse_nothing_left(config: ReviseLabels, asked: RevisionInput) -> None:
     """Raises UsageError where every picture with every caption of its set is known, before anything is written."""
     if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in asked.galleries):
         again = f"a lower --threshold, or {config.again('--undo')}"
@@ -109,7 +109,7 @@ def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[st
     return reported(config, one, "in force again", leaked)
 
 
-def _guard(config: ReviseLabels, asked: Asked, classifier: "Classifier", talk: Talk) -> list[str]:
+def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier", talk: Talk) -> list[str]:
     """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
     dataset = asked.base.dataset
     leaked = leaked_images(dataset, asked.images, classifier.trained_on)
@@ -126,7 +126,7 @@ def _guard(config: ReviseLabels, asked: Asked, classifier: "Classifier", talk: T
     return leaked
 
 
-def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk) -> Edge:
+def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk) -> ChosenThreshold:
     there = "pairs.jsonl" in (base.tables or {})
     dev = config.dev or (base.path / "pairs.jsonl" if there else None)
     return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, talk)
@@ -134,16 +134,16 @@ def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk
 
 def _revised(
     config: ReviseLabels,
-    asked: Asked,
+    asked: RevisionInput,
     encoder: "Encoder | PairMiner",
     classifier: "Classifier",
-    edge: Edge,
+    edge: ChosenThreshold,
     leaked: list[str],
     talk: Talk,
 ) -> Revised:
     dataset = asked.base.dataset
     files = _files(dataset, asked.images)
-    pictures = Pictures(files, contents_of(dataset, files), config.workdir)
+    pictures = PictureFiles(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
     pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, talk)
     own = written_for(dataset)

@@ -13,7 +13,7 @@ from ctxr.pipelines.changes import refuse_other
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvalQuery:
     """One query for an image of a set.
 
     Attributes:
@@ -33,7 +33,7 @@ class Asked:
     weak: tuple[str, ...] = ()
 
 
-def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[Asked]:
+def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
     """Every query of the dataset for an image, or those of the given ids, by id. Queries with labels are left out.
 
     Raises DataError for a query that the dataset has not.
@@ -49,11 +49,11 @@ def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[A
             text = " ".join(dataset.texts[one].text for one in query.texts)
             side = dataset.split_of(image_set)
             ordered = image_set.kind == "video"
-            found.append(Asked(name, image_set.id, text, image_set.images, targets.get(name), ordered, side))
+            found.append(EvalQuery(name, image_set.id, text, image_set.images, targets.get(name), ordered, side))
     return found
 
 
-def pictures_of(dataset: Dataset, asked: Sequence[Asked]) -> dict[str, Path]:
+def pictures_of(dataset: Dataset, asked: Sequence[EvalQuery]) -> dict[str, Path]:
     """The file of every image that is asked about, by id. Raises DataError when one is not there."""
     wanted = sorted({image for one in asked for image in one.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
@@ -88,13 +88,13 @@ def contents_of(
     return found
 
 
-def sha256_of_asked(asked: Sequence[Asked], contents: Mapping[str, str]) -> str:
+def sha256_of_asked(asked: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
     """One hash over everything that a model is shown and told."""
     rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in asked]
     return sha256_of([rows, sorted(contents.items())])
 
 
-def check_places(asked: Iterable[Asked], most: int, every: bool) -> None:
+def check_places(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
     """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
     for one in asked:
         if (one.ordered or every) and len(one.images) > most:
@@ -104,9 +104,9 @@ def check_places(asked: Iterable[Asked], most: int, every: bool) -> None:
             )
 
 
-def by_side(asked: Iterable[Asked]) -> dict[str, list[Asked]]:
+def by_side(asked: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
-    sides: dict[str, list[Asked]] = {}
+    sides: dict[str, list[EvalQuery]] = {}
     for one in asked:
         sides.setdefault(one.split or "", []).append(one)
     return sides

@@ -13,7 +13,7 @@ from ctxr.errors import DataError
 from ctxr.pipelines.changes import refuse_other
 from ctxr.pipelines.decoding import decoded, troubles
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 from ctxr.pipelines.training.caches import Array, cached
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureFiles:
     """Pictures that are asked about.
 
     Attributes:
@@ -39,7 +39,7 @@ class Pictures:
     workdir: Path
     regions: "RegionFeatures | None" = None
 
-    def of(self, asked: Sequence[Asked]) -> "Pictures":
+    def of(self, asked: Sequence[EvalQuery]) -> "PictureFiles":
         """Those that some of the queries ask about, in the order of their ids."""
         wanted = sorted({image for one in asked for image in one.images})
         return replace(
@@ -71,7 +71,7 @@ class Pictures:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
 
 
-def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", talk: Talk) -> "Questions":
+def as_vectors(asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> "Questions":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     from ctxr.models.training.questions import VectorTable
 
@@ -80,8 +80,8 @@ def as_vectors(asked: Sequence[Asked], pictures: Pictures, encoder: "Encoder", t
     return questions_with(asked, pictures, VectorTable(images), texts)
 
 
-def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk) -> Array:
-    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same."""
+def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
+    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
     with talk.progress("embedding pictures", len(pictures.contents)) as task:
         arrays = cached(
             pictures.workdir,
@@ -93,7 +93,7 @@ def embedded_pictures(pictures: Pictures, encoder: "Encoder", talk: Talk) -> Arr
     return _stacked(arrays, encoder.dim)
 
 
-def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
+def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
     """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
     images = embedded_pictures(pictures, encoder, talk)
     made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
@@ -109,7 +109,7 @@ def embedded(pictures: Pictures, texts: Sequence[str], encoder: "Encoder", talk:
 
 
 def as_pixels(
-    asked: Sequence[Asked], pictures: Pictures, source: "EncoderSource", device: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, talk: Talk
 ) -> "Questions":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     from ctxr.models.preprocess import Preprocess
@@ -120,7 +120,7 @@ def as_pixels(
     return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, talk), tokens)
 
 
-def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
+def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
     """Pictures by their place among `pictures`, decoded, resized and cut once."""
     from ctxr.models.training.questions import PixelTable
 
@@ -135,15 +135,14 @@ def pixels_of(pictures: Pictures, preprocess: "Preprocess", device: str, talk: T
     return PixelTable(pixels, preprocess, device)
 
 
-def questions_with(asked: Sequence[Asked], pictures: Pictures, images: "Images", texts: Array) -> "Questions":
+def questions_with(asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array) -> "Questions":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-    from ctxr.models.training.questions import Questions
 
     row = {image: place for place, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in asked), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in asked))}
 
-    def column(value: Callable[[Asked], Any], kind: type) -> Array:
+    def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
         return np.array([value(one) for one in asked], kind)
 
     weak = [(query, row[image]) for query, one in enumerate(asked) for image in one.weak if image in row]

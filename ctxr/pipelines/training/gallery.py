@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxr.metrics.retrieval import Matrix, Vectors
-from ctxr.pipelines.scoring import Machine, source_of
+from ctxr.pipelines.scoring import Device, source_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.encoded import Pictures, embedded, pixels_of
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.encoded import PictureFiles, embedded, pixels_of
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank, pair_looks, shortlist_of
 from ctxr.pipelines.training.paired import looked_at
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def as_pairs(
-    side: GallerySide, pictures: Pictures, source: "EncoderSource | CrossSource", device: str, talk: Talk
+    side: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, talk: Talk
 ) -> "GalleryPairs":
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     from ctxr.models.cross.sources import CrossSource
@@ -39,7 +39,7 @@ def as_pairs(
     return make_pairs(images, source.tokenize(list(side.texts)).numpy(), _galleries(side, row), written, weak)
 
 
-def shortlist_for(side: GallerySide, pictures: Pictures, rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
+def shortlist_for(side: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
     """What an encoder of pairs looks at of a side, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
     return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, talk)
 
@@ -47,9 +47,9 @@ def shortlist_for(side: GallerySide, pictures: Pictures, rerank: Rerank, device:
 def found_by(
     checkpoint: Path | None,
     encoder: str,
-    side: GallerySide,
-    pictures: Pictures,
-    machine: Machine,
+    side: GallerySplit,
+    pictures: PictureFiles,
+    machine: Device,
     rerank: Rerank,
     talk: Talk,
 ) -> Vectors | Matrix:
@@ -65,18 +65,18 @@ def found_by(
     device = choose_device(machine.device)
     source = source_of(checkpoint, encoder, talk)
     if isinstance(source, CrossSource):
-        return _matched(checkpoint, source, side, pictures, Machine(device, machine.precision), rerank, talk)
+        return _matched(checkpoint, source, side, pictures, Device(device, machine.precision), rerank, talk)
     return _vectors(side, pictures, Encoder(source, device, machine.precision, talk.warn), talk)
 
 
-def first_owners(side: GallerySide) -> np.ndarray:
+def first_owners(side: GallerySplit) -> np.ndarray:
     """The picture that each caption was written for, [C]; the first where it was written for several."""
     captions, images = (np.array(column, np.int64) for column in zip(*side.written, strict=True))
     owners: np.ndarray = images[np.unique(captions, return_index=True)[1]]
     return owners
 
 
-def _vectors(side: GallerySide, pictures: Pictures, encoder: "Encoder", talk: Talk) -> Vectors:
+def _vectors(side: GallerySplit, pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> Vectors:
     """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
     own, row = _rows(side, pictures)
     images, captions = embedded(own, list(side.texts), encoder, talk)
@@ -84,7 +84,7 @@ def _vectors(side: GallerySide, pictures: Pictures, encoder: "Encoder", talk: Ta
 
 
 def _matched(
-    checkpoint: Path | None, source: "CrossSource", side: GallerySide, pictures: Pictures, machine: Machine,
+    checkpoint: Path | None, source: "CrossSource", side: GallerySplit, pictures: PictureFiles, machine: Device,
     rerank: Rerank, talk: Talk,
 ) -> Matrix:  # fmt: skip
     """Scores of pictures with captions, pair by pair, in the order of the side."""
@@ -99,14 +99,14 @@ def _matched(
     return Matrix(found.values[row])
 
 
-def _rows(side: GallerySide, pictures: Pictures) -> tuple[Pictures, np.ndarray]:
+def _rows(side: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
     """The pictures of a side, and the row in them of each of its images."""
     own = pictures.of([side.asked()])
     place = {image: row for row, image in enumerate(own.files)}
     return own, np.array([place[image] for image in side.images], np.int64)
 
 
-def _galleries(side: GallerySide, row: np.ndarray) -> np.ndarray:
+def _galleries(side: GallerySplit, row: np.ndarray) -> np.ndarray:
     """The gallery of each picture, in the order of `_rows`."""
     found = np.empty(len(side.images), np.int64)
     found[row] = side.image_galleries

@@ -1,20 +1,21 @@
 """What a run over galleries says of validation and test: the best candidates of every query both ways, and recall."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from ctxr.data.records import Record
 from ctxr.data.tables import write_table
 from ctxr.metrics.retrieval import QueryScores, caption_retrieval, top
-from ctxr.pipelines.scoring import Machine, checkpoints, scorer_name
+from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.scoring import Device, checkpoints, scorer_name
+from ctxr.pipelines.talk import Talk
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.gallery import first_owners, found_by
-from ctxr.pipelines.training.gallery_sides import GallerySide
+from ctxr.pipelines.training.gallery_sides import GallerySplit
 from ctxr.pipelines.training.pair_looks import Rerank
-
-if TYPE_CHECKING:
-    from ctxr.pipelines.training.seed import Job
 
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
 
@@ -22,7 +23,7 @@ RANKED = 30
 """Candidates that are kept of each query: as many as the largest K of Entail@K."""
 
 
-class Ranking(Record, frozen=True):
+class QueryRanking(Record, frozen=True):
     """The best candidates of a query, best first, at most `RANKED`, with their scores: cosines, or log-odds of a match.
 
     Attributes:
@@ -49,7 +50,7 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(side: GallerySide, found: QueryScores, scorer: str) -> list[Ranking]:
+def rankings_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[QueryRanking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     rows = []
@@ -63,13 +64,13 @@ def rankings_of(side: GallerySide, found: QueryScores, scorer: str) -> list[Rank
         ):
             for asked, best, scores in top(scored, RANKED):
                 rows += [
-                    Ranking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
+                    QueryRanking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
                     for query, row, values in zip(asked.tolist(), best.tolist(), scores.tolist(), strict=True)
                 ]
     return rows
 
 
-def recalls_of(side: GallerySide, found: QueryScores, scorer: str) -> list[RecallRow]:
+def recalls_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
     totals: dict[str, float] = {}
@@ -90,22 +91,19 @@ def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | No
     )
 
 
-def write_rankings(job: "Job") -> list[str]:
+def write_rankings(
+    run: Path, recipe: Recipe, sides: Sequence[GallerySplit], pictures: PictureFiles, machine: Device, talk: Talk
+) -> list[str]:
     """Rankings and recalls by every seed of a run; the names of the tables."""
-    recipe = job.recipe
-    rankings: list[Ranking] = []
+    rankings: list[QueryRanking] = []
     recalls: list[RecallRow] = []
-    seeds = checkpoints(job.out)
+    rerank, seeds = Rerank(recipe.rerank, recipe.rerank_by), checkpoints(run)
     for seed in seeds:
-        scorer = scorer_name(job.out, seed, len(seeds))
-        for side in ("valid", "test"):
-            if side in job.galleries:
-                found = found_by(
-                    seed, recipe.encoder, job.galleries[side], job.pictures, Machine(job.device, recipe.precision),
-                    Rerank(recipe.rerank, recipe.rerank_by), job.talk,
-                )  # fmt: skip
-                rankings += rankings_of(job.galleries[side], found, scorer)
-                recalls += recalls_of(job.galleries[side], found, scorer)
-    write_table(job.out / RANKINGS, rankings)
-    write_table(job.out / RECALLS, recalls)
+        scorer = scorer_name(run, seed, len(seeds))
+        for side in sides:
+            found = found_by(seed, recipe.encoder, side, pictures, machine, rerank, talk)
+            rankings += rankings_of(side, found, scorer)
+            recalls += recalls_of(side, found, scorer)
+    write_table(run / RANKINGS, rankings)
+    write_table(run / RECALLS, recalls)
     return [RANKINGS, RECALLS]

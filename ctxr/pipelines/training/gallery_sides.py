@@ -10,14 +10,14 @@ from ctxr.data.records import SplitName
 from ctxr.data.weak_positives import Pair
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 from ctxr.pipelines.training.set_positives import entailed_in, none_entailed
 
 Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class GallerySide:
+class GallerySplit:
     """The galleries of one side of the benchmark.
 
     Attributes:
@@ -46,10 +46,10 @@ class GallerySide:
         """The side, `none` for those that nobody put on one."""
         return self.side or "none"
 
-    def asked(self) -> Asked:
+    def asked(self) -> EvalQuery:
         """All of its pictures as what one query asks about, for whoever looks pictures up."""
         split: SplitName | None = self.side or None  # type: ignore[assignment]
-        return Asked(f"{self.side} galleries", "", "", self.images, None, False, split)
+        return EvalQuery(f"{self.side} galleries", "", "", self.images, None, False, split)
 
     @property
     def sha256(self) -> str:
@@ -68,7 +68,7 @@ class _Making:
     written: set[tuple[int, int]] = field(default_factory=set)
 
 
-def gallery_sides(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySide]:
+def gallery_sides(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySplit]:
     """The galleries of each side in which captions ask for pictures, with all of their pictures.
 
     Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
@@ -100,7 +100,7 @@ def gallery_sides(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None)
     return {side: _made(side, making, entailed or {}) for side, making in sides.items()}
 
 
-def sides_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySide]:
+def sides_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
     """The sides that a recipe has to do with; weak positives are those of the dataset's judgments and of `judgments`.
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
@@ -116,14 +116,14 @@ def sides_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[
     return {side: sides[side] for side in ("train", "valid", "test") if side in sides}
 
 
-def _made(side: str, making: _Making, entailed: Mapping[Pair, bool]) -> GallerySide:
+def _made(side: str, making: _Making, entailed: Mapping[Pair, bool]) -> GallerySplit:
     weak = {
         (making.captions[caption], making.images[image])
         for (caption, image), said in entailed.items()
         if said and caption in making.captions and image in making.images
     }
     inside = {pair for pair in weak if making.caption_galleries[pair[0]] == making.image_galleries[pair[1]]}
-    return GallerySide(
+    return GallerySplit(
         side,
         tuple(making.galleries),
         tuple(making.images),

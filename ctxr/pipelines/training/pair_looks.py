@@ -8,10 +8,10 @@ import numpy as np
 
 from ctxr.data.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.metrics.retrieval import Vectors
-from ctxr.pipelines.scoring import Machine, way_of
+from ctxr.pipelines.scoring import Device, way_of
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.caches import cached
-from ctxr.pipelines.training.encoded import Pictures, embedded
+from ctxr.pipelines.training.encoded import PictureFiles, embedded
 from ctxr.pipelines.training.paired import looked_at
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class PairLooks:
     scorer: Any
     images: "Images"
     tokens: Any
-    pictures: Pictures
+    pictures: PictureFiles
     texts: "Sequence[str]"
     made_by: dict[str, Any]
     device: str
@@ -78,9 +78,9 @@ class PairLooks:
 def pair_looks(
     checkpoint: Path | None,
     source: "CrossSource",
-    pictures: Pictures,
+    pictures: PictureFiles,
     texts: "Sequence[str]",
-    machine: Machine,
+    machine: Device,
     talk: Talk,
 ) -> PairLooks:
     """A checkpoint, or the published encoder where there is none, over pictures and texts, on `machine.device`."""
@@ -94,7 +94,9 @@ def pair_looks(
     )
 
 
-def shortlist_of(pictures: Pictures, texts: "Sequence[str]", rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
+def shortlist_of(
+    pictures: PictureFiles, texts: "Sequence[str]", rerank: Rerank, device: str, talk: Talk
+) -> "Shortlist":
     """What an encoder of pairs looks at of pictures and texts, by their places. Raises what `load_encoder` raises."""
     from ctxr.models.encode import load_encoder
     from ctxr.models.training.matching import Shortlist

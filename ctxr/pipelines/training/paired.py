@@ -10,9 +10,9 @@ from ctxr.data.artifacts import MANIFEST
 from ctxr.data.hashing import sha256_of
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 from ctxr.pipelines.training.caches import cached
-from ctxr.pipelines.training.encoded import Pictures, pixels_of, questions_with
+from ctxr.pipelines.training.encoded import PictureFiles, pixels_of, questions_with
 
 if TYPE_CHECKING:
     from ctxr.data.regions import RegionFeatures
@@ -69,7 +69,7 @@ def at_once(device: str) -> int:
 
 
 def as_inputs(
-    asked: Sequence[Asked], pictures: Pictures, source: "CrossSource", device: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk
 ) -> "Questions":
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(asked)
@@ -77,7 +77,7 @@ def as_inputs(
     return questions_with(asked, pictures, looked_at(pictures, source, device, talk), tokens)
 
 
-def looked_at(pictures: Pictures, source: "CrossSource", device: str, talk: Talk) -> "Images":
+def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk) -> "Images":
     """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
     from ctxr.models.training.questions import RegionTable
 
@@ -91,7 +91,7 @@ def looked_at(pictures: Pictures, source: "CrossSource", device: str, talk: Talk
 
 
 def as_features(
-    asked: Sequence[Asked], pictures: Pictures, source: "CrossSource", device: str, precision: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, precision: str, talk: Talk
 ) -> "Questions":
     """Queries with the features of each of their pairs by the encoder as it is.
 

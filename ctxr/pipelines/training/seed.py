@@ -1,6 +1,5 @@
-"""One seed of a run: trained to its end, or from where it was stopped, and written as a checkpoint."""
+"""Scorers that are trained: one seed to its end, or from where it was stopped, its checkpoint, and what all of them say."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -8,19 +7,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxr.data.artifacts import Parent, take_manifest
+from ctxr.data.artifacts import Content, Parent
 from ctxr.data.hashing import sha256_of
-from ctxr.errors import DataError, UsageError
+from ctxr.data.records import Score
+from ctxr.data.scores import write_scores
+from ctxr.data.tables import read_table
+from ctxr.errors import UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.scoring import source_of
+from ctxr.pipelines.scoring import RUN, SCORES, Device, checkpoints, scorer_name, scores_by_seeds, source_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked
-from ctxr.pipelines.training.encoded import Pictures, as_pixels, as_vectors
+from ctxr.pipelines.train import SeedResult, TrainReport
+from ctxr.pipelines.training.asked import EvalQuery
+from ctxr.pipelines.training.encoded import PictureFiles, as_pixels, as_vectors
 from ctxr.pipelines.training.gallery import as_pairs, shortlist_for
-from ctxr.pipelines.training.gallery_sides import GallerySide
-from ctxr.pipelines.training.history import write_history
+from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall, write_rankings
+from ctxr.pipelines.training.gallery_sides import GallerySplit
+from ctxr.pipelines.training.history import read_history
 from ctxr.pipelines.training.pair_looks import Rerank
 from ctxr.pipelines.training.paired import as_features, as_inputs
+from ctxr.pipelines.training.standing import TrainJob
+from ctxr.pipelines.training.summary import accuracy, judged_on, mean_of
 
 if TYPE_CHECKING:
     from ctxr.models.cross.sources import CrossSource
@@ -28,19 +34,16 @@ if TYPE_CHECKING:
     from ctxr.models.training.questions import Questions
     from ctxr.models.training.state import Epoch, TrainingState
 
-MAKING = "making"
-"""Folder of a run for what only an unfinished training needs."""
-
 TENSORBOARD = "tensorboard"
 """Folder of a run for event files: they hold clocks, so no manifest lists them."""
 
 
 @dataclass(frozen=True)
-class Job:
+class ScorerJob(TrainJob):
     """What the seeds of a run have in common.
 
     Attributes:
-        recipe: with the encoder's resolved name. out: folder of the run. dataset: name of what it learns from.
+        recipe: with the encoder's resolved name. seeds: how many. out: folder of the run. dataset: name of what it learns from.
         asked: queries by side; those of "train" all have targets. pictures: of all sides.
         weights: fingerprint of the encoder as it was published.
         start: run whose fine-tuned encoder is taken, None for the published one.
@@ -48,62 +51,133 @@ class Job:
         galleries: by side, where captions and pictures of a batch compete; then `asked` is empty.
     """
 
+    KIND = RUN
+
     recipe: Recipe
+    seeds: int
     out: Path
     dataset: str
-    asked: dict[str, list[Asked]]
-    pictures: Pictures
+    asked: dict[str, list[EvalQuery]]
+    pictures: PictureFiles
     weights: str
     start: Path | None
     parents: tuple[Parent, ...]
     device: str
     talk: Talk
     tensorboard: bool = False
-    galleries: Mapping[str, GallerySide] = field(default_factory=dict)
+    galleries: Mapping[str, GallerySplit] = field(default_factory=dict)
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """Recipe, weights and number of seeds."""
+        return {**asdict(self.recipe), "weights": self.weights, "seeds": self.seeds}
 
     def key(self, seed: int) -> str:
-        """What decides a training: a state of another key is not gone on from."""
+        """Recipe, weights, data and seed."""
         decides = {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
         return sha256_of([decides, self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
 
+    def made_by(self, checkpoint: Path) -> str:
+        """Noted beside its weights."""
+        from ctxr.models.training.checkpoint import read_checkpoint
 
-def train_seed(job: Job, seed: int) -> None:
-    """Train one seed to its end and write its checkpoint; nothing is done if that is there.
+        return read_checkpoint(checkpoint).made_by
 
-    Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder.
-    """
-    from ctxr.models.families import find_encoder
-    from ctxr.models.training.checkpoint import (
-        ENCODER,
-        Checkpoint,
-        fingerprint_of,
-        tuned,
-        width_of,
-        write_config,
-        write_weights,
-    )
-    from ctxr.models.training.loop import BEST
+    def check(self) -> None:
+        """Read every picture but those of train, which are read before the first step."""
+        if self.recipe.learns:
+            sides = [one for side, asked in self.asked.items() if side != "train" for one in asked]
+            sides += [one.asked() for side, one in self.galleries.items() if side != "train"]
+            self.pictures.of(sides).check(self.talk)
 
-    final, making = job.out / f"seed{seed}", job.out / MAKING / f"seed{seed}"
-    if _made_by(final) == job.key(seed):
-        return
-    below = None if job.start is None else _start_of(job.start, seed)
-    source = source_of(below, job.recipe.encoder, job.talk)
-    progress = _fit(job, source, seed, making) if job.recipe.learns else None
-    take_manifest(job.out)
-    shutil.rmtree(final, ignore_errors=True)
-    write_weights(final, None if progress is None else making / BEST, None if below is None else below / ENCODER)
-    write_history(job.out, seed, [] if progress is None else progress.history)
-    recipe, best = job.recipe, 0 if progress is None else progress.best or 0
-    # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
-    fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, job.talk.warn), final, source.name))
-    own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
-    kept = {name: getattr(recipe, name) for name in own}
-    notes = Checkpoint(**kept, fingerprint=fingerprint, width=width_of(source), epoch=best, made_by=job.key(seed))
-    write_config(final, notes)
+    def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
+        """Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder."""
+        from ctxr.models.families import find_encoder
+        from ctxr.models.training.checkpoint import (
+            ENCODER,
+            Checkpoint,
+            fingerprint_of,
+            tuned,
+            width_of,
+            write_config,
+            write_weights,
+        )
+        from ctxr.models.training.loop import BEST
+
+        recipe = self.recipe
+        below = None if self.start is None else _start_of(self.start, seed)
+        source = source_of(below, recipe.encoder, self.talk)
+        progress = _fit(self, source, seed, making) if recipe.learns else None
+        best = 0 if progress is None else progress.best or 0
+        own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
+        kept = {name: getattr(recipe, name) for name in own}
+
+        def save(final: Path) -> None:
+            write_weights(
+                final, None if progress is None else making / BEST, None if below is None else below / ENCODER
+            )
+            # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
+            fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.talk.warn), final, source.name))
+            width, made_by = width_of(source), self.key(seed)
+            write_config(final, Checkpoint(**kept, fingerprint=fingerprint, width=width, epoch=best, made_by=made_by))
+
+        return [] if progress is None else progress.history, save
+
+    def content(self) -> Content:
+        """Write what each seed says of validation and test."""
+        from ctxr.models.training.checkpoint import read_checkpoint
+
+        seeds = checkpoints(self.out)
+        recipe, machine = self.recipe, Device(self.device, self.recipe.precision)
+        if self.galleries:
+            sides = [self.galleries[side] for side in ("valid", "test") if side in self.galleries]
+            files = write_rankings(self.out, recipe, sides, self.pictures, machine, self.talk)
+        else:
+            judged = [one for side in ("valid", "test") for one in self.asked.get(side, [])]
+            scores = scores_by_seeds(self.out, recipe.encoder, judged, self.pictures, machine, self.talk)
+            write_scores(self.out / SCORES, scores)
+            files = [SCORES]
+        report = self.report(up_to_date=False)
+        notes = read_checkpoint(seeds[0])
+        counts = {"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test}
+        encoder = {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}
+        return Content(files, counts, {"encoder": encoder})
+
+    def report(self, up_to_date: bool) -> TrainReport:
+        """Of every seed and of all."""
+        from ctxr.models.training.checkpoint import read_checkpoint
+
+        folders = checkpoints(self.out)
+        recalls = read_table(self.out / RECALLS, RecallRow) if self.galleries else []
+        scores = [] if self.galleries else read_table(self.out / SCORES, Score)
+        history = read_history(self.out)
+        seeds = []
+        for folder in folders:
+            seed, scorer = int(folder.name[4:]), scorer_name(self.out, folder, len(folders))
+            own = [row for row in scores if row.scorer == scorer]
+            epochs = sum(row.seed == seed for row in history)
+            valid, test = (
+                mean_recall(recalls, scorer, side) if self.galleries else accuracy(own, self.asked.get(side, []))
+                for side in ("valid", "test")
+            )
+            seeds.append(SeedResult(seed, read_checkpoint(folder).epoch, epochs, valid, test))
+        return TrainReport(
+            run=self.out.resolve().name,
+            folder=self.out,
+            variant=self.recipe.variant,
+            encoder=self.recipe.encoder,
+            dataset=self.dataset,
+            queries={side: len(asked) for side, asked in (self.galleries or self.asked).items()},
+            seeds=tuple(seeds),
+            valid=mean_of([one.valid for one in seeds]),
+            test=mean_of([one.test for one in seeds]),
+            up_to_date=up_to_date,
+            regions=self.recipe.regions,
+            judged_on=judged_on(self.recipe, self.asked),
+        )
 
 
-def _fit(job: Job, source: "EncoderSource | CrossSource", seed: int, making: Path) -> "TrainingState":
+def _fit(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int, making: Path) -> "TrainingState":
     """The training itself; its states lie in `making`."""
     from ctxr.models.clip import ClipScorer
     from ctxr.models.devices import memory_for
@@ -145,7 +219,7 @@ def _fit(job: Job, source: "EncoderSource | CrossSource", seed: int, making: Pat
                 events.close()
 
 
-def _trainer(job: Job, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
+def _trainer(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
     """The loop of a recipe, and what it needs beyond others."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.training.contrastive import ContrastTrainer
@@ -163,7 +237,9 @@ def _trainer(job: Job, source: "EncoderSource | CrossSource") -> tuple[Any, dict
 
 
 @contextmanager
-def _validating(job: Job, source: "EncoderSource | CrossSource", seed: int) -> "Iterator[Callable[[float], None]]":
+def _validating(
+    job: ScorerJob, source: "EncoderSource | CrossSource", seed: int
+) -> "Iterator[Callable[[float], None]]":
     """A line of progress for validations that take long: of an encoder of pairs over galleries."""
     from ctxr.models.cross.sources import CrossSource
 
@@ -176,7 +252,7 @@ def _validating(job: Job, source: "EncoderSource | CrossSource", seed: int) -> "
 
 
 def _questions(
-    job: Job, source: "EncoderSource | CrossSource"
+    job: ScorerJob, source: "EncoderSource | CrossSource"
 ) -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     from ctxr.models.clip import trainable
@@ -191,7 +267,7 @@ def _questions(
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: Job, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[Asked]], Questions]":
+def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     from ctxr.models.cross.sources import CrossSource
     from ctxr.models.encode import Encoder
@@ -208,7 +284,7 @@ def _prepares(job: Job, source: "EncoderSource | CrossSource") -> "Callable[[Seq
     return lambda asked: as_vectors(asked, pictures, frozen, talk)
 
 
-def _judged(job: Job) -> list[Asked]:
+def _judged(job: ScorerJob) -> list[EvalQuery]:
     """The queries that choose the epoch."""
     sides = {side: [one for one in job.asked.get(side, []) if one.target is not None] for side in ("valid", "test")}
     if not job.recipe.judged_on_test:
@@ -218,16 +294,6 @@ def _judged(job: Job) -> list[Asked]:
         return sides["valid"]
     job.talk.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
     return sides["test"]
-
-
-def _made_by(folder: Path) -> str | None:
-    """What decided the checkpoint in `folder`; None if there is none."""
-    from ctxr.models.training.checkpoint import read_checkpoint
-
-    try:
-        return read_checkpoint(folder).made_by
-    except DataError:
-        return None
 
 
 def _start_of(run: Path, seed: int) -> Path:

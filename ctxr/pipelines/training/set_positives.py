@@ -9,7 +9,7 @@ from ctxr.data.weak_positives import Pair, read_judgments, verdicts
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.training.asked import Asked
+from ctxr.pipelines.training.asked import EvalQuery
 
 
 def entailed_in(dataset: Dataset, judgments: Path | None) -> dict[Pair, bool]:
@@ -26,8 +26,8 @@ def none_entailed(dataset: Dataset) -> DataError:
 
 
 def with_weak_positives(
-    asked: Sequence[Asked], dataset: Dataset, recipe: Recipe, judgments: Path | None, talk: Talk
-) -> list[Asked]:
+    asked: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, judgments: Path | None, talk: Talk
+) -> list[EvalQuery]:
     """Queries that a recipe learns from, with the images beside the target for which each was found to hold.
 
     They are those of its own set; where a variant has no context and draws from all sets, those of any set that is asked about.
@@ -46,7 +46,7 @@ def with_weak_positives(
     return marked
 
 
-def _weak(one: Asked, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:
+def _weak(one: EvalQuery, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:
     target = None if one.target is None else one.images[one.target]
     near = {*one.images} if pool is None else pool
     return tuple(image for image in found.get(one.query, ()) if image in near and image != target)

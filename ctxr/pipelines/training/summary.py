@@ -3,67 +3,28 @@
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
+from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH, Recipe
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.train import Trained, TrainReport
+from ctxr.pipelines.train import SeedResult, TrainReport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ctxr.data.records import Score
-    from ctxr.pipelines.training.asked import Asked
-    from ctxr.pipelines.training.seed import Job
+    from ctxr.pipelines.training.asked import EvalQuery
 
 
-def report_on(job: "Job", up_to_date: bool) -> TrainReport:
-    """What the tables of a run say."""
-    from ctxr.data.records import Score
-    from ctxr.data.tables import read_table
-    from ctxr.models.training.checkpoint import read_checkpoint
-    from ctxr.pipelines.scoring import checkpoints, scorer_name
-    from ctxr.pipelines.training.gallery_rankings import RECALLS, RecallRow, mean_recall
-    from ctxr.pipelines.training.history import read_history
-
-    folders = checkpoints(job.out)
-    recalls = read_table(job.out / RECALLS, RecallRow) if job.galleries else []
-    scores = [] if job.galleries else read_table(job.out / "scores.jsonl", Score)
-    history = read_history(job.out)
-    seeds = []
-    for folder in folders:
-        seed, scorer = int(folder.name[4:]), scorer_name(job.out, folder, len(folders))
-        own = [row for row in scores if row.scorer == scorer]
-        epochs = sum(row.seed == seed for row in history)
-        valid, test = (
-            mean_recall(recalls, scorer, side) if job.galleries else accuracy(own, job.asked.get(side, []))
-            for side in ("valid", "test")
-        )
-        seeds.append(Trained(seed, read_checkpoint(folder).epoch, epochs, valid, test))
-    return TrainReport(
-        run=job.out.resolve().name,
-        folder=job.out,
-        variant=job.recipe.variant,
-        encoder=job.recipe.encoder,
-        dataset=job.dataset,
-        queries={side: len(asked) for side, asked in (job.galleries or job.asked).items()},
-        seeds=tuple(seeds),
-        valid=_mean([one.valid for one in seeds]),
-        test=_mean([one.test for one in seeds]),
-        up_to_date=up_to_date,
-        regions=job.recipe.regions,
-        judged_on=_judged_on(job),
-    )
-
-
-def _judged_on(job: "Job") -> str:
-    known = {side for side, asked in job.asked.items() if any(one.target is not None for one in asked)}
-    if not job.recipe.learns:
+def judged_on(recipe: Recipe, sides: "Mapping[str, Sequence[EvalQuery]]") -> str:
+    """The side that chooses the epoch, "" where none does."""
+    known = {side for side, asked in sides.items() if any(one.target is not None for one in asked)}
+    if not recipe.learns:
         return ""
-    if job.recipe.judged_on_test and "test" in known:
+    if recipe.judged_on_test and "test" in known:
         return "test"
     return "valid" if "valid" in known else ""
 
 
-def accuracy(scores: "Sequence[Score]", asked: "Sequence[Asked]") -> float | None:
+def accuracy(scores: "Sequence[Score]", asked: "Sequence[EvalQuery]") -> float | None:
     """Share 0..1 of queries whose target scores highest; of n candidates that share the top each counts 1/n.
 
     None where no target is known.
@@ -120,11 +81,12 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _mean(shares: "Sequence[float | None]") -> float | None:
+def mean_of(shares: "Sequence[float | None]") -> float | None:
+    """The mean of those that are known."""
     known = [share for share in shares if share is not None]
     return mean(known) if known else None
 
 
-def _spread(seeds: tuple[Trained, ...], side: str) -> float | None:
+def _spread(seeds: tuple[SeedResult, ...], side: str) -> float | None:
     shares = [share for one in seeds if (share := getattr(one, side)) is not None]
     return 100 * stdev(shares) if len(shares) > 1 else None

@@ -1,33 +1,24 @@
 """The work of `ctxr train`: from a recipe and a dataset to a run folder, seed by seed."""
 
 import shlex
-import shutil
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from ctxr.data.artifacts import (
-    MANIFEST,
-    Parent,
-    finish,
-    locked,
-    open_artifact,
-    refuse_strangers,
-    take_manifest,
-)
+from ctxr.data.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.data.dataset import Dataset
 from ctxr.data.hashing import sha256_of
 from ctxr.data.regions import KIND
-from ctxr.data.scores import write_scores
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.training.recipe import IN_BATCH, Recipe
 from ctxr.pipelines.changes import parent_of
 from ctxr.pipelines.inputs import open_dataset, refuse_nothing
 from ctxr.pipelines.lineage import foreign_notes
-from ctxr.pipelines.scoring import RUN, Machine, checkpoints, scorer_name, scores_by
+from ctxr.pipelines.scoring import RUN
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.train import Train, TrainReport
 from ctxr.pipelines.training.asked import (
-    Asked,
+    EvalQuery,
     asked_of,
     by_side,
     check_places,
@@ -35,16 +26,13 @@ from ctxr.pipelines.training.asked import (
     pictures_of,
     sha256_of_asked,
 )
-from ctxr.pipelines.training.encoded import Pictures
-from ctxr.pipelines.training.gallery_rankings import write_rankings
-from ctxr.pipelines.training.gallery_sides import sides_for
-from ctxr.pipelines.training.history import HISTORY, drop_seeds
+from ctxr.pipelines.training.encoded import PictureFiles
+from ctxr.pipelines.training.gallery_sides import GallerySplit, sides_for
 from ctxr.pipelines.training.paired import regions_for
 from ctxr.pipelines.training.recipes import known_recipes, load_recipe
-from ctxr.pipelines.training.seed import MAKING, Job, train_seed
+from ctxr.pipelines.training.seed import ScorerJob
 from ctxr.pipelines.training.set_positives import with_weak_positives
-from ctxr.pipelines.training.standing import make_way, stands
-from ctxr.pipelines.training.summary import report_on
+from ctxr.pipelines.training.standing import train_run
 
 
 def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
@@ -75,10 +63,7 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         check_places(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
-    asked = sha256_of_asked(everything, contents)
-    parents = [
-        parent_of(dataset, sha256_of([asked, *(one.sha256 for one in galleries.values())]) if galleries else asked)
-    ]
+    parents = [_asked_parent(dataset, everything, contents, galleries)]
     if start is not None:
         origin = open_artifact(start, RUN)
         parents.append(Parent(start.name, RUN, origin.sha256))
@@ -91,68 +76,20 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
     if recipe.weak != "off":
         weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
         parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-    pictures = Pictures(files, contents, config.workdir, regions)
-    weights = fingerprint_of(source)
-    job = Job(
-        recipe, config.folder(), dataset.name, sides, pictures, weights, start, tuple(parents), device, talk,
-        config.tensorboard, galleries,
+    pictures, seeds = PictureFiles(files, contents, config.workdir, regions), config.seeds if recipe.learns else 1
+    job = ScorerJob(
+        recipe, seeds, config.folder(), dataset.name, sides, pictures, fingerprint_of(source), start, tuple(parents), device,
+        talk, config.tensorboard, galleries,
     )  # fmt: skip
-    decides = {**asdict(recipe), "weights": weights, "seeds": config.seeds if recipe.learns else 1}
-    if stands(job.out, RUN, decides, parents):
-        return report_on(job, up_to_date=True)
-    if recipe.learns:  # its own side is read before the first step, the others when hours have passed
-        pictures.of([one for one in everything if one.split != "train"]).check(talk)
-    refuse_strangers(job.out)
-    with locked(job.out):
-        make_way(job.out, RUN, decides, parents, talk)
-        for seed in range(decides["seeds"]):
-            train_seed(job, seed)
-        take_manifest(job.out)
-        for extra in checkpoints(job.out)[decides["seeds"] :]:
-            shutil.rmtree(extra)
-        drop_seeds(job.out, decides["seeds"])
-        _finish(job, decides, parents)
-    return report_on(job, up_to_date=False)
+    return train_run(job)
 
 
-def _finish(job: Job, decides: dict[str, object], parents: list[Parent]) -> None:
-    """What each seed says of validation and test, and the manifest."""
-    from ctxr.models.training.checkpoint import read_checkpoint
-
-    seeds = checkpoints(job.out)
-    tables = write_rankings(job) if job.galleries else _write_scores(job)
-    report = report_on(job, up_to_date=False)
-    notes = read_checkpoint(seeds[0])
-    finish(
-        job.out,
-        kind=RUN,
-        verb="train",
-        config=decides,
-        parents=parents,
-        counts={"queries": report.queries, "seeds": len(seeds), "valid": report.valid, "test": report.test},
-        models={"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}},
-        files=[
-            *tables,
-            HISTORY,
-            *(file.relative_to(job.out).as_posix() for seed in seeds for file in sorted(seed.iterdir())),
-        ],
-    )
-    shutil.rmtree(job.out / MAKING, ignore_errors=True)
-
-
-def _write_scores(job: Job) -> list[str]:
-    seeds = checkpoints(job.out)
-    machine = Machine(job.device, job.recipe.precision)
-    judged = [one for side in ("valid", "test") for one in job.asked.get(side, [])]
-    scores = [
-        row
-        for seed in seeds
-        for row in scores_by(
-            seed, job.recipe.encoder, scorer_name(job.out, seed, len(seeds)), judged, job.pictures, machine, job.talk
-        )
-    ]
-    write_scores(job.out / "scores.jsonl", scores)
-    return ["scores.jsonl"]
+def _asked_parent(
+    dataset: Dataset, asked: list[EvalQuery], contents: dict[str, str], galleries: Mapping[str, GallerySplit]
+) -> Parent:
+    """The dataset, known by what is asked of it."""
+    sha256 = sha256_of_asked(asked, contents)
+    return parent_of(dataset, sha256_of([sha256, *(one.sha256 for one in galleries.values())]) if galleries else sha256)
 
 
 def _start(config: Train, recipe: Recipe) -> Path | None:
@@ -189,7 +126,7 @@ def _making_start(config: Train, recipe: Recipe) -> str:
     return shlex.join(words)
 
 
-def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[Asked]]:
+def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
     """The queries of each side that the recipe has to do with; those for training all have targets."""
     sides = by_side(asked_of(dataset))
     train = [one for one in sides.get("train", []) if one.target is not None]

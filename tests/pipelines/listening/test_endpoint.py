@@ -16,8 +16,8 @@ from ctxr.pipelines.listening.endpoint import (
     TRIES,
     Endpoint,
     Rejected,
+    ServerLimits,
     Unreadable,
-    Way,
     key_of,
     place_of,
 )
@@ -208,9 +208,9 @@ def test_a_key_is_needed_elsewhere_and_must_be_one(monkeypatch: pytest.MonkeyPat
 
 
 def test_options_that_a_host_does_not_know_are_left_out_one_by_one() -> None:
-    first = Way().after("Unsupported parameter: 'max_tokens'")
-    assert first == Way(limit="max_completion_tokens")
-    second = Way(limit="max_completion_tokens").after("'temperature' does not support 0")
-    assert second == Way(limit="max_completion_tokens", temperature=False)
-    assert Way().after("what is this?") == Way(structured=False)
-    assert Way(structured=False).after("what is this?") is None
+    first = ServerLimits().after("Unsupported parameter: 'max_tokens'")
+    assert first == ServerLimits(limit="max_completion_tokens")
+    second = ServerLimits(limit="max_completion_tokens").after("'temperature' does not support 0")
+    assert second == ServerLimits(limit="max_completion_tokens", temperature=False)
+    assert ServerLimits().after("what is this?") == ServerLimits(structured=False)
+    assert ServerLimits(structured=False).after("what is this?") is None

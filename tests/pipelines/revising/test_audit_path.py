@@ -18,7 +18,7 @@ from ctxr.errors import UsageError
 from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.revise_labels import ReviseLabels, run
-from ctxr.pipelines.revising.records import Also, Link
+from ctxr.pipelines.revising.records import CandidateRow, SetConflict
 from ctxr.pipelines.revising.rehearsal import rehearse_audit
 from ctxr.pipelines.revising.rounds import read_rounds
 from ctxr.pipelines.serve import Serve
@@ -66,7 +66,7 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
     told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).output)
     assert told["notes"] == []
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     right = [row.image in truth[row.caption].holds for row in ledger if row.decision == "added"]
     figures = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
@@ -151,7 +151,7 @@ def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) ->
     on_a_platform(
         work, lambda unit: "entailment" if unit.statement == "A red hat." and "img9" in unit.images[0] else "neutral"
     )
-    also = read_table(work / "revised" / "rounds" / "001" / "also.jsonl", Also)
+    also = read_table(work / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
     report = run(ReviseLabels(workdir=work, audit=True))
     shown = {(row[0], row[2]): row[3] for row in report.tables["also"].rows}
     assert len(shown) == len(also)

@@ -19,7 +19,7 @@ from ctxr.pipelines.export_tasks import ExportTasks
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.revise_labels import ReviseLabels, ReviseReport, run
 from ctxr.pipelines.revising.audit_tables import reliability_table
-from ctxr.pipelines.revising.records import Drawn, Link, Looked
+from ctxr.pipelines.revising.records import AuditSample, AuditVerdict, CandidateRow
 from ctxr.pipelines.revising.sampling import stratum_of
 from ctxr.pipelines.tasks_artifact import Answered, read_tasks, write_judgments
 from tests.pipelines.revising.stand_in import StandIn
@@ -70,7 +70,7 @@ def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> N
     revised(workdir, sample=100_000)
     answer_all(workdir)
     report = run(ReviseLabels(workdir=workdir, audit=True))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     true = np.array([row.image in truth[row.caption].holds for row in ledger])
     added = np.array([row.decision == "added" for row in ledger])
@@ -103,7 +103,7 @@ def test_a_sample_says_what_a_census_would_within_its_interval(workdir: Path) ->
     revised(workdir, sample=150, seed=1)
     answer_all(workdir, wrong=0.03)
     run(ReviseLabels(workdir=workdir, audit=True))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     added = [row for row in ledger if row.decision == "added"]
     precision = np.mean([row.image in truth[row.caption].holds for row in added])
@@ -123,9 +123,9 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
     answer_all(workdir, people=("w1", "w2"), wrong=0.2)
     report = run(replace(ReviseLabels(workdir=workdir, audit=True), round=1))
     folder = workdir / "revised" / "rounds" / "001"
-    ledger = {row.key(): row for row in read_table(folder / "ledger.jsonl", Link)}
-    looked = read_table(workdir / "revision-audit" / "001" / "looked.jsonl", Looked)
-    drawn = read_table(folder / "strata.jsonl", Drawn)
+    ledger = {row.key(): row for row in read_table(folder / "ledger.jsonl", CandidateRow)}
+    looked = read_table(workdir / "revision-audit" / "001" / "looked.jsonl", AuditVerdict)
+    drawn = read_table(folder / "strata.jsonl", AuditSample)
     assert all(stratum_of(ledger[row.key()]) == row.stratum for row in looked)
     # two who disagree decide nothing
     ties = len(drawn) - len(looked)

@@ -13,12 +13,12 @@ from ctxr.data.weak_positives import read_judgments
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.evaluating.gallery_audit import people_of
-from ctxr.pipelines.evaluating.gallery_measuring import Entailment, entail_columns, entailed, entailments, figures
+from ctxr.pipelines.evaluating.gallery_measuring import EntailFigure, entail_columns, entailed, entailments, figures
 from ctxr.pipelines.evaluating.gallery_tables import entailment_table
 from ctxr.pipelines.evaluating.gallery_truth import Labels, labels_of
 from ctxr.pipelines.revise_labels import ReviseLabels, run
-from ctxr.pipelines.revising.records import Drawn, Looked
-from ctxr.pipelines.training.gallery_sides import GallerySide, gallery_sides
+from ctxr.pipelines.revising.records import AuditSample, AuditVerdict
+from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
 from tests.pipelines.revising.stand_in import StandIn
 
 
@@ -28,12 +28,14 @@ def revise(workdir: Path, split: str, sample: int) -> tuple[StandIn, int]:
     return judge, run(config, classifier=judge).round or 0
 
 
-def look(workdir: Path, judge: StandIn, number: int) -> list[Drawn]:
+def look(workdir: Path, judge: StandIn, number: int) -> list[AuditSample]:
     """People who know look at the sample of a round."""
-    drawn = read_table(workdir / "revised" / "rounds" / f"{number:03d}" / "strata.jsonl", Drawn)
+    drawn = read_table(workdir / "revised" / "rounds" / f"{number:03d}" / "strata.jsonl", AuditSample)
     texts = judge.dataset.texts
     looked = [
-        Looked(one.image, one.caption, one.stratum, one.decision, (texts[one.caption].text, one.image) in judge.holds)
+        AuditVerdict(
+            one.image, one.caption, one.stratum, one.decision, (texts[one.caption].text, one.image) in judge.holds
+        )
         for one in drawn
     ]
     folder = workdir / "revision-audit" / f"{number:03d}"
@@ -44,7 +46,7 @@ def look(workdir: Path, judge: StandIn, number: int) -> list[Drawn]:
     return drawn
 
 
-def side_of(workdir: Path) -> tuple[GallerySide, Labels, Vectors]:
+def side_of(workdir: Path) -> tuple[GallerySplit, Labels, Vectors]:
     dataset, revised = read_dataset(workdir / "dataset"), workdir / "revised"
     side = gallery_sides(dataset)["test"]
     people = people_of([revised], workdir)
@@ -55,7 +57,7 @@ def side_of(workdir: Path) -> tuple[GallerySide, Labels, Vectors]:
     return side, labels[0], Vectors(*vectors)
 
 
-def told(side: GallerySide, labels: Labels, vectors: Vectors, clusters: Clusters) -> list[Entailment]:
+def told(side: GallerySplit, labels: Labels, vectors: Vectors, clusters: Clusters) -> list[EntailFigure]:
     counted = entailed(side, [vectors], labels)
     assert counted is not None
     return entailments("run", side, counted, labels, (0, 0), clusters)

@@ -15,8 +15,8 @@ from ctxr.errors import UsageError
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.figures import looked_at
-from ctxr.pipelines.revising.mining import Gallery, galleries_of, mine, mine_table
-from ctxr.pipelines.revising.records import Link
+from ctxr.pipelines.revising.mining import MinedGallery, galleries_of, mine, mine_table
+from ctxr.pipelines.revising.records import CandidateRow
 from ctxr.pipelines.revising.results import read_figures
 from tests.pipelines.revising.stand_in import Hashed, StandIn
 from tests.pipelines.revising.test_revise import bytes_of, options
@@ -24,15 +24,15 @@ from tests.pipelines.revising.test_revise import bytes_of, options
 Pairs = set[tuple[str | int, ...]]
 
 
-def ledger_of(workdir: Path, number: int, out: str = "revised") -> list[Link]:
-    return read_table(workdir / out / "rounds" / f"{number:03d}" / "ledger.jsonl", Link)
+def ledger_of(workdir: Path, number: int, out: str = "revised") -> list[CandidateRow]:
+    return read_table(workdir / out / "rounds" / f"{number:03d}" / "ledger.jsonl", CandidateRow)
 
 
-def pairs_of(links: list[Link], *reasons: str | None) -> Pairs:
+def pairs_of(links: list[CandidateRow], *reasons: str | None) -> Pairs:
     return {link.key() for link in links if link.reason in reasons}
 
 
-def second(workdir: Path, judge: StandIn, **changes: Any) -> list[Link]:
+def second(workdir: Path, judge: StandIn, **changes: Any) -> list[CandidateRow]:
     """The ledger of a round on top of a first one, which has other caps."""
     run(options(workdir, split="test", per_image=2), classifier=judge)
     run(options(workdir, split="test", per_image=3, **changes), classifier=judge)
@@ -156,7 +156,7 @@ def test_vectors_and_tables_of_scores_leave_out_the_same_pairs() -> None:
     rng = np.random.default_rng(3)
     images, captions = (rng.standard_normal((n, 4)).astype(np.float32) for n in (5, 9))
     names = tuple(map(str, range(9)))
-    gallery = Gallery("g", "", names[:5], names, ((0, 1), (2, 8)), rejected=((0, 4), (3, 3), (4, 0)))
+    gallery = MinedGallery("g", "", names[:5], names, ((0, 1), (2, 8)), rejected=((0, 4), (3, 3), (4, 0)))
     scores = images @ captions.T
     for found in (
         mine(gallery, images, captions, 6, both=True),

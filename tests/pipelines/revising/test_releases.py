@@ -16,7 +16,7 @@ from ctxr.models.entailment.base import Claim
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising.distances import spread
 from ctxr.pipelines.revising.mining import galleries_of
-from ctxr.pipelines.revising.records import Also
+from ctxr.pipelines.revising.records import SetConflict
 from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
 
 
@@ -49,7 +49,7 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
     config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
     report = run(config, classifier=judge)
     before = read_dataset(release)
-    also = read_table(tmp_path / "work" / "revised" / "rounds" / "001" / "also.jsonl", Also)
+    also = read_table(tmp_path / "work" / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
     expected = {
         (query.id, image)
         for query, image_set, place in before.targets()

@@ -19,7 +19,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.revise_labels import ReviseLabels, run
 from ctxr.pipelines.revising import judging
 from ctxr.pipelines.revising.mining import galleries_of
-from ctxr.pipelines.revising.records import Also, Drawn, Link, Round
+from ctxr.pipelines.revising.records import AuditSample, CandidateRow, Round, SetConflict
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.train import Train
 from ctxr.pipelines.train import run as train
@@ -39,7 +39,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_allows(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.97)
     report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=300), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     clear = [row for row in ledger if row.image not in truth[row.caption].doubtful]
     true = np.array([row.image in truth[row.caption].holds for row in clear])
@@ -116,7 +116,7 @@ def test_a_second_round_leaves_out_what_the_first_added(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, threshold=0.9), classifier=judge)
     run(options(workdir, threshold=0.6), classifier=judge)
-    one, two = (read_table(workdir / "revised" / "rounds" / n / "ledger.jsonl", Link) for n in ("001", "002"))
+    one, two = (read_table(workdir / "revised" / "rounds" / n / "ledger.jsonl", CandidateRow) for n in ("001", "002"))
     added = {row.key() for row in one if row.decision == "added"}
     assert added
     assert not added & {row.key() for row in two}
@@ -124,8 +124,8 @@ def test_a_second_round_leaves_out_what_the_first_added(workdir: Path) -> None:
 
 def test_caps_keep_the_surest(workdir: Path) -> None:
     run(options(workdir, per_image=2, per_caption=3), classifier=StandIn(workdir / "dataset"))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
-    by_image: dict[str, list[Link]] = {}
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    by_image: dict[str, list[CandidateRow]] = {}
     by_caption: dict[str, int] = {}
     for row in ledger:
         by_image.setdefault(row.image, []).append(row)
@@ -175,7 +175,7 @@ def test_who_was_trained_on_evaluated_pictures_may_not_judge_them(workdir: Path)
     assert report.leaked == tested[:2]
     row = report.tables["entail"].rows[0]
     assert row[1] != row[2]
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     assert {row.image for row in ledger if row.leaked} == set(tested[:2])
     # the sides that are trained on may be judged by who has seen them, and it is said
     trained = next(one for one in dataset.sets if one.id == "train").images
@@ -216,8 +216,8 @@ def test_entail_at_k_counts_what_was_given_and_what_is_entailed(workdir: Path) -
 def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
     run(options(workdir, sample=60), classifier=StandIn(workdir / "dataset", 0.9, 0.9))
     folder = workdir / "revised" / "rounds" / "001"
-    drawn = read_table(folder / "strata.jsonl", Drawn)
-    ledger = read_table(folder / "ledger.jsonl", Link)
+    drawn = read_table(folder / "strata.jsonl", AuditSample)
+    ledger = read_table(folder / "ledger.jsonl", CandidateRow)
     assert sum({row.stratum: row.population for row in drawn}.values()) == len(ledger)
     for stratum in {row.stratum for row in drawn}:
         rows = [row for row in drawn if row.stratum == stratum]
@@ -228,7 +228,7 @@ def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
 
 def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(workdir: Path) -> None:
     report = run(options(workdir, split="valid"), classifier=StandIn(workdir / "dataset"))
-    also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", Also)
+    also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
     truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
     assert also
     assert all(row.image in truth[row.caption].holds for row in also)
@@ -319,7 +319,7 @@ def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(wo
 def test_a_real_encoder_proposes(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     assert {row.source for row in ledger} == {"ctxr-tiny"}
     assert {row.direction for row in ledger} >= {"image", "caption"}
     assert {row.rank for row in ledger} == {1, 2}
@@ -329,7 +329,7 @@ def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> N
     judge = StandIn(workdir / "dataset")
     by = "random:blip-tiny"
     run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     dataset = read_dataset(workdir / "dataset")
     gallery = next(one for one in dataset.sets if one.id == "valid")
     captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
@@ -352,7 +352,7 @@ def test_behind_a_shortlist_only_what_was_looked_at_is_proposed_and_never_what_i
     changes = ("encoder=random:blip-tiny", "rerank=3", "rerank_by=ctxr-tiny", "epochs=1", "batch=40", "lr=1e-3")
     train(Train("retrieval-blip", dataset, changes=changes, workdir=workdir, device="cpu"))
     run(options(workdir, by="retrieval-blip", split="valid", top_k=5), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", Link)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     read = read_dataset(dataset)
     given = {(row.candidate, row.query) for row in read.judgments}
     gallery = next(one for one in read.sets if one.id == "valid")

@@ -15,7 +15,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError
 from ctxr.pipelines.listen import Listen
 from ctxr.pipelines.listen import run as listen
-from ctxr.pipelines.regions import Regions
+from ctxr.pipelines.regions import RegionsConfig
 from ctxr.pipelines.regions import run as look
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.training.conftest import Trains
@@ -37,7 +37,7 @@ def build(train: Trains, copied: Path, encoder: str, tmp_path: Path) -> Build:
         if what == "train":
             return train("clip-module", dataset=copied)
         if what == "regions":
-            return look(Regions(copied, f"grid:{encoder}", 9, "small", tmp_path / "work", "cpu"))
+            return look(RegionsConfig(copied, f"grid:{encoder}", 9, "small", tmp_path / "work", "cpu"))
         return listen(
             Listen(endpoint="http://127.0.0.1:9", model="m", dataset=copied, workdir=tmp_path / "work", dry_run=True)
         )

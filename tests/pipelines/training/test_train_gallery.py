@@ -14,7 +14,7 @@ from ctxr.data.tables import read_table
 from ctxr.data.weak_positives import read_judgments, verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.train import Train, TrainReport, run
-from ctxr.pipelines.training.gallery_rankings import Ranking, RecallRow
+from ctxr.pipelines.training.gallery_rankings import QueryRanking, RecallRow
 from ctxr.pipelines.training.gallery_sides import gallery_sides
 from ctxr.pipelines.training.summary import table
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
@@ -41,7 +41,7 @@ def test_a_run_over_galleries_says_what_it_ranks_first_both_ways(train: Trains, 
     sides = gallery_sides(read_dataset(world))
     assert report.queries == {side: len(sides[side].captions) for side in ("train", "valid", "test")}
     assert [one.epochs for one in report.seeds] == [2, 2]
-    rows = read_table(report.folder / "rankings.jsonl", Ranking)
+    rows = read_table(report.folder / "rankings.jsonl", QueryRanking)
     test = [row for row in rows if row.scorer == "retrieval-clip/seed1"]
     assert len(test) == sum(len(sides[side].captions) + len(sides[side].images) for side in ("valid", "test"))
     by_query = {row.query: row for row in test}

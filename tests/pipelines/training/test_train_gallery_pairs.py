@@ -15,11 +15,11 @@ from ctxr.data.tables import read_table
 from ctxr.errors import UsageError
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
-from ctxr.pipelines.regions import Regions
+from ctxr.pipelines.regions import RegionsConfig
 from ctxr.pipelines.regions import run as look
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.train import Train, TrainReport, run
-from ctxr.pipelines.training.gallery_rankings import Ranking, RecallRow
+from ctxr.pipelines.training.gallery_rankings import QueryRanking, RecallRow
 from ctxr.pipelines.training.gallery_sides import gallery_sides
 from tests.pipelines.galleries import draw, extra_pairs, write_round
 from tests.pipelines.training.test_train import Note
@@ -73,7 +73,9 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
     dataset = read_dataset(world)
     side = gallery_sides(dataset)["test"]
     values = {(one.query, one.candidate): one.value for one in scores_of(weak.folder, dataset, side.captions[:5])}
-    rankings = {row.query: row for row in read_table(results / "rankings.jsonl", Ranking) if row.scorer == weak.run}
+    rankings = {
+        row.query: row for row in read_table(results / "rankings.jsonl", QueryRanking) if row.scorer == weak.run
+    }
     for caption in side.captions[:5]:
         row = rankings[caption]
         np.testing.assert_allclose(row.scores, [values[caption, one] for one in row.candidates], atol=2e-5)
@@ -118,7 +120,7 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
 
 
 def test_regions_are_looked_at_in_galleries_too(train: Trains, encoder: str, world: Path, tmp_path: Path) -> None:
-    found = look(Regions(world, f"grid:{encoder}", 4, "small", tmp_path / "work", "cpu"))
+    found = look(RegionsConfig(world, f"grid:{encoder}", 4, "small", tmp_path / "work", "cpu"))
     talk = Note()
     report = train(
         "retrieval-uniter", f"encoder=random:uniter-tiny:{found.features}", "regions=small", "new_score=true", talk=talk

@@ -18,8 +18,8 @@ from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.scoring import score_all
 from ctxr.pipelines.scoring import scores_of, source_of
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.training.asked import Asked, asked_of, check_places, contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures
+from ctxr.pipelines.training.asked import EvalQuery, asked_of, check_places, contents_of, pictures_of
+from ctxr.pipelines.training.encoded import PictureFiles
 from ctxr.pipelines.training.paired import as_features, as_inputs
 from tests.models.blip_folder import make_blip
 from tests.pipelines.training.conftest import Trains
@@ -59,7 +59,7 @@ def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, b
     dataset = read_dataset(benchmark)
     asked = asked_of(dataset)
     files = pictures_of(dataset, asked)
-    pictures = Pictures(files, contents_of(dataset, files), tmp_path / "other")
+    pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     source = source_of(folder, "random:blip-tiny", Silent())
     assert isinstance(source, CrossSource)
     live = as_inputs(asked, pictures, source, "cpu", Silent())
@@ -122,7 +122,7 @@ def test_an_encoder_of_pairs_can_be_scored_by_its_name(train: Trains, benchmark:
 @pytest.mark.parametrize("every", [False, True])
 def test_more_images_in_order_than_there_are_positions_are_one_sentence(every: bool) -> None:
     images = tuple(f"img{number}" for number in range(11))
-    album, film = (Asked(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
+    album, film = (EvalQuery(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
     with pytest.raises(DataError, match="qTrue asks about 11 images in order, and 10 positions are learned"):
         check_places([film], 10, every)
     check_places([film], 11, every)

@@ -15,7 +15,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.eval import Eval
 from ctxr.pipelines.eval import run as evaluate
-from ctxr.pipelines.regions import Regions
+from ctxr.pipelines.regions import RegionsConfig
 from ctxr.pipelines.regions import run as look
 from ctxr.pipelines.scoring import scores_of
 from ctxr.pipelines.train import TrainReport
@@ -29,7 +29,7 @@ TrainsOver = Callable[..., TrainReport]
 @pytest.fixture(scope="module")
 def looked(benchmark: Path, encoder: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """(region features of the drawn benchmark, how many for each region)."""
-    report = look(Regions(benchmark, f"grid:{encoder}", 9, "small", tmp_path_factory.mktemp("looked"), "cpu"))
+    report = look(RegionsConfig(benchmark, f"grid:{encoder}", 9, "small", tmp_path_factory.mktemp("looked"), "cpu"))
     return report.regions, report.features
 
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_of_volta_is_trained_on_over_features_that_somebody_else_ex
         np.savez(
             file, x=rng.normal(size=(2, FEATURES)).astype(np.float32), bbox=boxes, image_w=48, image_h=48, num_bbox=2
         )
-    look(Regions(benchmark, f"file:{tmp_path / 'extracted'}", 2, "faster-rcnn", work, "cpu"))
+    look(RegionsConfig(benchmark, f"file:{tmp_path / 'extracted'}", 2, "faster-rcnn", work, "cpu"))
     checkpoint = make_checkpoint(tmp_path / "volta", CONFIGS["vilbert"], make_state(CONFIGS["vilbert"]))
     encoder = f"volta:{checkpoint}"
     report = train("vilbert-temporal", f"encoder={encoder}", "heads=4")

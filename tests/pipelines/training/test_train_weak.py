@@ -14,8 +14,8 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.encode import load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.training.asked import Asked, asked_of, contents_of, pictures_of
-from ctxr.pipelines.training.encoded import Pictures, as_vectors
+from ctxr.pipelines.training.asked import EvalQuery, asked_of, contents_of, pictures_of
+from ctxr.pipelines.training.encoded import PictureFiles, as_vectors
 from ctxr.pipelines.training.paired import as_features
 from ctxr.pipelines.training.recipes import load_recipe
 from ctxr.pipelines.training.set_positives import with_weak_positives
@@ -24,11 +24,11 @@ from tests.pipelines.training.conftest import SMALL, Trains
 from tests.pipelines.training.test_train import Note
 
 
-def side(benchmark: Path, name: str) -> list[Asked]:
+def side(benchmark: Path, name: str) -> list[EvalQuery]:
     return [one for one in asked_of(read_dataset(benchmark)) if one.split == name]
 
 
-def others(one: Asked) -> list[str]:
+def others(one: EvalQuery) -> list[str]:
     """Images of a query's set beside its target."""
     assert one.target is not None
     return [image for place, image in enumerate(one.images) if place != one.target]
@@ -119,7 +119,7 @@ def test_arrays_mark_the_images_that_were_named(
     dataset = read_dataset(benchmark)
     asked = with_weak_positives(side(benchmark, "train"), dataset, load_recipe("clip-module"), table, Silent())[::-1]
     files = pictures_of(dataset, asked)
-    pictures = Pictures(files, contents_of(dataset, files), tmp_path / "other")
+    pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     if pairs:
         source = find_encoder("random:blip-tiny", Silent().warn)
         questions = as_features(asked, pictures, source, "cpu", "fp32", Silent())  # type: ignore[arg-type]

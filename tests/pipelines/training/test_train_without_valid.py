@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.train import Train, Trained, TrainReport, run
+from ctxr.pipelines.train import SeedResult, Train, TrainReport, run
 from ctxr.pipelines.training.summary import facts, table
 from ctxr.pipelines.world_benchmark import WorldBenchmark, write_benchmark
 from ctxr.pipelines.world_captions import WorldCaptions, write_captions
@@ -46,7 +46,7 @@ def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains
 
 
 def test_a_classifier_learns_from_pairs_and_no_test_side_is_told_of() -> None:
-    seeds = (Trained(0, 2, 3, 0.5, None), Trained(1, 3, 3, 0.75, None))
+    seeds = (SeedResult(0, 2, 3, 0.5, None), SeedResult(1, 3, 3, 0.75, None))
     report = TrainReport("e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None)
     assert facts(report)["pairs"] == "7 train, 4 valid"
     assert "queries" not in facts(report)
