@@ -45,11 +45,8 @@ class Serve:
     """Print a personal link for each name in this file, one a line."""
     base_url: str = ""
     """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
-    prolific: str = ""
-    """Prolific studies to let in that were made by hand, NAME=CODE with commas: the code by which Prolific pays. What was exported
-    to Prolific is let in with its own codes."""
     bundle: int = 20
-    """Answers in a round, after which a worker may rest; a submission to a study made by hand is paid for so many."""
+    """Answers in a round, after which a worker may rest."""
     lease_minutes: float = 30.0
     """Minutes after which a page that was not sent goes to somebody else."""
     rate: float = 10.0
@@ -133,8 +130,6 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
             )
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
-    named = {name: code for name, _, code in (part.partition("=") for part in _names(config.prolific))}
-    studies = studies_of(everything, named, folder / PRIVATE, _names(config.tasks), config.bundle)
     journal = open_journal(
         journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
@@ -151,11 +146,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Doors(
-            base_url,
-            config.open,
-            studies,
-        ),
+        Doors(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
         _names(config.tasks) or None,
         config.bundle,
         config.rate,

@@ -75,9 +75,9 @@ class Prolific:
             raise Told(403, "This submission is over", "Please open the study from Prolific’s own page once more.")
         return visit
 
-    def tasks(self, visit: Visit) -> tuple[str, ...] | None:
+    def tasks(self, visit: Visit) -> tuple[str, ...]:
         """What this person is given."""
-        return self._study(visit).tasks or self.site.tasks
+        return self._study(visit).tasks
 
     def round(self, session: Session) -> tuple[int, int] | None:
         """Answers for this submission, and how many it is paid for; None for who came another way."""

@@ -24,13 +24,12 @@ class Study:
 
     Attributes:
         codes: its completion codes by type, asked for when one is shown: a study may be launched while the server runs.
-        bundle: answers that a submission is paid for. tasks: what its people are given; None for all that the site serves.
-        lasts: how long a submission may take.
+        bundle: answers that a submission is paid for. tasks: what its people are given. lasts: how long a submission may take.
     """
 
     codes: Callable[[], Mapping[str, str]]
     bundle: int
-    tasks: tuple[str, ...] | None = None
+    tasks: tuple[str, ...]
     lasts: timedelta = timedelta(hours=1)
 
 
