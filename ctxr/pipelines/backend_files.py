@@ -34,10 +34,6 @@ def backend_files(config: "ExportTasks", asked: "Asked") -> dict[str, bytes]:
 
         key = read_key(private_folder(config.workdir))
         files = mturk.export(asked.units, where, protocol, config.offer(), key)
-    elif config.backend == "mturk-csv":
-        from ctxr.annotation.backends import mturk_csv
-
-        files = mturk_csv.export(asked.units, where, protocol)
     elif config.backend == "label-studio":
         from ctxr.annotation.backends import label_studio
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 TASK_NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
 
-BACKENDS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
+BACKENDS = ("local", "mturk", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
 """Cents (ImageCoDe, section 3); a retrieval and all else 10."""
 
-_ON_THE_WEB = ("mturk", "mturk-csv", "label-studio")
+_ON_THE_WEB = ("mturk", "label-studio")
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ class ExportTasks(Protocol):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     backend: str = "local"
-    """Who brings the people: local (ctxr serve), prolific, label-studio, mturk or mturk-csv (closed to new requesters since
-    July 2026)."""
+    """Who brings the people: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
     force: bool = False
     """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
     raters: int = 0
@@ -56,7 +55,7 @@ class ExportTasks(Protocol):
     gold: Path | None = None
     """Dataset with known targets, for hidden questions and the qualification round."""
     image_base: str = ""
-    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk, mturk-csv,
+    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk,
     label-studio)."""
     title: str = ""
     """What workers read first; default: the task's own title."""
@@ -143,7 +142,6 @@ class ExportTasks(Protocol):
                 "require",
                 "exclude",
             ),
-            "mturk-csv": ("image_base",),
             "label-studio": ("image_base",),
             "prolific": ("title", "reward", "seconds", "server", "bundle", "currency", "devices"),
         }
@@ -259,7 +257,7 @@ def _check(config: ExportTasks) -> None:
             f"{config.backend} shows pictures from the web, and needs to know where they are",
             hint="--image-base https://…, below which the pictures of the project can be reached",
         )
-    if config.backend.startswith("mturk") and not config.image_base.startswith("https://"):
+    if config.backend == "mturk" and not config.image_base.startswith("https://"):
         raise UsageError(f"--image-base {config.image_base} is not https, and Mechanical Turk shows nothing else")
     if config.raters and config.task == "verify":
         raise UsageError(

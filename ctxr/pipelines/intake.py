@@ -40,7 +40,7 @@ class Taken:
     Attributes:
         answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
-        right: whether each row in hand was taken, by where it stands.
+        accepted: where the rows stand that were taken or were there already.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Taken:
     new: int = 0
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
-    right: dict[str, bool] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
 
     def answered(self) -> dict[str, Unit]:
         """Units with an answer, by id."""
@@ -90,8 +90,6 @@ def take(
                 _refuse(taken, row, "no_question", "It answers a question that comes from an answer that is not there.")
             break
         rows = later
-    for refusal in taken.refused:
-        taken.right[refusal.where] = False
     return taken
 
 
@@ -113,7 +111,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     if known is not None:
         if _same(known, answer):
             taken.again += 1
-            taken.right[row.where] = True
+            taken.accepted.add(row.where)
         else:
             _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
         return
@@ -135,7 +133,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
         return
     _store(taken, written, answer)
     taken.new += 1
-    taken.right[row.where] = True
+    taken.accepted.add(row.where)
 
 
 def _same(one: Answer, other: Answer) -> bool:

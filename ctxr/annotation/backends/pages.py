@@ -58,15 +58,6 @@ def page(
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
 
 
-def fragment(form: Form, addresses: Mapping[str, str], style: str = "") -> str:
-    """What stands between the tags of somebody else's page and form, with `style` besides ours."""
-    root = Element("section", lang="en")
-    SubElement(root, "style").text = _STYLE + style
-    _content(root, form, addresses)
-    SubElement(root, "script").text = _SCRIPT
-    return tostring(root, encoding="unicode", method="html") + "\n"
-
-
 def _content(parent: Element, form: Form, addresses: Mapping[str, str]) -> None:
     SubElement(parent, "h1").text = form.title
     for sentence in form.instruction:
