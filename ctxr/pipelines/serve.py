@@ -135,7 +135,6 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
-        everything[0].seed,
         lease_for=timedelta(minutes=config.lease_minutes),
         asked={unit.id for tasks in every for unit in tasks.units},
     )

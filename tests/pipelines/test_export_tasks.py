@@ -72,9 +72,7 @@ def test_no_truth_and_no_pseudonym_is_in_what_a_platform_gets(workdir: Path) -> 
 
 
 def answer_some(workdir: Path, tasks: Tasks) -> None:
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     journal.enrol("w-a", "local", study.START)
     assert isinstance(journal.lease("w-a", study.START), Lease)
     journal.close()

@@ -107,7 +107,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Decision:
+class UnitDecision:
     """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
 
     unit: str
@@ -120,7 +120,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """Of one task: units, answers stored, units that still want answers, live leases."""
 
     units: int

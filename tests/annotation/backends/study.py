@@ -125,9 +125,7 @@ def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]
     run(options(workdir, task))
     tasks = read_tasks(workdir / "tasks" / task)
     (workdir / "crowd").mkdir(exist_ok=True)
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     done, now, rested = [], START, 0
     for identity in WORKERS:
         journal.enrol(person(identity), "local", now)

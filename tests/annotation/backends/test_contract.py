@@ -24,9 +24,7 @@ def talk(workdir: Path) -> list[Answer]:
     """Two people talk about a photo on our own server, and it is imported."""
     export(study.options(workdir, "dialogue"))
     tasks = read_tasks(workdir / "tasks" / "dialogue")
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     people, now = [study.person(name) for name in study.WORKERS[:2]], study.START
     for worker in people:
         journal.enrol(worker, "local", now)
