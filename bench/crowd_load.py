@@ -28,7 +28,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
-from ctxr.annotation.web import Signer
+from ctxr.annotation.web.signing import Signer
 from ctxr.data.records import Image, ImageSet
 from ctxr.pipelines.tasks_artifact import write_tasks
 from scripts.postgres_server import programs, server

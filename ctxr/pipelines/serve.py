@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import socket
 
     from ctxr.annotation.journal import Journal
-    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.annotation.web.signing import Signer
+    from ctxr.annotation.web.site import Access, Site
     from ctxr.pipelines.tasks_artifact import Tasks
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -83,7 +84,8 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
-    from ctxr.annotation.web import Bell, make_app
+    from ctxr.annotation.web.app import make_app
+    from ctxr.annotation.web.chat import Bell
     from ctxr.pipelines.serving import answer_requests
     from ctxr.pipelines.standing import remember
 
@@ -98,7 +100,7 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
         before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
         try:
-            opened(Opened(site.doors.base_url, waiting, _links(config, site.signer, site.doors)))
+            opened(Opened(site.access.base_url, waiting, _links(config, site.signer, site.access)))
             answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
             return _collected(config.workdir, site.journal, before)
         finally:
@@ -113,7 +115,8 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
 
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.annotation.web.signing import Signer
+    from ctxr.annotation.web.site import Access, Site
     from ctxr.pipelines.standing import journal_of
     from ctxr.pipelines.studies import studies_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
@@ -145,7 +148,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Doors(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
+        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
         _names(config.tasks) or None,
         config.bundle,
         config.rate,
@@ -245,7 +248,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
+def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -256,12 +259,12 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
                 f"{config.workers_file} cannot be read{why}",
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
-    links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
-    if doors.anybody:
-        links["anybody"] = f"{doors.base_url}/"
+    links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
+    if access.anybody:
+        links["anybody"] = f"{access.base_url}/"
     placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-    links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
-    return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
+    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{placeholders}" for name in access.studies}
+    return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
 
 
 def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:

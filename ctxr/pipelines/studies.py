@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ctxr.annotation.backends.prolific import PLATFORM, Bundle
-from ctxr.annotation.web import Study
+from ctxr.annotation.web.site import Study
 from ctxr.data.tables import read_table
 from ctxr.pipelines.launching import codes_file
 from ctxr.pipelines.tasks_artifact import Tasks

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from ctxr.annotation.backends.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.web import Signer
+from ctxr.annotation.web.signing import Signer
 from ctxr.cli.app import app
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -130,8 +130,8 @@ def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_a
         site, _ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
         site.journal.close()
         site.identities.close()
-        assert list(site.doors.studies) == expected
-    found = site.doors.studies["describe"]
+        assert list(site.access.studies) == expected
+    found = site.access.studies["describe"]
     assert (found.bundle, found.tasks, found.lasts) == (2, ("describe",), timedelta(minutes=45))
     assert found.codes() == {}
     made = codes_of(work / "crowd" / "private", "describe")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ctxr.annotation.journal import Identities, Journal
-from ctxr.annotation.web.buckets import Buckets
+from ctxr.annotation.web.guard import Buckets
 from ctxr.annotation.web.signing import Signer
 
 ADDRESS_SHARE = 20
@@ -34,7 +34,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Doors:
+class Access:
     """Ways in.
 
     Attributes:
@@ -75,7 +75,7 @@ class Site:
     signer: Signer
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
-    doors: Doors
+    access: Access
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0
