@@ -13,6 +13,7 @@ from ctxr.pipelines.talk import Silent, Talk
 if TYPE_CHECKING:
     from ctxr.annotation.backends.mturk import Offer
     from ctxr.annotation.backends.prolific import Study
+    from ctxr.pipelines.tasks_artifact import TaskBatch
 
 TASK_NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
 
@@ -179,49 +180,29 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     UnfinishedError without the artifact that the task is made from; CtxrError for what a platform refuses.
     """
     from ctxr.annotation.backends.sheets import refuse_talks
-    from ctxr.data.artifacts import finished, locked, refuse_strangers
+    from ctxr.data.artifacts import finished, refuse_strangers
     from ctxr.pipelines.asking import ask
-    from ctxr.pipelines.backend_files import backend_files
-    from ctxr.pipelines.exporting.place import making
     from ctxr.pipelines.launching import launch
     from ctxr.pipelines.revising.rounds import sample_of
-    from ctxr.pipelines.tasks_artifact import TASKS, tasks_config, write_tasks
-    from ctxr.pipelines.touched import refuse_changes, refuse_twins, with_seen
+    from ctxr.pipelines.tasks_artifact import TASKS, tasks_config
+    from ctxr.pipelines.touched import refuse_changes, with_seen
 
     talk = talk or Silent()
     _check(config)
     asked = ask(config, talk)
     if config.backend not in ("local", "prolific"):
         refuse_talks(asked.units, config.backend)
-    out, protocol = config.folder(), config.protocol()
+    out = config.folder()
     if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
         asked = with_seen(config.workdir, out, asked)
     refuse_strangers(out)
-    settings = tasks_config(out, asked.root, protocol, config.backend, config.result_config())
+    settings = tasks_config(out, asked.root, config.protocol(), config.backend, config.result_config())
     ready = finished(out, TASKS, "export-tasks", settings, asked.parents)
     up_to_date = ready is not None and not ready.changed_files()
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
-        refuse_twins(config.workdir, out, asked, protocol, config.backend)
-        written = backend_files(config, asked)
-        with locked(out), making(out) as folder:
-            for name, content in written.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(content)
-            write_tasks(
-                folder,
-                asked.units,
-                asked.sets.values(),
-                asked.images.values(),
-                asked.root,
-                protocol,
-                config.backend,
-                config.result_config(),
-                asked.parents,
-                files=sorted(written),
-                home=out,
-            )
+        _write(config, asked)
     launched, notes = launch(config, talk) if config.launch else (0, [])
     work = [unit for unit in asked.units if unit.purpose == "work"]
     return ExportTasksReport(
@@ -236,6 +217,23 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
         launched,
         notes,
     )
+
+
+def _write(config: ExportTasks, asked: "TaskBatch") -> None:
+    from ctxr.data.artifacts import locked
+    from ctxr.pipelines.backend_files import backend_files
+    from ctxr.pipelines.exporting.place import making
+    from ctxr.pipelines.tasks_artifact import write_tasks
+    from ctxr.pipelines.touched import refuse_twins
+
+    out, protocol = config.folder(), config.protocol()
+    refuse_twins(config.workdir, out, asked, protocol, config.backend)
+    written = backend_files(config, asked)
+    with locked(out), making(out) as folder:
+        for name, content in written.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        write_tasks(folder, asked, protocol, config.backend, config.result_config(), sorted(written), home=out)
 
 
 def _check(config: ExportTasks) -> None:

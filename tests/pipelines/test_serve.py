@@ -28,7 +28,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.launching import codes_of
 from ctxr.pipelines.serve import Opened, Serve, open_site, run
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.tasks_artifact import write_tasks
+from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
 from tests.annotation.web.crowd import SET, UNITS, paint, rows
 
 
@@ -41,7 +41,8 @@ def project(work: Path, *names: str, protocol: Protocol | None = None, backend: 
     for name in names or ("describe",):
         folder = work / "tasks" / name
         folder.mkdir(parents=True)
-        write_tasks(folder, [UNITS[name]], [SET], images, root, protocol or Protocol(), backend, {}, [])
+        batch = TaskBatch((UNITS[name],), {SET.id: SET}, {image.id: image for image in images}, root)
+        write_tasks(folder, batch, protocol or Protocol(), backend, {})
     return work
 
 
