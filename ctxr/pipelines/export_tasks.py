@@ -12,7 +12,7 @@ from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.annotation.backends.mturk import Offer
-    from ctxr.annotation.backends.prolific import Study
+    from ctxr.annotation.backends.prolific import StudyOffer
     from ctxr.pipelines.tasks_artifact import TaskBatch
 
 TASK_NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
@@ -119,11 +119,11 @@ class ExportTasks(Protocol):
         countries = _listed(self.countries)
         return Offer(self.title, reward, self.minutes, self.days, self.approved, countries, required, excluded).check()
 
-    def study(self) -> "Study":
+    def study(self) -> "StudyOffer":
         """How the study is offered. Raises UsageError for pay below Prolific's floor."""
-        from ctxr.annotation.backends.prolific import Study
+        from ctxr.annotation.backends.prolific import StudyOffer
 
-        draft = Study(
+        draft = StudyOffer(
             self.server, self.title, self.bundle, self.unit_seconds(), 0, self.currency, _listed(self.devices)
         )
         return draft.paid(self.reward).check()

@@ -141,12 +141,12 @@ def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") ->
 
 def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
     from ctxr.errors import DataError
-    from ctxr.pipelines.intake import Question, take
+    from ctxr.pipelines.intake import UnitContext, take
 
-    questions: dict[str, Question] = {}
+    questions: dict[str, UnitContext] = {}
     for tasks in every:
         for unit in tasks.units:
-            asked = Question(unit, tasks.sets[unit.image_set], tasks.protocol)
+            asked = UnitContext(unit, tasks.sets[unit.image_set], tasks.protocol)
             if questions.setdefault(unit.id, asked).unit != unit:
                 raise DataError(
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
@@ -154,7 +154,7 @@ def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]"
                 )
     if before is None:
         return take((), arrivals, questions, {})
-    past = {name: Question(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    past = {name: UnitContext(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
     return take(before.answers, arrivals, questions, past)
 
 

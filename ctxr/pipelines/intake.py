@@ -12,7 +12,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
 from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.data.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.errors import CtxrError, DataError
 
@@ -23,7 +23,7 @@ _Moment = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Question:
+class UnitContext:
     """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
     are gone: then earlier answers stay, and no new ones are taken.
     """
@@ -45,7 +45,7 @@ class Taken:
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     votes: Counter[str] = field(default_factory=Counter)
-    questions: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, UnitContext] = field(default_factory=dict)
     new: int = 0
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Taken:
 
 
 def take(
-    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question], past: Mapping[str, Question]
+    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, UnitContext], past: Mapping[str, UnitContext]
 ) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
@@ -155,7 +155,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     if question.protocol is None:
         return
     for unit in follow(question.unit, answer, question.image_set, question.protocol):
-        known = taken.questions.setdefault(unit.id, Question(unit, question.image_set, question.protocol))
+        known = taken.questions.setdefault(unit.id, UnitContext(unit, question.image_set, question.protocol))
         if known.unit != unit:
             raise DataError(
                 f"the unit {unit.id!r} was exported with other votes or another seed than its description",
@@ -213,10 +213,10 @@ class _Written:
             self._of_worker[answer.worker].append((_moment(answer), text.text))
             self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
 
-    def met(self, unit: Unit, answer: Answer) -> Met:
+    def met(self, unit: Unit, answer: Answer) -> Exposure:
         """What was there before this answer; later texts are measured against it, not it against them."""
         now = _moment(answer)
-        return Met(
+        return Exposure(
             own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),
             others=tuple(
                 text for then, worker, text in self._of_set[unit.image_set] if worker != answer.worker and then < now

@@ -22,7 +22,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.import_answers import REFUSED, ImportAnswers, run
-from ctxr.pipelines.intake import Question, Taken, merged, take
+from ctxr.pipelines.intake import Taken, UnitContext, merged, take
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
@@ -33,7 +33,7 @@ SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
 DESCRIBE = Unit("d", "describe", "s", "s", IMAGES, target="s/2", split="train")
 OTHER = Unit("e", "describe", "s", "s", IMAGES, target="s/3", split="train")
 PROTOCOL = Protocol()
-QUESTIONS = {unit.id: Question(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
+QUESTIONS = {unit.id: UnitContext(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
 TEXT = "The red cup beside the door lacks its handle today."
 
 
@@ -165,7 +165,7 @@ def test_a_picture_that_was_not_shown_is_refused(pick: str) -> None:
 
 def test_answers_to_tasks_that_are_gone_stay_and_get_no_company() -> None:
     before = answer(DESCRIBE, "w-a", 1, description=TEXT)
-    past = {"d": Question(DESCRIBE, SET, None)}
+    past = {"d": UnitContext(DESCRIBE, SET, None)}
     taken = take(
         (before,), arrived(answer(DESCRIBE, "w-b", 2, description="Nothing but a green bottle stands there.")), {}, past
     )

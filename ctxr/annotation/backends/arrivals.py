@@ -52,7 +52,7 @@ class Arrivals:
     labels: tuple[str, ...] = ()
 
 
-class People:
+class Pseudonyms:
     """Gives pseudonyms and remembers for whom."""
 
     def __init__(self, key: bytes, platform: str) -> None:

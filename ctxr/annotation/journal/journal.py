@@ -27,7 +27,7 @@ from ctxr.annotation.journal.results import (
 from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stamp
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.data.records import ImageSet
 from ctxr.errors import DataError
 
@@ -146,7 +146,7 @@ class Journal:
         with self._writing(now) as tx:
             return submitting.submit(tx, token, worker, values, backend)
 
-    def met(self, lease: Lease) -> Met:
+    def met(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
         with self._reading() as tx:
             return submitting.met(tx, lease.unit, lease.worker)

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import RowMapping, bindparam, insert, select, update
 
 from ctxr.annotation import dialogues
-from ctxr.annotation.dialogues import Event, Kind, Talk
+from ctxr.annotation.dialogues import Event, Kind, TalkState
 from ctxr.annotation.journal import leasing, standing, tables
 from ctxr.annotation.journal.results import Refused, Room
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
@@ -135,7 +135,7 @@ def log_of(tx: Transaction, name: str, after: int = 0) -> list[Event]:
     return [Event(number, name, kind, seat, text, stamp(at)) for number, kind, seat, text, at in rows]
 
 
-def _talk(tx: Transaction, name: str) -> Talk:
+def _talk(tx: Transaction, name: str) -> TalkState:
     unit = msgspec.json.decode(tx.connection.execute(_UNIT, {"name": name}).scalar_one(), type=Unit)
     return dialogues.replay(log_of(tx, name), unit.limits)
 

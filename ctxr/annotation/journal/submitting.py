@@ -11,7 +11,7 @@ from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.data.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
@@ -93,10 +93,10 @@ def encoded(given: Mapping[str, Sequence[str]]) -> str:
         raise Refused("invalid", "The text holds characters that cannot be stored. Please type it anew.") from error
 
 
-def met(tx: Transaction, unit: Unit, worker: str) -> Met:
+def met(tx: Transaction, unit: Unit, worker: str) -> Exposure:
     """What the worker described before, and what others wrote about the same set; only describing asks for it."""
     if unit.task != "describe":
-        return Met()
+        return Exposure()
     answer = tables.answer.c
     about = leasing.unit.image_set == unit.image_set
     rows = tx.connection.execute(
@@ -106,7 +106,7 @@ def met(tx: Transaction, unit: Unit, worker: str) -> Met:
         .order_by(answer.number)
     )
     texts = [(name, decoded(payload).values[describe.FIELD][0]) for name, payload in rows]
-    return Met(
+    return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ctxr.annotation.voting import verdict
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.pipelines.aggregating.ballots import Pick, votes_on_images
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, votes_on_images
 
 RULES = ("paper", "majority")
 
 
 @dataclass(frozen=True)
-class Decision:
+class Acceptance:
     """What became of one description.
 
     Attributes:
@@ -27,7 +27,7 @@ class Decision:
     reason: str | None
 
 
-def decide(picks: Sequence[Pick], rule: str, blocked: Collection[str]) -> dict[str, Decision]:
+def decide(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) -> dict[str, Acceptance]:
     """A decision for each unit with a pick, by unit id.
 
     `paper`: as many right votes as the unit needs. `majority`: the target is what most votes name; a tie keeps nothing. Votes
@@ -50,11 +50,11 @@ def decide(picks: Sequence[Pick], rule: str, blocked: Collection[str]) -> dict[s
                 reason = "not_found"
         if unit.authors and unit.authors[0] in blocked:
             reason = "writer_blocked"
-        decisions[unit.id] = Decision(unit.query or "", unit.id, right, wrong, reason)
+        decisions[unit.id] = Acceptance(unit.query or "", unit.id, right, wrong, reason)
     return decisions
 
 
-def consensus(picks: Sequence[Pick]) -> dict[str, str | None]:
+def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
     """The image that most votes on each unit name, by unit id; None for a tie."""
     votes = votes_on_images(picks)
     return {

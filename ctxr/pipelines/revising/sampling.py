@@ -52,6 +52,8 @@ def as_candidates(
         captions: written for each image. texts, authors: of each caption, by query.
     """
     return [
-        StatementRow(one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption])
+        StatementRow(
+            one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption]
+        )
         for one in sorted(drawn, key=lambda one: one.key())
     ]
