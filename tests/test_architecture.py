@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "ctxr"
 FILES = sorted(PACKAGE.rglob("*.py"))
-MOST_LINES = 300
+MOST_LINES = 600
 
 MAY_IMPORT = {
     "errors": set(),
