@@ -3,8 +3,6 @@
 Where all units share the same few labels, `ctxr.metrics.dawid_skene` also weighs workers by how often they seem to be right.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ctxr.metrics.differences import cells
@@ -14,24 +12,11 @@ TIE = -1
 """Stands for the value of a unit whose votes decide nothing, or that has none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Majority:
-    """The commonest value of each unit.
-
-    Attributes:
-        value: [U] code, or `TIE`. count: [U] votes for the commonest value. votes: [U] votes on the unit.
-    """
-
-    value: Codes
-    count: Codes
-    votes: Codes
-
-
-def majority(votes: Votes) -> Majority:
-    """The commonest value of each unit; ties stay ties, whatever the order of the votes.
+def majority(votes: Votes) -> Codes:
+    """Code of the commonest value of each unit [U], or `TIE`; ties stay ties, whatever the order of the votes.
 
     >>> from ctxr.metrics.votes import gather
-    >>> majority(gather([1, 1, 1, 2, 2], ["x", "y", "z", "x", "y"], [4, 4, 7, 4, 7])).value.tolist()
+    >>> majority(gather([1, 1, 1, 2, 2], ["x", "y", "z", "x", "y"], [4, 4, 7, 4, 7])).tolist()
     [0, -1]
     """
     size = len(votes.unit_names)
@@ -43,4 +28,4 @@ def majority(votes: Votes) -> Majority:
     value = np.full(size, TIE)
     value[cell_units[best]] = cell_values[best]
     value[np.bincount(cell_units[best], minlength=size) != 1] = TIE
-    return Majority(value, most, np.bincount(votes.units, minlength=size))
+    return value

@@ -27,13 +27,12 @@ def test_the_majority_is_the_commonest_value_and_ties_stay_ties(rows: list[list[
     for unit in range(len(votes.unit_names)):
         said = Counter(votes.values[votes.units == unit].tolist()).most_common()
         tied = len(said) > 1 and said[0][1] == said[1][1]
-        assert found.value[unit] == again.value[unit] == (TIE if tied else said[0][0])
-        assert (found.count[unit], found.votes[unit]) == (said[0][1], sum(count for _, count in said))
+        assert found[unit] == again[unit] == (TIE if tied else said[0][0])
 
 
 def test_a_unit_without_votes_is_a_tie_of_none() -> None:
     votes = gather([1, 2, 2], ["x", "x", "y"], [5, 5, 5])
-    assert majority(votes.where(votes.units == 1)).value.tolist() == [TIE, 0]
+    assert majority(votes.where(votes.units == 1)).tolist() == [TIE, 0]
 
 
 def test_votes_with_repeats_are_refused() -> None:
@@ -42,4 +41,4 @@ def test_votes_with_repeats_are_refused() -> None:
 
 
 def test_no_votes_are_no_trouble() -> None:
-    assert majority(gather([], [], [])).value.size == 0
+    assert majority(gather([], [], [])).size == 0

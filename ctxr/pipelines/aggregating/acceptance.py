@@ -59,7 +59,7 @@ def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
     votes = votes_on_images(picks)
     return {
         str(name): None if value == TIE else str(votes.labels[value])
-        for name, value in zip(votes.unit_names, majority(votes).value.tolist(), strict=True)
+        for name, value in zip(votes.unit_names, majority(votes).tolist(), strict=True)
     }
 
 
