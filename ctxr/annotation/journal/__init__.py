@@ -8,19 +8,20 @@ from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.results import (
     Change,
+    ChatRoom,
     Lease,
     NoWork,
     Receipt,
     Refused,
-    Room,
-    Standing,
     TaskProgress,
     UnitDecision,
     Waited,
+    WorkerState,
 )
 
 __all__ = [
     "Change",
+    "ChatRoom",
     "Event",
     "Identities",
     "Journal",
@@ -28,11 +29,10 @@ __all__ = [
     "NoWork",
     "Receipt",
     "Refused",
-    "Room",
-    "Standing",
     "TaskProgress",
     "UnitDecision",
     "Visit",
     "Waited",
+    "WorkerState",
     "open_journal",
 ]

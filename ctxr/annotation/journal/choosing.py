@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
-from ctxr.annotation.journal import leasing, rooms, standing, tables
+from ctxr.annotation.journal import leasing, rooms, tables, worker_state
 from ctxr.annotation.journal.leasing import candidate, give, held_by, unit
 from ctxr.annotation.journal.results import NoWork
 from ctxr.annotation.journal.transaction import Transaction
@@ -45,14 +45,14 @@ def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str |
         return str(held["token"])
     if held is not None:
         free(tx, held, "returned", "other tasks")
-    row = standing.known(tx, worker)
+    row = worker_state.known(tx, worker)
     stopped = _stopped(row)
     if stopped is not None:
         return stopped
     found = next_unit(tx, row, tasks)
     if found is None and not row["qualified"] and not row["allowed"]:
         # fewer questions than planned suit this worker: those that were answered decide
-        row = standing.examine(tx, row)
+        row = worker_state.examine(tx, row)
         stopped = _stopped(row)
         if stopped is not None:
             return stopped

@@ -10,19 +10,19 @@ import msgspec
 from sqlalchemy import and_, case, exists, func, insert, select, update
 
 from ctxr.annotation.dialogues import Event, Kind
-from ctxr.annotation.journal import choosing, counting, filling, leasing, rooms, standing, submitting, tables
+from ctxr.annotation.journal import choosing, counting, filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database
 from ctxr.annotation.journal.results import (
     Change,
+    ChatRoom,
     Lease,
     NoWork,
     Receipt,
     Refused,
-    Room,
-    Standing,
     TaskProgress,
     UnitDecision,
     Waited,
+    WorkerState,
 )
 from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stamp
 from ctxr.annotation.protocol import Protocol
@@ -111,10 +111,10 @@ class Journal:
         with self._database.reading() as connection:
             yield Transaction(connection, self._rules)
 
-    def enrol(self, worker: str, platform: str, now: datetime) -> Standing:
+    def enrol(self, worker: str, platform: str, now: datetime) -> WorkerState:
         """The worker's standing; who is new is dealt a pool. Again, it changes nothing."""
         with self._writing(now) as tx:
-            return standing.enrol(tx, worker, platform)
+            return worker_state.enrol(tx, worker, platform)
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
@@ -184,7 +184,7 @@ class Journal:
         pay, and for everybody to be paid for time they gave.
         """
         with self._reading() as tx:
-            row = standing.find(tx, worker)
+            row = worker_state.find(tx, worker)
             if row is None:
                 return None
             given = row["answers"] - before
@@ -208,7 +208,7 @@ class Journal:
                 return "complete"
             return None
 
-    def room(self, token: str) -> Room:
+    def room(self, token: str) -> ChatRoom:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
         with self._reading() as tx:
             return rooms.view(tx, rooms.seat_of(tx, token))
@@ -219,19 +219,19 @@ class Journal:
         with self._reading() as tx:
             return rooms.log_of(tx, rooms.seat_of(tx, token)["room"], after)
 
-    def say(self, token: str, worker: str, text: str, now: datetime) -> Room:
+    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
         """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
         return self._act(token, worker, "say", now, text)
 
-    def share(self, token: str, worker: str, now: datetime) -> Room:
+    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
         return self._act(token, worker, "share", now)
 
-    def finish(self, token: str, worker: str, now: datetime) -> Room:
+    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
         return self._act(token, worker, "finish", now)
 
-    def _act(self, token: str, worker: str, kind: Kind, now: datetime, text: str = "") -> Room:
+    def _act(self, token: str, worker: str, kind: Kind, now: datetime, text: str = "") -> ChatRoom:
         self._reclaim(now)
         with self._writing(now) as tx:
             return rooms.act(tx, token, worker, kind, text)
@@ -242,7 +242,7 @@ class Journal:
         with self._writing(now) as tx:
             choosing.free(tx, rooms.own_seat(tx, token, worker), "returned", "left")
 
-    def here(self, token: str, worker: str, now: datetime) -> Room:
+    def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
         self._reclaim(now)
         with self._writing(now) as tx:
@@ -279,7 +279,7 @@ class Journal:
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
         with self._reading() as tx:
-            row = standing.find(tx, worker)
+            row = worker_state.find(tx, worker)
             return 0 if row is None else int(row["answers"])
 
     def units(self) -> list[Unit]:
@@ -318,16 +318,16 @@ class Journal:
                 for row in tx.rows(select(tables.waited).order_by(tables.waited.c.number))
             ]
 
-    def standing(self, worker: str) -> Standing:
+    def standing(self, worker: str) -> WorkerState:
         """Raises Refused for one who never enrolled."""
         with self._reading() as tx:
-            return standing.told(standing.known(tx, worker))
+            return worker_state.told(worker_state.known(tx, worker))
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[WorkerState]:
         """Everybody who enrolled, in the order in which they did."""
         with self._reading() as tx:
             rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
-            return [standing.told(row) for row in rows]
+            return [worker_state.told(row) for row in rows]
 
     def changes(self, worker: str) -> list[Change]:
         """Every change of the worker's standing with its reason, oldest first."""
@@ -336,32 +336,32 @@ class Journal:
             rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
             return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
 
-    def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def block(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._writing(now) as tx:
-            standing.change(tx, standing.known(tx, worker), "blocked", reason, by)
+            worker_state.change(tx, worker_state.known(tx, worker), "blocked", reason, by)
             return self._take_back(tx, worker)
 
-    def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def allow(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Vouch for the worker: work without a qualification round, and no rule stops them."""
         with self._writing(now) as tx:
-            standing.change(tx, standing.known(tx, worker), "allowed", reason, by)
-            return standing.told(standing.known(tx, worker))
+            worker_state.change(tx, worker_state.known(tx, worker), "allowed", reason, by)
+            return worker_state.told(worker_state.known(tx, worker))
 
-    def undo(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def undo(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Take back the last change of the standing, a rule's or a person's. Raises Refused where there is none."""
         with self._writing(now) as tx:
-            standing.undo(tx, standing.known(tx, worker), reason, by)
+            worker_state.undo(tx, worker_state.known(tx, worker), reason, by)
             return self._take_back(tx, worker)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
 
-    def _take_back(self, tx: Transaction, worker: str) -> Standing:
+    def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The standing as it is now; who is blocked holds nothing."""
-        row, held = standing.known(tx, worker), leasing.held_by(tx, worker)
+        row, held = worker_state.known(tx, worker), leasing.held_by(tx, worker)
         if row["state"] == "blocked" and held is not None:
             choosing.free(tx, held, "returned", "blocked")
             counting.recount(tx, worker)  # the end of a talk may have made a vote of it
-        return standing.told(row)
+        return worker_state.told(row)

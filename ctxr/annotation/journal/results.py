@@ -10,7 +10,7 @@ from ctxr.errors import CtxrError
 
 LeaseState = Literal["live", "answered", "expired", "returned"]
 Pool = Literal["train", "eval", "both"]
-StandingState = Literal["active", "blocked", "screened_out"]
+WorkerStatus = Literal["active", "blocked", "screened_out"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Refused(CtxrError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorkerState:
     """What the journal knows of a worker.
 
     Attributes:
@@ -83,7 +83,7 @@ class Standing:
     worker: str
     platform: str
     pool: Pool
-    state: StandingState
+    state: WorkerStatus
     reason: str
     qualified: bool
     right: int
@@ -141,7 +141,7 @@ class Waited:
 
 
 @dataclass(frozen=True)
-class Room:
+class ChatRoom:
     """A talk as one of the two sees it.
 
     Attributes:

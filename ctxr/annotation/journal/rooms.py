@@ -12,8 +12,8 @@ from sqlalchemy import RowMapping, bindparam, insert, select, update
 
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
-from ctxr.annotation.journal import leasing, standing, tables
-from ctxr.annotation.journal.results import Refused, Room
+from ctxr.annotation.journal import leasing, tables, worker_state
+from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
 from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.records import Unit
@@ -59,7 +59,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
     return _sit(tx, unit, worker["id"], found["id"], found["slot"], place)
 
 
-def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Room:
+def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
     row = own_seat(tx, token, worker)
     talk = _talk(tx, row["room"])
@@ -76,7 +76,7 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Room
     return view(tx, row)
 
 
-def here(tx: Transaction, token: str, worker: str) -> Room:
+def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     """A sign of life. Who waits alone is not kept longer than `rules.longest_wait`."""
     row = own_seat(tx, token, worker)
     if len(_seats(tx, row["room"])) > 1:
@@ -107,11 +107,11 @@ def seat_of(tx: Transaction, token: str) -> RowMapping:
     return row
 
 
-def view(tx: Transaction, row: RowMapping) -> Room:
+def view(tx: Transaction, row: RowMapping) -> ChatRoom:
     """The room as one seat sees it."""
     talk = _talk(tx, row["room"])
     seat = int(row["seat"])
-    return Room(
+    return ChatRoom(
         seat=seat,
         turns=talk.turns,
         present=talk.present[1 - seat],
@@ -160,7 +160,7 @@ def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
 def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
     """Move who was left alone to where somebody waits, or to a new room of the same unit."""
     unit = leasing.unit_row(tx, row["unit"])
-    found = _waiting(tx, standing.known(tx, row["worker"]), None, row["token"])
+    found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
     if found is not None and row["expires"] > tx.now:
         partner = _seats(tx, found["id"])[0]
         leasing.take_place(tx, row["unit"], -1)
@@ -186,7 +186,7 @@ def _finish(tx: Transaction, name: str) -> None:
         dialogue.PAIR: (str(first["worker"]), str(second["worker"])),
     }
     found = leasing.unit_row(tx, first["unit"])
-    platforms = [standing.known(tx, row["worker"])["platform"] for row in (first, second)]
+    platforms = [worker_state.known(tx, row["worker"])["platform"] for row in (first, second)]
     seats = zip((first, second), platforms, strict=True)
     answers = [(row, answer_of(tx, row, given, platform)) for row, platform in seats]
     record(tx, found, leasing.unit_of(found), answers)

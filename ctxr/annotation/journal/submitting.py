@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy import RowMapping, bindparam, func, insert, or_, select, update
 
-from ctxr.annotation.journal import counting, filling, leasing, standing, tables
+from ctxr.annotation.journal import counting, filling, leasing, tables, worker_state
 from ctxr.annotation.journal.results import Receipt, Refused
 from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.making import follow
@@ -143,7 +143,7 @@ def record(
     if unit.purpose == "work":
         _follow(tx, unit, given[0][1])
     elif right is not None:
-        standing.learn(tx, standing.known(tx, given[0][1].worker), right)
+        worker_state.learn(tx, worker_state.known(tx, given[0][1].worker), right)
 
 
 def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.forms import Talk
-from ctxr.annotation.journal import Refused, Room
+from ctxr.annotation.journal import ChatRoom, Refused
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work
@@ -203,7 +203,7 @@ def _least(one: LeasedUnit) -> int:
     return next(field.turns_before_share for field in one.form.fields if isinstance(field, Talk))
 
 
-def _presence(room: Room) -> str:
+def _presence(room: ChatRoom) -> str:
     if room.done:
         return "You have finished. Your partner may still be writing."
     if room.present:
@@ -213,7 +213,7 @@ def _presence(room: Room) -> str:
     return "Waiting for a partner. The time you wait counts, and you can leave whenever you like."
 
 
-def _gate(room: Room, least: int) -> str:
+def _gate(room: ChatRoom, least: int) -> str:
     if room.shared:
         return "Both of you see the photo. Go on, or finish."
     if room.may_share:

@@ -7,7 +7,7 @@ from typing import get_args
 from sqlalchemy import RowMapping, bindparam, func, insert, select, update
 
 from ctxr.annotation.journal import counting, tables
-from ctxr.annotation.journal.results import Pool, Refused, Standing
+from ctxr.annotation.journal.results import Pool, Refused, WorkerState
 from ctxr.annotation.journal.transaction import SURE, Transaction
 from ctxr.annotation.protocol import Protocol
 
@@ -17,7 +17,7 @@ RULE = "rule"
 _WORKER = select(tables.worker).where(tables.worker.c.id == bindparam("name"))
 
 
-def enrol(tx: Transaction, worker: str, platform: str) -> Standing:
+def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
     """The worker's standing; a new worker is dealt the pool that is furthest below its share."""
     if find(tx, worker) is None:
         tx.connection.execute(
@@ -47,9 +47,9 @@ def known(tx: Transaction, worker: str) -> RowMapping:
     return row
 
 
-def told(row: RowMapping) -> Standing:
+def told(row: RowMapping) -> WorkerState:
     """A row as a standing."""
-    return Standing(
+    return WorkerState(
         worker=row["id"],
         platform=row["platform"],
         pool=row["pool"],
