@@ -10,9 +10,7 @@ import numpy as np
 
 from bench.table import Row, median_seconds
 from ctxr.metrics.agreement import Level, alpha
-from ctxr.metrics.consensus import one_coin
 from ctxr.metrics.dawid_skene import dawid_skene
-from ctxr.metrics.mace import mace
 from ctxr.metrics.resampling import by_units, by_units_and_workers
 from ctxr.metrics.votes import Votes, gather
 
@@ -55,19 +53,12 @@ def intervals(votes: Votes, size: int) -> list[Row]:
 
 def consensus(votes: Votes) -> list[Row]:
     """EM until it stops."""
-    tables, coin = dawid_skene(votes), one_coin(votes, 10)
-    look = mace(votes, np.random.default_rng(5), 10, restarts=1)
+    tables = dawid_skene(votes)
     return [
         Row(
             "Dawid-Skene, 100,000 units x 3, 40 workers, 10 labels",
             median_seconds(partial(dawid_skene, votes), 1),
             note=f"{len(tables.history)} rounds",
-        ),
-        Row("one coin, the same", median_seconds(partial(one_coin, votes, 10), 1), note=f"{coin.iterations} rounds"),
-        Row(
-            "MACE, the same, one start",
-            median_seconds(partial(mace, votes, np.random.default_rng(5), 10, restarts=1), 1),
-            note=f"mean competence {look.competence.mean():.3f}",
         ),
     ]
 

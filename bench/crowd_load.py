@@ -28,9 +28,9 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
-from ctxr.annotation.web import Signer
+from ctxr.annotation.web.signing import Signer
 from ctxr.data.records import Image, ImageSet
-from ctxr.pipelines.tasks_artifact import write_tasks
+from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
 from scripts.postgres_server import programs, server
 
 PATIENCE = 60.0
@@ -93,7 +93,8 @@ def write_project(work: Path, units: int) -> None:
     (root / "images" / "0.svg").write_text("<svg/>")
     folder = work / "tasks" / "load"
     folder.mkdir(parents=True)
-    write_tasks(folder, made, sets, images, root, Protocol(disjoint="none"), "local", {}, [])
+    by_id = {one.id: one for one in sets}, {one.id: one for one in images}
+    write_tasks(folder, TaskBatch(tuple(made), *by_id, root), Protocol(disjoint="none"), "local", {})
 
 
 class Server:

@@ -16,7 +16,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.data.records import Image, ImageSet
 from ctxr.data.world import render, sample_sets
-from ctxr.pipelines.tasks_artifact import write_tasks
+from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
 from scripts.screenshot import MOST_BYTES, ROOT, browser
 
 SEED, SIZE, PLACE = 5, (1080, 720), 4
@@ -53,7 +53,8 @@ def write_project(work: Path) -> None:
         units.append(Unit(task, task, one_set.id, one_set.group, shown, True, target=target))  # type: ignore[arg-type]
         folder = work / "tasks" / task
         folder.mkdir(parents=True)
-        write_tasks(folder, units[-1:], sets, images, root, Protocol(disjoint="none"), "local", {}, [])
+        batch = TaskBatch((units[-1],), {one.id: one for one in sets}, {one.id: one for one in images}, root)
+        write_tasks(folder, batch, Protocol(disjoint="none"), "local", {})
 
 
 @contextmanager

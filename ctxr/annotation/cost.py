@@ -116,18 +116,10 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
 
 
 def forecast(
-    task: str,
-    units: int,
-    votes: float,
-    seconds: float,
-    measured: int,
-    reward: int,
-    platform: str,
-    most: int = 1,
-    percent: float | None = None,
+    task: str, units: int, votes: float, seconds: float, measured: int, reward: int, fee_each: float
 ) -> Forecast:
-    """Cost of `votes` answers to `units` units, money rounded up to whole cents."""
-    fee = math.ceil(round(votes * platform_fee(platform, reward, most, percent), 6))
+    """Cost of `votes` answers to `units` units, money rounded up to whole cents; `fee_each` is for one answer."""
+    fee = math.ceil(round(votes * fee_each, 6))
     return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
 
 

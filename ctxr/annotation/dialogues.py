@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ctxr.annotation.records import PUBLISHED, Limits, Turn
+from ctxr.annotation.records import PUBLISHED, AnswerLimits, Turn
 from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
 from ctxr.errors import DataError
@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Talk:
+class TalkState:
     """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished.
 
     `deserted`: somebody whose partner left an earlier room waits here for another. `limits`: of the unit.
@@ -52,7 +52,7 @@ class Talk:
     turns: tuple[Turn, ...] = ()
     shared: bool = False
     deserted: bool = False
-    limits: Limits = PUBLISHED
+    limits: AnswerLimits = PUBLISHED
 
     @property
     def finished(self) -> bool:
@@ -65,10 +65,10 @@ class Talk:
         return self.finished or any(self.left)
 
 
-def refusal(talk: Talk, seat: int, kind: Kind, text: str = "") -> tuple[str, str] | None:
+def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> tuple[str, str] | None:
     """Why something may not happen now, as a code and a kind sentence; None if it may.
 
-    >>> refusal(Talk(present=(True, True)), SENDER, "share")[0]
+    >>> refusal(TalkState(present=(True, True)), SENDER, "share")[0]
     'too_early'
     """
     if kind == "join":
@@ -90,12 +90,12 @@ def refusal(talk: Talk, seat: int, kind: Kind, text: str = "") -> tuple[str, str
     return None
 
 
-def may_share(talk: Talk, seat: int) -> bool:
+def may_share(talk: TalkState, seat: int) -> bool:
     """Whether the share button is there for this seat."""
     return refusal(talk, seat, "share") is None
 
 
-def happened(talk: Talk, event: Event) -> Talk:
+def happened(talk: TalkState, event: Event) -> TalkState:
     """The talk after an event. Raises DataError for one that may not happen then: the log was edited."""
     wrong = refusal(talk, event.seat, event.kind, event.text)
     if wrong is not None or event.seat not in (0, 1):
@@ -116,9 +116,9 @@ def happened(talk: Talk, event: Event) -> Talk:
     return replace(talk, present=_with(talk.present, event.seat, True), deserted=True)
 
 
-def replay(events: Iterable[Event], limits: Limits = PUBLISHED) -> Talk:
+def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
     """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
-    talk = Talk(limits=limits)
+    talk = TalkState(limits=limits)
     for event in events:
         talk = happened(talk, event)
     return talk
@@ -138,7 +138,7 @@ def _unsaid(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _unshared(talk: Talk, seat: int) -> tuple[str, str] | None:
+def _unshared(talk: TalkState, seat: int) -> tuple[str, str] | None:
     if seat != SENDER:
         return "not_yours", "Only the person who sees the photo can share it."
     if talk.shared:

@@ -15,7 +15,7 @@ class Picture(msgspec.Struct, frozen=True):
     marked: bool = False
 
 
-class Gallery(msgspec.Struct, frozen=True):
+class PictureGallery(msgspec.Struct, frozen=True):
     """Pictures side by side. In a `sequence` neighbours are consecutive in time, and arrow keys step through them."""
 
     pictures: tuple[Picture, ...]
@@ -94,6 +94,6 @@ class Form(msgspec.Struct, frozen=True):
     task: str
     title: str
     instruction: tuple[str, ...]
-    gallery: Gallery | None
+    gallery: PictureGallery | None
     passages: tuple[Passage, ...]
     fields: tuple[Field, ...]

@@ -7,7 +7,7 @@ finds its target, a validation or test description when two of three do.
 from dataclasses import dataclass
 from typing import Literal
 
-from ctxr.annotation.records import PUBLISHED, Limits
+from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.data.records import SplitName
 from ctxr.errors import UsageError
 
@@ -82,6 +82,6 @@ class Protocol:
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
 
-    def limits(self) -> Limits:
+    def limits(self) -> AnswerLimits:
         """What travels with each unit."""
-        return Limits(self.least_words, self.sameness, self.turns_before_share)
+        return AnswerLimits(self.least_words, self.sameness, self.turns_before_share)

@@ -15,7 +15,7 @@ TaskName = Literal["describe", "retrieve", "dialogue", "verify", "tag", "entail"
 Purpose = Literal["work", "qualification", "gold", "attention"]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class AnswerLimits(msgspec.Struct, frozen=True):
     """Numbers of the protocol by which an answer is taken; they travel with the unit, so every backend goes by the same.
 
     Attributes:
@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True):
     turns_before_share: int = 5
 
 
-PUBLISHED = Limits()
+PUBLISHED = AnswerLimits()
 """Five turns are PhotoChat's; texts of the ImageCoDe release with fewer than four words ("green", "T") tell nothing apart."""
 
 
@@ -54,7 +54,7 @@ class Unit(Record, frozen=True):
         needed: right answers that accept it. most: votes at most. full: always collect `most`, so that figures stay unbiased.
         purpose: `work`, or a check of the worker: `qualification`, `gold`, `attention`.
         of: the unit that an audit looks at again. like: that unit's task.
-        round: of the judgments made from it. limits: see `Limits`.
+        round: of the judgments made from it. limits: see `AnswerLimits`.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Unit(Record, frozen=True):
     of: str | None = None
     like: TaskName | None = None
     round: int = 0
-    limits: Limits = PUBLISHED
+    limits: AnswerLimits = PUBLISHED
 
 
 class Answer(Record, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ctxr.annotation.records import PUBLISHED, Limits
+from ctxr.annotation.records import PUBLISHED, AnswerLimits
 
 FEW_KINDS = 12
 """Words from which a text must have a third of different ones."""
@@ -49,7 +49,7 @@ class Problem:
 
 
 def problems(
-    text: str, own: Collection[str] = (), others: Collection[str] = (), limits: Limits = PUBLISHED
+    text: str, own: Collection[str] = (), others: Collection[str] = (), limits: AnswerLimits = PUBLISHED
 ) -> list[Problem]:
     """Everything wrong with a description, empty where nothing is.
 
@@ -109,7 +109,7 @@ def other_images(text: str) -> str | None:
 
 
 def alike(one: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
-    """Whether two texts are the same but for case, punctuation and a word or two: see `Limits.sameness`.
+    """Whether two texts are the same but for case, punctuation and a word or two: see `AnswerLimits.sameness`.
 
     >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
     (True, False)

@@ -54,7 +54,7 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
     if crowd * kinds * kinds > MOST_CELLS:
         raise DataError(
             f"{crowd} workers with a table of {kinds} x {kinds} labels each are more than votes can fill",
-            "ask for one_coin or mace, which need no shared labels",
+            "ask for majority, which needs no shared labels",
         )
     said = votes.workers * np.int64(kinds) + votes.values
     counts = np.bincount(votes.units * np.int64(kinds) + votes.values, minlength=size * kinds).reshape(size, kinds)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.resampling import LEVEL, RESAMPLES, percentiles
-from ctxr.metrics.votes import Codes, Flags, Votes
+from ctxr.metrics.votes import Flags, Votes
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,3 @@ def human_accuracy(
     drawn = (rng.integers(0, crowd, crowd) for _ in range(resamples))
     shares = np.array([found[rows].sum() / given[rows].sum() for rows in drawn])
     return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares, confidence))
-
-
-def accepted(votes: Votes, right: Flags, least: int | Codes) -> Flags:
-    """[N] whether each vote is on a unit whose target at least `least` votes found.
-
-    Args:
-        votes: N picks. right: [N] whether each names its target.
-        least: right votes that a unit needs, one number or one for each unit [U]; ImageCoDe asks 1 on train, of one vote,
-            and 2 on valid and test, of three (section 3.3).
-
-    >>> from ctxr.metrics.votes import gather
-    >>> picks = gather([1, 1, 2, 2], ["x", "y", "x", "y"], [4, 4, 7, 1])
-    >>> accepted(picks, np.array([True, True, True, False]), least=2).tolist()
-    [True, True, False, False]
-    """
-    hits = np.bincount(votes.units, right, len(votes.unit_names))
-    enough: Flags = (hits >= least)[votes.units]
-    return enough

@@ -6,7 +6,7 @@ import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.proportions import holm
-from ctxr.metrics.votes import Codes, Doubles, Flags
+from ctxr.metrics.votes import Codes, Doubles
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,6 @@ def errors_by_distance(confusion: Confusion) -> Doubles:
     spread = likely[away]
     shares: Doubles = spread / spread.sum(axis=1, keepdims=True)
     return shares
-
-
-def flagged(rows: list[PositionBias], level: float = 0.01) -> Flags:
-    """[len(rows)] whether each worker's corrected p-value lies below `level`."""
-    return np.array([row.corrected < level for row in rows], bool)
 
 
 def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, int]:

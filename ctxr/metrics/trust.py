@@ -37,7 +37,7 @@ class Skill:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class AuthorSuccess:
     """How often others found what each author described.
 
     Attributes:
@@ -116,7 +116,7 @@ def decisions(
     return [_decision(yes, no, certainty) for yes, no in zip(wanted, borne, strict=True)]
 
 
-def found_by_others(votes: Votes, right: Flags, authors: Column) -> Found:
+def found_by_others(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
     """Counts from which an author's skill is told: how often *others* found the targets of his descriptions.
 
     Args:
@@ -137,7 +137,7 @@ def found_by_others(votes: Votes, right: Flags, authors: Column) -> Found:
     given = np.bincount(votes.units[others], minlength=size).astype(np.float64)
     share = np.divide(hits, given, out=np.zeros(size), where=given > 0)
     columns = (np.bincount(wrote, each, len(names)).astype(np.float64) for each in (hits, given, given > 0, share))
-    return Found(names, *columns)
+    return AuthorSuccess(names, *columns)
 
 
 def _decision(above_good: float, above_poor: float, certainty: float) -> Decision:

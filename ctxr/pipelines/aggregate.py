@@ -35,7 +35,7 @@ class Aggregate:
     database: str = ""
     """Database of `ctxr serve`, when it is not the file in the workdir."""
     rule: str = "paper"
-    """What keeps a description: paper (1 of 1 right on train, 2 of 3 elsewhere, or as the tasks say), majority, one-coin, mace."""
+    """What keeps a description: paper (1 of 1 right on train, 2 of 3 elsewhere, or as the tasks say), majority."""
     labels: str = "majority"
     """What decides tags and verdicts: majority (ties decide nothing), dawid-skene."""
     keep_blocked: bool = False
@@ -129,7 +129,7 @@ class _Figures:
         from ctxr.pipelines.aggregating.ballots import picks_of
 
         self.picks = picks_of(answered)
-        self.decisions = acceptance.decide(self.picks, config.rule, blocked, config.seed)
+        self.decisions = acceptance.decide(self.picks, config.rule, blocked)
         self.labels = labels.consensus(answered, config.labels, blocked)
         self.agreements: list[AgreementRow] = figures.agreements(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples

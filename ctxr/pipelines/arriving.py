@@ -76,10 +76,6 @@ def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
     """The answers that are there now. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
     platform, file = config.platform_of, config.file
     key = read_key(private_folder(config.workdir))
-    if platform == "mturk-csv" and file is not None:
-        from ctxr.annotation.backends import mturk_csv
-
-        return mturk_csv.answers(file, exported.units, exported.addresses, exported.protocol, key)
     if platform == "label-studio" and file is not None:
         from ctxr.annotation.backends import label_studio
 
@@ -101,7 +97,7 @@ def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
 
 
 def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """What belongs to an import and not into the judgments: who is who, a file for review, pools, further votes.
+    """What belongs to an import and not into the judgments: who is who, pools, further votes.
 
     Returns what is worth knowing, a sentence each.
     """
@@ -113,14 +109,6 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
         identities = Identities(private, key)
         for platform, identity in arrivals.people.values():
             identities.worker(platform, identity)
-    if config.platform_of == "mturk-csv" and config.file is not None:
-        from ctxr.annotation.backends.mturk_csv import review
-
-        rows = {int(where.rpartition(":")[2]): right for where, right in taken.right.items()}
-        path = private / f"review-{config.file.name}"
-        write_bytes(path, review(config.file, rows))
-        if any(rows.values()):
-            notes.append(f"To approve what was taken, upload {path}; what was refused is left to you.")
     if config.platform_of == "mturk" and config.file is None:
         notes += _after_hits(config, exported, arrivals, taken, key)
     return notes

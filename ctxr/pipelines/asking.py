@@ -34,7 +34,7 @@ from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.inputs import SETS, chosen
 from ctxr.pipelines.revising.rounds import sample_of
 from ctxr.pipelines.talk import Talk
-from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, read_judgments
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, Answered, TaskBatch, read_judgments
 
 if TYPE_CHECKING:
     from ctxr.pipelines.export_tasks import ExportTasks
@@ -42,18 +42,7 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked. `root` is the folder that `Image.path` is relative to."""
-
-    units: tuple[Unit, ...]
-    sets: dict[str, ImageSet]
-    images: dict[str, Image]
-    root: Path
-    parents: tuple[Parent, ...]
-
-
-class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line of `--candidates`: does this image entail the statement? `captions` are read with the image."""
 
     image: str
@@ -83,7 +72,7 @@ class _Material:
     parents: tuple[Parent, ...]
 
 
-def ask(config: "ExportTasks", talk: Talk) -> Asked:
+def ask(config: "ExportTasks", talk: Talk) -> TaskBatch:
     """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
 
     Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
@@ -103,7 +92,7 @@ def ask(config: "ExportTasks", talk: Talk) -> Asked:
                     f"the picture {name!r} is not at hand, and nobody can be asked about it",
                     hint="name a dataset with its pictures (--input)",
                 )
-    return Asked(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
+    return TaskBatch(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
 
 
 def _nothing(config: "ExportTasks") -> CtxrError:
@@ -169,7 +158,7 @@ def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         )
     dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
-    rows = _lines(table, "--candidates", Candidate, _CANDIDATE)
+    rows = _lines(table, "--candidates", StatementRow, _CANDIDATE)
     units, seen = [], set()
     for number, row in rows:
         if row.image not in home:

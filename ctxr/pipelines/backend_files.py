@@ -11,8 +11,8 @@ from ctxr.data.tables import encode_row
 from ctxr.pipelines.tasks_artifact import CROWD
 
 if TYPE_CHECKING:
-    from ctxr.pipelines.asking import Asked
     from ctxr.pipelines.export_tasks import ExportTasks
+    from ctxr.pipelines.tasks_artifact import TaskBatch
 
 
 def private_folder(workdir: Path) -> Path:
@@ -25,7 +25,7 @@ def addresses(image_base: str, images: Mapping[str, Image]) -> dict[str, str]:
     return {name: f"{image_base.rstrip('/')}/{quote(image.path)}" for name, image in images.items()}
 
 
-def backend_files(config: "ExportTasks", asked: "Asked") -> dict[str, bytes]:
+def backend_files(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]:
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own server."""
     protocol, where = config.protocol(), addresses(config.image_base, asked.images)
     files: dict[str, bytes] = {}
@@ -34,10 +34,6 @@ def backend_files(config: "ExportTasks", asked: "Asked") -> dict[str, bytes]:
 
         key = read_key(private_folder(config.workdir))
         files = mturk.export(asked.units, where, protocol, config.offer(), key)
-    elif config.backend == "mturk-csv":
-        from ctxr.annotation.backends import mturk_csv
-
-        files = mturk_csv.export(asked.units, where, protocol)
     elif config.backend == "label-studio":
         from ctxr.annotation.backends import label_studio
 
@@ -47,7 +43,7 @@ def backend_files(config: "ExportTasks", asked: "Asked") -> dict[str, bytes]:
     return {f"{config.backend}/{name}": content for name, content in files.items()}
 
 
-def _study(config: "ExportTasks", asked: "Asked") -> dict[str, bytes]:
+def _study(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]:
     from dataclasses import replace
 
     import msgspec

@@ -12,16 +12,17 @@ from ctxr.pipelines.talk import Silent, Talk
 
 if TYPE_CHECKING:
     from ctxr.annotation.backends.mturk import Offer
-    from ctxr.annotation.backends.prolific import Study
+    from ctxr.annotation.backends.prolific import StudyOffer
+    from ctxr.pipelines.tasks_artifact import TaskBatch
 
 TASK_NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
 
-BACKENDS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
+BACKENDS = ("local", "mturk", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
 """Cents (ImageCoDe, section 3); a retrieval and all else 10."""
 
-_ON_THE_WEB = ("mturk", "mturk-csv", "label-studio")
+_ON_THE_WEB = ("mturk", "label-studio")
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,7 @@ class ExportTasks(Protocol):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     backend: str = "local"
-    """Who brings the people: local (ctxr serve), prolific, label-studio, mturk or mturk-csv (closed to new requesters since
-    July 2026)."""
+    """Who brings the people: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
     force: bool = False
     """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
     raters: int = 0
@@ -56,7 +56,7 @@ class ExportTasks(Protocol):
     gold: Path | None = None
     """Dataset with known targets, for hidden questions and the qualification round."""
     image_base: str = ""
-    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk, mturk-csv,
+    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk,
     label-studio)."""
     title: str = ""
     """What workers read first; default: the task's own title."""
@@ -119,11 +119,11 @@ class ExportTasks(Protocol):
         countries = _listed(self.countries)
         return Offer(self.title, reward, self.minutes, self.days, self.approved, countries, required, excluded).check()
 
-    def study(self) -> "Study":
+    def study(self) -> "StudyOffer":
         """How the study is offered. Raises UsageError for pay below Prolific's floor."""
-        from ctxr.annotation.backends.prolific import Study
+        from ctxr.annotation.backends.prolific import StudyOffer
 
-        draft = Study(
+        draft = StudyOffer(
             self.server, self.title, self.bundle, self.unit_seconds(), 0, self.currency, _listed(self.devices)
         )
         return draft.paid(self.reward).check()
@@ -143,7 +143,6 @@ class ExportTasks(Protocol):
                 "require",
                 "exclude",
             ),
-            "mturk-csv": ("image_base",),
             "label-studio": ("image_base",),
             "prolific": ("title", "reward", "seconds", "server", "bundle", "currency", "devices"),
         }
@@ -181,49 +180,29 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
     UnfinishedError without the artifact that the task is made from; CtxrError for what a platform refuses.
     """
     from ctxr.annotation.backends.sheets import refuse_talks
-    from ctxr.data.artifacts import finished, locked, refuse_strangers
+    from ctxr.data.artifacts import finished, refuse_strangers
     from ctxr.pipelines.asking import ask
-    from ctxr.pipelines.backend_files import backend_files
-    from ctxr.pipelines.exporting.place import making
     from ctxr.pipelines.launching import launch
     from ctxr.pipelines.revising.rounds import sample_of
-    from ctxr.pipelines.tasks_artifact import TASKS, tasks_config, write_tasks
-    from ctxr.pipelines.touched import refuse_changes, refuse_twins, with_seen
+    from ctxr.pipelines.tasks_artifact import TASKS, tasks_config
+    from ctxr.pipelines.touched import refuse_changes, with_seen
 
     talk = talk or Silent()
     _check(config)
     asked = ask(config, talk)
     if config.backend not in ("local", "prolific"):
         refuse_talks(asked.units, config.backend)
-    out, protocol = config.folder(), config.protocol()
+    out = config.folder()
     if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
         asked = with_seen(config.workdir, out, asked)
     refuse_strangers(out)
-    settings = tasks_config(out, asked.root, protocol, config.backend, config.result_config())
+    settings = tasks_config(out, asked.root, config.protocol(), config.backend, config.result_config())
     ready = finished(out, TASKS, "export-tasks", settings, asked.parents)
     up_to_date = ready is not None and not ready.changed_files()
     if not up_to_date:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
-        refuse_twins(config.workdir, out, asked, protocol, config.backend)
-        written = backend_files(config, asked)
-        with locked(out), making(out) as folder:
-            for name, content in written.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(content)
-            write_tasks(
-                folder,
-                asked.units,
-                asked.sets.values(),
-                asked.images.values(),
-                asked.root,
-                protocol,
-                config.backend,
-                config.result_config(),
-                asked.parents,
-                files=sorted(written),
-                home=out,
-            )
+        _write(config, asked)
     launched, notes = launch(config, talk) if config.launch else (0, [])
     work = [unit for unit in asked.units if unit.purpose == "work"]
     return ExportTasksReport(
@@ -238,6 +217,23 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
         launched,
         notes,
     )
+
+
+def _write(config: ExportTasks, asked: "TaskBatch") -> None:
+    from ctxr.data.artifacts import locked
+    from ctxr.pipelines.backend_files import backend_files
+    from ctxr.pipelines.exporting.place import making
+    from ctxr.pipelines.tasks_artifact import write_tasks
+    from ctxr.pipelines.touched import refuse_twins
+
+    out, protocol = config.folder(), config.protocol()
+    refuse_twins(config.workdir, out, asked, protocol, config.backend)
+    written = backend_files(config, asked)
+    with locked(out), making(out) as folder:
+        for name, content in written.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        write_tasks(folder, asked, protocol, config.backend, config.result_config(), sorted(written), home=out)
 
 
 def _check(config: ExportTasks) -> None:
@@ -259,7 +255,7 @@ def _check(config: ExportTasks) -> None:
             f"{config.backend} shows pictures from the web, and needs to know where they are",
             hint="--image-base https://…, below which the pictures of the project can be reached",
         )
-    if config.backend.startswith("mturk") and not config.image_base.startswith("https://"):
+    if config.backend == "mturk" and not config.image_base.startswith("https://"):
         raise UsageError(f"--image-base {config.image_base} is not https, and Mechanical Turk shows nothing else")
     if config.raters and config.task == "verify":
         raise UsageError(

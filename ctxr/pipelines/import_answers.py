@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ctxr.pipelines.intake import Taken
     from ctxr.pipelines.tasks_artifact import Answered, Tasks
 
-PLATFORMS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
+PLATFORMS = ("local", "mturk", "prolific", "label-studio")
 
 REFUSED = "refused.jsonl"
 """Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
@@ -26,7 +26,7 @@ class ImportAnswers:
     file: Path | None = None
     """What the platform exported; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
     platform_of: str = "local"
-    """Where the answers are from: local, mturk, mturk-csv, prolific, label-studio."""
+    """Where the answers are from: local, mturk, prolific, label-studio."""
     out: Path | None = None
     """Folder to write; default: `judgments` in the workdir."""
     workdir: Path = Path("work")
@@ -135,18 +135,18 @@ def _before(out: Path) -> "tuple[Answered | None, list[Refusal]]":
 
 def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") -> "list[Refusal]":
     """Refusals of other files, but for those of answers that were taken from this one."""
-    mended = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if taken.right.get(row.where)}
+    mended = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
     return [one for one in earlier if one.code == "answered_before" or (one.unit, one.worker) not in mended]
 
 
 def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
     from ctxr.errors import DataError
-    from ctxr.pipelines.intake import Question, take
+    from ctxr.pipelines.intake import UnitContext, take
 
-    questions: dict[str, Question] = {}
+    questions: dict[str, UnitContext] = {}
     for tasks in every:
         for unit in tasks.units:
-            asked = Question(unit, tasks.sets[unit.image_set], tasks.protocol)
+            asked = UnitContext(unit, tasks.sets[unit.image_set], tasks.protocol)
             if questions.setdefault(unit.id, asked).unit != unit:
                 raise DataError(
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
@@ -154,7 +154,7 @@ def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]"
                 )
     if before is None:
         return take((), arrivals, questions, {})
-    past = {name: Question(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    past = {name: UnitContext(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
     return take(before.answers, arrivals, questions, past)
 
 
@@ -186,7 +186,7 @@ def _check(config: ImportAnswers) -> None:
         near = get_close_matches(config.platform_of, PLATFORMS, n=1)
         hint = f"did you mean --from {near[0]}?" if near else f"choose one of {', '.join(PLATFORMS)}"
         raise UsageError(f"--from {config.platform_of} is unknown", hint=hint)
-    if config.file is None and config.platform_of in ("mturk-csv", "label-studio"):
+    if config.file is None and config.platform_of == "label-studio":
         raise UsageError(
             f"answers of {config.platform_of} are in a file",
             hint=f"ctxr import-answers FILE --from {config.platform_of}",
@@ -194,7 +194,7 @@ def _check(config: ImportAnswers) -> None:
     if config.file is not None and config.platform_of == "local":
         raise UsageError(
             "answers of our own server are in its journal, not in a file",
-            hint="leave the file out, or say where it is from: --from mturk-csv, label-studio, …",
+            hint="leave the file out, or say where it is from: --from label-studio, …",
         )
     if (config.live or config.extend) and config.platform_of != "mturk":
         raise UsageError("--live and --extend go with --from mturk", hint="leave them out")

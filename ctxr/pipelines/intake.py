@@ -12,7 +12,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
 from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.data.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.errors import CtxrError, DataError
 
@@ -23,7 +23,7 @@ _Moment = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Question:
+class UnitContext:
     """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
     are gone: then earlier answers stay, and no new ones are taken.
     """
@@ -40,16 +40,16 @@ class Taken:
     Attributes:
         answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
-        right: whether each row in hand was taken, by where it stands.
+        accepted: where the rows stand that were taken or were there already.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     votes: Counter[str] = field(default_factory=Counter)
-    questions: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, UnitContext] = field(default_factory=dict)
     new: int = 0
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
-    right: dict[str, bool] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
 
     def answered(self) -> dict[str, Unit]:
         """Units with an answer, by id."""
@@ -57,7 +57,7 @@ class Taken:
 
 
 def take(
-    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, Question], past: Mapping[str, Question]
+    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, UnitContext], past: Mapping[str, UnitContext]
 ) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
@@ -90,8 +90,6 @@ def take(
                 _refuse(taken, row, "no_question", "It answers a question that comes from an answer that is not there.")
             break
         rows = later
-    for refusal in taken.refused:
-        taken.right[refusal.where] = False
     return taken
 
 
@@ -113,7 +111,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     if known is not None:
         if _same(known, answer):
             taken.again += 1
-            taken.right[row.where] = True
+            taken.accepted.add(row.where)
         else:
             _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
         return
@@ -135,7 +133,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
         return
     _store(taken, written, answer)
     taken.new += 1
-    taken.right[row.where] = True
+    taken.accepted.add(row.where)
 
 
 def _same(one: Answer, other: Answer) -> bool:
@@ -157,7 +155,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     if question.protocol is None:
         return
     for unit in follow(question.unit, answer, question.image_set, question.protocol):
-        known = taken.questions.setdefault(unit.id, Question(unit, question.image_set, question.protocol))
+        known = taken.questions.setdefault(unit.id, UnitContext(unit, question.image_set, question.protocol))
         if known.unit != unit:
             raise DataError(
                 f"the unit {unit.id!r} was exported with other votes or another seed than its description",
@@ -215,10 +213,10 @@ class _Written:
             self._of_worker[answer.worker].append((_moment(answer), text.text))
             self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
 
-    def met(self, unit: Unit, answer: Answer) -> Met:
+    def met(self, unit: Unit, answer: Answer) -> Exposure:
         """What was there before this answer; later texts are measured against it, not it against them."""
         now = _moment(answer)
-        return Met(
+        return Exposure(
             own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),
             others=tuple(
                 text for then, worker, text in self._of_set[unit.image_set] if worker != answer.worker and then < now

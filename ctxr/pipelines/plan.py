@@ -79,7 +79,7 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError
     without finished sets.
     """
-    from ctxr.annotation.cost import KEPT, chance_kept, expected_votes, forecast, refuse_below_floor
+    from ctxr.annotation.cost import refuse_below_floor
     from ctxr.data.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
     from ctxr.data.readers.artifact import read_artifact
     from ctxr.pipelines.inputs import SETS, chosen
@@ -88,37 +88,15 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     talk = talk or Silent()
     _check(config)
     source = chosen(config.input, config.workdir, SETS, talk)
-    dataset = read_artifact(source)
-    sides = _sides(dataset)
+    sides = _sides(read_artifact(source))
     pilot = answered_work(config.workdir)
     notes: list[str] = []
-    describe_seconds, describe_n = _seconds("describe", config.describe_seconds, pilot, notes)
-    retrieve_seconds, retrieve_n = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
-    refuse_below_floor("describe", config.describe_reward, describe_seconds, config.floor)
-    refuse_below_floor("retrieve", config.retrieve_reward, retrieve_seconds, config.floor)
-    right = config.right if config.right is not None else _right(pilot)
-    if right is None:
-        right = KEPT
-        notes.append(
-            f"no retrieval has been answered yet: {KEPT} of them are taken to be right (ImageCoDe, section 3.3)"
-        )
-    described = sum(sides.values()) * config.targets
-    votes, kept, most = 0.0, 0.0, 1
-    for side, count in sides.items():
-        needed, at_most = config.votes(side if side != "none" else None)  # type: ignore[arg-type]
-        full = config.full_share if at_most > needed else 0.0
-        votes += count * config.targets * expected_votes(right, needed, at_most, full)
-        kept += count * config.targets * chance_kept(right, needed, at_most)
-        most = max(most, at_most)
-    checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-    paid = (config.platform, 1, config.fee_percent)
-    forecasts = (
-        forecast("describe", described, described, describe_seconds, describe_n, config.describe_reward, *paid),
-        forecast(
-            "retrieve", described, votes * (1 + checks), retrieve_seconds, retrieve_n, config.retrieve_reward,
-            config.platform, most, config.fee_percent,
-        ),
-    )  # fmt: skip
+    describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
+    retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
+    refuse_below_floor("describe", config.describe_reward, describe_time[0], config.floor)
+    refuse_below_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
+    right = config.right if config.right is not None else _right(pilot, notes)
+    forecasts, kept = _forecasts(config, sides, right, describe_time, retrieve_time)
     if config.qualification:
         notes.append(f"each new worker also answers {config.qualification} questions first; they are not counted here")
     cost = sum(one.cost for one in forecasts)
@@ -140,10 +118,38 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
     with locked(out):
         take_manifest(out)
         settings = {name: value for name, value in asdict(config).items() if name not in ("input", "out", "workdir")}
-        counts = {"sets": sides, "units": described, "votes": round(sum(one.votes for one in forecasts)), "cost": cost}
+        votes = round(sum(one.votes for one in forecasts))
+        counts = {"sets": sides, "units": forecasts[0].units, "votes": votes, "cost": cost}
         parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
         finish(out, kind=KIND, verb="plan", config=settings, parents=[parent], counts=counts, models={}, files=[])
     return report
+
+
+def _forecasts(
+    config: Plan,
+    sides: dict[str, int],
+    right: float,
+    describe_time: tuple[float, int],
+    retrieve_time: tuple[float, int],
+) -> "tuple[tuple[Forecast, ...], float]":
+    """What describing and retrieving will take, and how many descriptions will be kept. Times are seconds, and of how many."""
+    from ctxr.annotation.cost import chance_kept, expected_votes, forecast, platform_fee
+
+    described = sum(sides.values()) * config.targets
+    votes, kept, most = 0.0, 0.0, 1
+    for side, count in sides.items():
+        needed, at_most = config.votes(side if side != "none" else None)  # type: ignore[arg-type]
+        full = config.full_share if at_most > needed else 0.0
+        votes += count * config.targets * expected_votes(right, needed, at_most, full)
+        kept += count * config.targets * chance_kept(right, needed, at_most)
+        most = max(most, at_most)
+    votes *= 1 + sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
+    describe_fee = platform_fee(config.platform, config.describe_reward, 1, config.fee_percent)
+    retrieve_fee = platform_fee(config.platform, config.retrieve_reward, most, config.fee_percent)
+    return (
+        forecast("describe", described, described, *describe_time, config.describe_reward, describe_fee),
+        forecast("retrieve", described, votes, *retrieve_time, config.retrieve_reward, retrieve_fee),
+    ), kept
 
 
 def as_table(report: PlanReport) -> Table:
@@ -211,9 +217,14 @@ def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]",
     return ASSUMED_SECONDS[task], 0
 
 
-def _right(pilot: "list[tuple[Unit, Answer]]") -> float | None:
+def _right(pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> float:
+    """The share of right retrievals, assumed where none was answered yet."""
+    from ctxr.annotation.cost import KEPT
     from ctxr.annotation.tasks import task_of
 
     marks: list[Any] = [task_of(unit).score(unit, one).right for unit, one in pilot if unit.task == "retrieve"]
     known = [mark for mark in marks if mark is not None]
-    return sum(known) / len(known) if known else None
+    if known:
+        return float(sum(known) / len(known))
+    notes.append(f"no retrieval has been answered yet: {KEPT} of them are taken to be right (ImageCoDe, section 3.3)")
+    return KEPT

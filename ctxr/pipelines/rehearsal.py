@@ -49,7 +49,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -
     import numpy as np
 
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-    from ctxr.annotation.simulation.crowd import Known, Person
+    from ctxr.annotation.simulation.crowd import Person, SimulatedTruth
     from ctxr.annotation.simulation.profiles import PROFILES
     from ctxr.annotation.simulation.sayings import Scenes
     from ctxr.annotation.simulation.visitor import known_pictures, work_in_turns
@@ -58,7 +58,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -
 
     rng = np.random.default_rng(seed)
     dataset = read_artifact(sets)
-    known = Known(Scenes(world, dataset), dataset, known_pictures(dataset))
+    known = SimulatedTruth(Scenes(world, dataset), dataset, known_pictures(dataset))
     named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
     cast = [named[kind] for kind, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:

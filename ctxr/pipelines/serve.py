@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import socket
 
     from ctxr.annotation.journal import Journal
-    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.annotation.web.signing import Signer
+    from ctxr.annotation.web.site import Access, Site
     from ctxr.pipelines.tasks_artifact import Tasks
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -45,11 +46,8 @@ class Serve:
     """Print a personal link for each name in this file, one a line."""
     base_url: str = ""
     """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
-    prolific: str = ""
-    """Prolific studies to let in that were made by hand, NAME=CODE with commas: the code by which Prolific pays. What was exported
-    to Prolific is let in with its own codes."""
     bundle: int = 20
-    """Answers in a round, after which a worker may rest; a submission to a study made by hand is paid for so many."""
+    """Answers in a round, after which a worker may rest."""
     lease_minutes: float = 30.0
     """Minutes after which a page that was not sent goes to somebody else."""
     rate: float = 10.0
@@ -86,7 +84,8 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
-    from ctxr.annotation.web import Bell, make_app
+    from ctxr.annotation.web.app import make_app
+    from ctxr.annotation.web.chat import Bell
     from ctxr.pipelines.serving import answer_requests
     from ctxr.pipelines.standing import remember
 
@@ -101,7 +100,7 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
         before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
         try:
-            opened(Opened(site.doors.base_url, waiting, _links(config, site.signer, site.doors)))
+            opened(Opened(site.access.base_url, waiting, _links(config, site.signer, site.access)))
             answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
             return _collected(config.workdir, site.journal, before)
         finally:
@@ -116,7 +115,8 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
 
     from ctxr.annotation.journal import Identities, open_journal
     from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-    from ctxr.annotation.web import Doors, Signer, Site
+    from ctxr.annotation.web.signing import Signer
+    from ctxr.annotation.web.site import Access, Site
     from ctxr.pipelines.standing import journal_of
     from ctxr.pipelines.studies import studies_of
     from ctxr.pipelines.tasks_artifact import CROWD, read_all_tasks
@@ -133,14 +133,11 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
             )
     folder = config.workdir / CROWD
     key = read_key(folder / PRIVATE)
-    named = {name: code for name, _, code in (part.partition("=") for part in _names(config.prolific))}
-    studies = studies_of(everything, named, folder / PRIVATE, _names(config.tasks), config.bundle)
     journal = open_journal(
         journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
-        everything[0].seed,
         lease_for=timedelta(minutes=config.lease_minutes),
         asked={unit.id for tasks in every for unit in tasks.units},
     )
@@ -151,11 +148,7 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Doors(
-            base_url,
-            config.open,
-            studies,
-        ),
+        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
         _names(config.tasks) or None,
         config.bundle,
         config.rate,
@@ -255,7 +248,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
+def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -266,12 +259,12 @@ def _links(config: Serve, signer: "Signer", doors: "Doors") -> dict[str, str]:
                 f"{config.workers_file} cannot be read{why}",
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
-    links = {name: f"{doors.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
-    if doors.anybody:
-        links["anybody"] = f"{doors.base_url}/"
+    links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
+    if access.anybody:
+        links["anybody"] = f"{access.base_url}/"
     placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-    links |= {f"Prolific {name}": f"{doors.base_url}/p/{name}?{placeholders}" for name in doors.studies}
-    return links or {"you": f"{doors.base_url}/i/{signer.invitation('team/you')}"}
+    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{placeholders}" for name in access.studies}
+    return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
 
 
 def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:

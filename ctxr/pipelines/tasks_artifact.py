@@ -80,16 +80,23 @@ class Answered:
     dialogues: tuple[Dialogue, ...] = ()
 
 
+@dataclass(frozen=True)
+class TaskBatch:
+    """What is asked. `root` is the folder that `Image.path` is relative to."""
+
+    units: tuple[Unit, ...]
+    sets: Mapping[str, ImageSet]
+    images: Mapping[str, Image]
+    root: Path
+    parents: tuple[Parent, ...] = ()
+
+
 def write_tasks(
     path: Path,
-    units: Iterable[Unit],
-    sets: Iterable[ImageSet],
-    images: Iterable[Image],
-    root: Path,
+    batch: TaskBatch,
     protocol: Protocol,
     backend: str,
     config: Mapping[str, Any],
-    parents: Sequence[Parent],
     files: Sequence[str] = (),
     home: Path | None = None,
 ) -> Artifact:
@@ -98,19 +105,18 @@ def write_tasks(
     `config` is what else decided the result; `files` are those of the backend, there already; `home` is where the folder will
     be moved to. Sets and images that no unit shows are left out.
     """
-    units = tuple(units)
-    shown = {image for unit in units for image in unit.images}
-    used = {unit.image_set for unit in units}
-    write_table(path / "units.jsonl", units)
-    write_table(path / "sets.jsonl", (one for one in sets if one.id in used))
-    write_table(path / "images.jsonl", (one for one in images if one.id in shown))
+    shown = {image for unit in batch.units for image in unit.images}
+    used = {unit.image_set for unit in batch.units}
+    write_table(path / "units.jsonl", batch.units)
+    write_table(path / "sets.jsonl", (one for one in batch.sets.values() if one.id in used))
+    write_table(path / "images.jsonl", (one for one in batch.images.values() if one.id in shown))
     return finish(
         path,
         kind=TASKS,
         verb="export-tasks",
-        config=tasks_config(home or path, root, protocol, backend, config),
-        parents=parents,
-        counts={"units": len(units), "sets": len(used), "images": len(shown), "votes": _votes(units)},
+        config=tasks_config(home or path, batch.root, protocol, backend, config),
+        parents=batch.parents,
+        counts={"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": _votes(batch.units)},
         models={},
         files=["units.jsonl", "sets.jsonl", "images.jsonl", *files],
     )

@@ -11,10 +11,9 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.data.artifacts import MANIFEST
 from ctxr.data.records import ImageSet
 from ctxr.errors import UsageError
-from ctxr.pipelines.asking import Asked
 from ctxr.pipelines.common_root import under_one_root
 from ctxr.pipelines.standing import is_there, opened
-from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, Tasks, read_judgments, read_tasks
+from ctxr.pipelines.tasks_artifact import JUDGMENTS, TASKS, TaskBatch, Tasks, read_judgments, read_tasks
 
 HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
 """Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
@@ -65,7 +64,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
 
 
-def with_seen(workdir: Path, out: Path, asked: Asked) -> Asked:
+def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
     """What is asked, and beside it those units of the tasks in `out` that somebody has seen: the audit of a round goes on beside
     that of the next one."""
     if not (out / MANIFEST).is_file():
@@ -82,7 +81,7 @@ def with_seen(workdir: Path, out: Path, asked: Asked) -> Asked:
     return replace(asked, units=units, sets={**old.sets, **asked.sets}, images=images, root=root)
 
 
-def refuse_twins(workdir: Path, out: Path, asked: Asked, protocol: Protocol, backend: str) -> None:
+def refuse_twins(workdir: Path, out: Path, asked: TaskBatch, protocol: Protocol, backend: str) -> None:
     """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
     or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
     """

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, Talk, may_share, refusal, replay
-from ctxr.annotation.records import Answer, Limits, Unit
+from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, TalkState, may_share, refusal, replay
+from ctxr.annotation.records import Answer, AnswerLimits, Unit
 from ctxr.annotation.tasks import dialogue
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
 
 UNIT = Unit(id="u", task="dialogue", image_set="s", group="g", images=("p",), target="p")
@@ -52,13 +52,13 @@ def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: 
 
 
 def test_how_many_turns_come_before_the_share_is_said_by_the_unit() -> None:
-    one = msgspec.structs.replace(UNIT, limits=Limits(turns_before_share=2))
+    one = msgspec.structs.replace(UNIT, limits=AnswerLimits(turns_before_share=2))
     talk = replay(log(*talking(1)), one.limits)
     assert refusal(talk, 0, "share") == ("too_early", "The photo can be shared after 2 messages.")
     talk = replay(log(*talking(2), ("share", 0, "")), one.limits)
     values = {dialogue.FIELD: (msgspec.json.encode(talk.turns).decode(),), dialogue.PAIR: ("a", "b")}
-    assert dialogue.validate(one, values, Met()) == []
-    assert [problem.code for problem in dialogue.validate(UNIT, values, Met())] == ["shared_early"]
+    assert dialogue.validate(one, values, Exposure()) == []
+    assert [problem.code for problem in dialogue.validate(UNIT, values, Exposure())] == ["shared_early"]
     assert "after 2 messages" in dialogue.render(one, one.images).instruction[1]
 
 
@@ -108,7 +108,7 @@ def test_what_may_not_happen_is_told_with_a_reason(
 def test_every_finished_talk_is_a_valid_answer_and_no_other_is(tried: list[tuple[Kind, int, str]]) -> None:
     talk = replay(taken(tried))
     values = {"turns": (msgspec.json.encode(talk.turns).decode(),), "pair": ("w1", "w2")}
-    problems = dialogue.validate(UNIT, values, Met())
+    problems = dialogue.validate(UNIT, values, Exposure())
     assert bool(problems) == (not talk.shared)
     if talk.finished:
         (made,) = dialogue.score(UNIT, Answer("u", "w1", values, ("p",), 0, "t", 1.0, "local")).dialogues
@@ -129,4 +129,4 @@ def test_a_talk_is_the_same_replayed_at_once_and_piece_by_piece(tried: list[tupl
 
 
 def test_nothing_has_happened_in_an_empty_room() -> None:
-    assert replay([]) == Talk()
+    assert replay([]) == TalkState()

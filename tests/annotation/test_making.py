@@ -14,10 +14,10 @@ from ctxr.annotation.making import (
     tag_units,
 )
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import PUBLISHED, Limits
+from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.shuffling import share, shown_order
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.voting import verdict, wanted
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set, unit
@@ -77,7 +77,7 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
 def test_units_carry_the_limits_of_the_protocol() -> None:
     protocol = Protocol(least_words=2, sameness=0.5, turns_before_share=7)
     units = [*describe_units(dataset(*SETS), protocol), *dialogue_units(dataset(*SETS), protocol)]
-    assert {one.limits for one in units} == {Limits(least_words=2, sameness=0.5, turns_before_share=7)}
+    assert {one.limits for one in units} == {AnswerLimits(least_words=2, sameness=0.5, turns_before_share=7)}
     assert {one.limits for one in describe_units(dataset(*SETS), Protocol())} == {PUBLISHED}
 
 
@@ -109,7 +109,7 @@ def test_an_attention_check_names_the_place_it_asks_for() -> None:
         one = attention_unit(SETS[0], number, Protocol())
         assert words[one.images.index(one.truth[0])] in one.texts[0]
         assert one.ordered
-        assert task_of(one).validate(one, {"pick": one.truth}, Met()) == []
+        assert task_of(one).validate(one, {"pick": one.truth}, Exposure()) == []
 
 
 def test_known_answers_make_hidden_checks() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ctxr.annotation.records import Limits
+from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.wording import alike, other_images, problems
 
 
@@ -42,7 +42,7 @@ def test_every_problem_is_named_at_once() -> None:
 
 def test_one_changed_word_in_a_short_text_is_another_description() -> None:
     assert not alike("the red cup", "the blue cup")
-    assert [one.code for one in problems("red table", limits=Limits(least_words=2))] == []
+    assert [one.code for one in problems("red table", limits=AnswerLimits(least_words=2))] == []
     assert alike("The red cup!", "the red cup")
 
 

@@ -72,9 +72,7 @@ def test_no_truth_and_no_pseudonym_is_in_what_a_platform_gets(workdir: Path) -> 
 
 
 def answer_some(workdir: Path, tasks: Tasks) -> None:
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     journal.enrol("w-a", "local", study.START)
     assert isinstance(journal.lease("w-a", study.START), Lease)
     journal.close()
@@ -86,8 +84,8 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     before = files_of(config.folder())
     with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
         run(replace(config, seed=9))
-    with pytest.raises(UsageError, match="holds tasks for local, not for mturk-csv"):
-        run(replace(config, backend="mturk-csv", image_base=study.BASE))
+    with pytest.raises(UsageError, match="holds tasks for local, not for mturk"):
+        run(replace(config, backend="mturk", image_base=study.BASE))
     assert files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
     assert read_tasks(config.folder()).seed == 9
@@ -144,7 +142,7 @@ def test_what_other_tasks_have_with_other_votes_is_not_exported(change: dict[str
 
 def test_the_same_tasks_for_another_platform_are_asked_in_the_same_way(workdir: Path) -> None:
     run(study.options(workdir, "retrieve", "label-studio"))
-    other = study.options(workdir, "retrieve", "mturk-csv")
+    other = study.options(workdir, "retrieve", "mturk")
     with pytest.raises(UsageError, match=r"is in .*tasks/retrieve-label-studio as well"):
         run(replace(other, seed=5))
     run(replace(other, attention_every=2))  # that changes nothing of what both have
@@ -173,8 +171,8 @@ def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Pat
     assert {name: len(units) for name, units in by_purpose.items()} == {"gold": 2, "attention": 1, "qualification": 5}
     report = run(config)
     assert (report.checks, report.units) == (8, len(tasks.units) - 8)
-    csv = exported(replace(config, backend="mturk-csv", image_base=study.BASE, out=workdir / "tasks" / "csv"))
-    assert not [one for one in csv.units if one.purpose == "qualification"]
+    hits = exported(replace(config, backend="mturk", image_base=study.BASE, out=workdir / "tasks" / "hits"))
+    assert not [one for one in hits.units if one.purpose == "qualification"]
     with pytest.raises(UsageError, match="questions with a known answer, and there are none"):
         run(replace(config, gold=None))
 
@@ -246,7 +244,7 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"task": ""}, r"which task\?"),
         ({"backend": "mechanical"}, "is no backend"),
         ({"backend": "mturk"}, "shows pictures from the web, and needs to know where they are"),
-        ({"backend": "mturk-csv", "image_base": "http://img.example.org"}, "is not https"),
+        ({"backend": "mturk", "image_base": "http://img.example.org"}, "is not https"),
         ({"backend": "prolific"}, "needs its address"),
         ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
         ({"fraction": 0.0}, "out of range"),
@@ -359,12 +357,12 @@ def test_live_work_below_the_floor_is_refused(workdir: Path) -> None:
 
 
 def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None:
-    config = study.options(workdir, "retrieve", "mturk-csv")
+    config = study.options(workdir, "retrieve", "mturk")
     run(config)
     manifest = open_artifact(config.folder()).manifest
     assert [parent.kind for parent in manifest.parents] == ["dataset"]
     assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
-    assert {"mturk-csv/layout.html", "units.jsonl"} <= set(manifest.files)
+    assert {"mturk/payload.jsonl", "units.jsonl"} <= set(manifest.files)
     assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
 
 

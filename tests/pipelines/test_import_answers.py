@@ -22,7 +22,7 @@ from ctxr.data.tables import read_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.export_tasks import run as export_tasks
 from ctxr.pipelines.import_answers import REFUSED, ImportAnswers, run
-from ctxr.pipelines.intake import Question, Taken, merged, take
+from ctxr.pipelines.intake import Taken, UnitContext, merged, take
 from ctxr.pipelines.talk import Silent
 from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
@@ -33,7 +33,7 @@ SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
 DESCRIBE = Unit("d", "describe", "s", "s", IMAGES, target="s/2", split="train")
 OTHER = Unit("e", "describe", "s", "s", IMAGES, target="s/3", split="train")
 PROTOCOL = Protocol()
-QUESTIONS = {unit.id: Question(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
+QUESTIONS = {unit.id: UnitContext(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
 TEXT = "The red cup beside the door lacks its handle today."
 
 
@@ -165,7 +165,7 @@ def test_a_picture_that_was_not_shown_is_refused(pick: str) -> None:
 
 def test_answers_to_tasks_that_are_gone_stay_and_get_no_company() -> None:
     before = answer(DESCRIBE, "w-a", 1, description=TEXT)
-    past = {"d": Question(DESCRIBE, SET, None)}
+    past = {"d": UnitContext(DESCRIBE, SET, None)}
     taken = take(
         (before,), arrived(answer(DESCRIBE, "w-b", 2, description="Nothing but a green bottle stands there.")), {}, past
     )
@@ -190,6 +190,11 @@ def labelled(workdir: Path, monkeypatch: pytest.MonkeyPatch, task: str = "retrie
     return replace(config, out=None), json.loads(config.file.read_text())
 
 
+def archive(workdir: Path) -> Path:
+    """What was fetched from Mechanical Turk's sandbox."""
+    return workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
+
+
 def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +216,7 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
-@pytest.mark.parametrize("backend", ["mturk", "mturk-csv", "label-studio"])
+@pytest.mark.parametrize("backend", ["mturk", "label-studio"])
 @pytest.mark.parametrize("nobody", ["", " "])
 def test_an_answer_of_nobody_is_refused_and_makes_no_person(
     backend: str, nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,47 +229,29 @@ def test_an_answer_of_nobody_is_refused_and_makes_no_person(
     assert workers == {study.person(one.identity) for one in others}
 
 
-@pytest.mark.parametrize("backend", ["mturk-csv", "label-studio", "prolific"])
+@pytest.mark.parametrize("backend", ["label-studio", "prolific"])
 def test_a_file_without_answers_is_said_to_hold_none(
     backend: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", backend, done if backend == "mturk-csv" else [], monkeypatch)
+    study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, [], monkeypatch)
     assert config.file is not None
-    if backend == "mturk-csv":
-        config.file.write_text(config.file.read_text().splitlines()[0] + "\n")
     for _ in range(2):
         with pytest.raises(UnfinishedError, match=rf"{config.file.name} holds no answers"):
             run(config)
     assert not (config.folder() / "manifest.json").exists()
 
 
-def test_a_file_of_which_nothing_was_taken_is_not_to_be_uploaded(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
-    assert config.file is not None
-    whole = config.file.read_text()
-    config.file.write_text(whole.replace('"Submitted"', '"Rejected"'))
-    report = run(config)
-    assert (report.new, report.refused, report.notes) == (0, len(done), [])
-    config.file.write_text(whole)
-    (note,) = run(config).notes
-    assert note.startswith("To approve what was taken, upload ")
-
-
 def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
-    assert config.file is not None
+    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
     run(config)
-    later = config.file.with_name("later.csv")
-    later.write_text(config.file.read_text().replace('"Submitted"', '"Rejected"', 1))
+    later = workdir / "later.jsonl"
+    later.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 1))
     report = run(replace(config, file=later))
     assert (report.again, report.reasons) == (len(done) - 1, {"rejected_since": 1})
     (refusal,) = read_table(config.folder() / REFUSED, Refusal)
-    assert refusal.where == "later.csv:2"
+    assert refusal.where == "later.jsonl:1"
     worker = study.person(done[0].identity)
     assert refusal.sentence == (
         "The assignment was rejected. It was answered before and counts; rejected since: "
@@ -291,10 +278,10 @@ def test_what_was_rejected_since_needs_no_further_vote(workdir: Path, monkeypatc
 
 def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", "mturk-csv", done, monkeypatch)
-    assert config.file is not None
-    early = config.file.with_name("early.csv")
-    early.write_text(config.file.read_text().replace('"Submitted"', '"Rejected"', 2))
+    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
+    run(replace(config, out=workdir / "elsewhere"))
+    early = workdir / "early.jsonl"
+    early.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 2))
     assert run(replace(config, file=early)).reasons == {"rejected": 2}
     report = run(config)
     assert (report.new, report.again) == (2, len(done) - 2)
@@ -421,8 +408,7 @@ def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: 
     assert {pool for pool, _ in fake.granted} == {pool for name, pool in fake.types.items() if name.endswith("-eval")}
     vote({split: True}, "A3", 3)
     assert run(fetch).new == 1
-    archive = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
-    assert len(archive.read_text().splitlines()) == len(judged) + 4
+    assert len(archive(workdir).read_text().splitlines()) == len(judged) + 4
 
 
 def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
@@ -456,7 +442,7 @@ def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_fo
     ("change", "error", "message"),
     [
         ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv is unknown"),
-        ({"platform_of": "mturk-csv"}, UsageError, "answers of mturk-csv are in a file"),
+        ({"platform_of": "label-studio"}, UsageError, "answers of label-studio are in a file"),
         ({"file": Path("x.csv")}, UsageError, "in its journal, not in a file"),
         ({"live": True}, UsageError, "go with --from mturk"),
         ({}, UnfinishedError, "no finished tasks"),

@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ctxr.pipelines.import_answers import ImportAnswers, run
 from ctxr.pipelines.tasks_artifact import read_judgments
 from tests.annotation.backends import study
 
-BACKENDS = ("mturk", "mturk-csv", "label-studio", "prolific")
+BACKENDS = ("mturk", "label-studio", "prolific")
 
 ODD: tuple[Any, ...] = (
     None, True, -1, 0, 5, 1e300, 10**30, "", "\0", "\u202e=1+1", "x" * 5000, "[" * 3000, "9999-12-31T23:59:59-12:00",
@@ -61,15 +61,6 @@ def spoilt_json(text: str, chance: random.Random) -> str:
     return json.dumps(document)
 
 
-def spoilt_cells(text: str, chance: random.Random) -> str:
-    """One to three cells hold something else."""
-    rows = [line.split('","') for line in text.splitlines()]
-    for _ in range(chance.randint(1, 3)):
-        row = chance.choice(rows)
-        row[chance.randrange(len(row))] = str(chance.choice(ODD))
-    return "\n".join('","'.join(row) for row in rows)
-
-
 def spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
     """Cut short, or with a few bytes changed."""
     if chance.random() < 0.4:
@@ -84,13 +75,12 @@ def spoilt(backend: str, whole: bytes, chance: random.Random) -> bytes:
     if chance.random() < 0.3:
         return spoilt_bytes(whole, chance)
     text = whole.decode()
-    change: Callable[[str, random.Random], str] = spoilt_cells if backend == "mturk-csv" else spoilt_json
     if backend == "mturk":
         lines = text.splitlines()
         row = chance.randrange(len(lines))
-        lines[row] = change(lines[row], chance)
+        lines[row] = spoilt_json(lines[row], chance)
         return "\n".join(lines).encode()
-    return change(text, chance).encode(errors="surrogatepass")
+    return spoilt_json(text, chance).encode(errors="surrogatepass")
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,14 @@ from typer.testing import CliRunner
 from ctxr.annotation.backends.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.web import Signer
+from ctxr.annotation.web.signing import Signer
 from ctxr.cli.app import app
 from ctxr.data.tables import write_table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.launching import codes_of
 from ctxr.pipelines.serve import Opened, Serve, open_site, run
 from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.tasks_artifact import write_tasks
+from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
 from tests.annotation.web.crowd import SET, UNITS, paint, rows
 
 
@@ -41,7 +41,17 @@ def project(work: Path, *names: str, protocol: Protocol | None = None, backend: 
     for name in names or ("describe",):
         folder = work / "tasks" / name
         folder.mkdir(parents=True)
-        write_tasks(folder, [UNITS[name]], [SET], images, root, protocol or Protocol(), backend, {}, [])
+        batch = TaskBatch((UNITS[name],), {SET.id: SET}, {image.id: image for image in images}, root)
+        write_tasks(folder, batch, protocol or Protocol(), backend, {})
+    return work
+
+
+def prolific_project(work: Path) -> Path:
+    """A project whose descriptions were exported as a study."""
+    study = project(work, backend="prolific") / "tasks" / "describe" / "prolific"
+    study.mkdir()
+    (study / "study.json").write_text('{"maximum_allowed_time": 45}')
+    write_table(study / "bundles.jsonl", [Bundle("b-1", ("u-describe", "u-2"), 1), Bundle("b-2", ("u-3",), 1)])
     return work
 
 
@@ -96,17 +106,18 @@ def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     names.write_text("Ada\n\n Ben \n")
     server = opened(
         Serve(
-            workdir=project(tmp_path),
+            workdir=prolific_project(tmp_path),
             workers_file=names,
             open=True,
-            prolific="pilot=C0, main=C1",
             base_url="https://crowd.example/a/",
         ),
         monkeypatch,
     )
-    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific pilot", "Prolific main"]
+    assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific describe"]
     assert server.address == "https://crowd.example/a"
-    assert server.links["Prolific main"].startswith("https://crowd.example/a/p/main?PROLIFIC_PID={{%PROLIFIC_PID%}}&")
+    assert server.links["Prolific describe"].startswith(
+        "https://crowd.example/a/p/describe?PROLIFIC_PID={{%PROLIFIC_PID%}}&"
+    )
 
 
 def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,17 +126,13 @@ def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatc
 
 
 def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_are_there(tmp_path: Path) -> None:
-    work = project(tmp_path, backend="prolific")
-    study = work / "tasks" / "describe" / "prolific"
-    study.mkdir()
-    (study / "study.json").write_text('{"maximum_allowed_time": 45}')
-    write_table(study / "bundles.jsonl", [Bundle("b-1", ("u-describe", "u-2"), 1), Bundle("b-2", ("u-3",), 1)])
+    work = prolific_project(tmp_path)
     for served, expected in (("retrieve", []), ("describe,retrieve", ["describe"]), ("", ["describe"])):
         site, _ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
         site.journal.close()
         site.identities.close()
-        assert list(site.doors.studies) == expected
-    found = site.doors.studies["describe"]
+        assert list(site.access.studies) == expected
+    found = site.access.studies["describe"]
     assert (found.bundle, found.tasks, found.lasts) == (2, ("describe",), timedelta(minutes=45))
     assert found.codes() == {}
     made = codes_of(work / "crowd" / "private", "describe")
@@ -180,8 +187,6 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"bundle": 0}, "out of range"),
         ({"rate": -1.0}, "out of range"),
         ({"base_url": "crowd.example"}, "is no address"),
-        ({"prolific": "a/b=C"}, "cannot stand in an address"),
-        ({"prolific": "pilot"}, "nobody knows its completion code"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read: No such file"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
     ],

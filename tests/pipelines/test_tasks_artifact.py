@@ -12,6 +12,7 @@ from ctxr.data.readers import read_dataset
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.pipelines.tasks_artifact import (
     Answered,
+    TaskBatch,
     read_all_tasks,
     read_judgments,
     read_tasks,
@@ -27,17 +28,9 @@ def tasks(tmp_path: Path) -> Path:
     units = describe_units(dataset, Protocol(seed=5))
     path = tmp_path / "tasks" / "describe"
     path.mkdir(parents=True)
-    write_tasks(
-        path,
-        units,
-        dataset.sets,
-        dataset.images.values(),
-        tmp_path / "dataset",
-        Protocol(seed=5),
-        "local",
-        {"task": "describe"},
-        [],
-    )
+    sets = {image_set.id: image_set for image_set in dataset.sets}
+    batch = TaskBatch(tuple(units), sets, dict(dataset.images), tmp_path / "dataset")
+    write_tasks(path, batch, Protocol(seed=5), "local", {"task": "describe"})
     return path
 
 

@@ -52,7 +52,7 @@ class Arrivals:
     labels: tuple[str, ...] = ()
 
 
-class People:
+class Pseudonyms:
     """Gives pseudonyms and remembers for whom."""
 
     def __init__(self, key: bytes, platform: str) -> None:
@@ -80,11 +80,7 @@ def stamp(moment: datetime) -> str:
 def moment(text: str, where: str) -> datetime:
     """An ISO 8601 moment of a platform in UTC; one without a zone is UTC. Raises DataError naming `where` for anything else."""
     try:
-        return utc(datetime.fromisoformat(text))
+        read = datetime.fromisoformat(text)
+        return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where}: {text!r} is no time", hint="import the file as the platform wrote it") from error
-
-
-def utc(read: datetime) -> datetime:
-    """A moment in UTC, where one without a zone is already. Raises OverflowError at the ends of the calendar."""
-    return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)

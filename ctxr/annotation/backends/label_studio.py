@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, moment, stamp
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, Pseudonyms, Refusal, moment, stamp
 from ctxr.annotation.backends.json_lists import UNREADABLE, read_list
 from ctxr.annotation.backends.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.forms import Choice, Field, Pick, Write
@@ -121,7 +121,7 @@ class LabelledTask(msgspec.Struct, frozen=True):
 class _Reading:
     """What is gathered while an export is read."""
 
-    people: People
+    people: Pseudonyms
     rows: list[Arrival] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
 
@@ -134,7 +134,7 @@ def answers(
     Raises UsageError for a file that is not there; DataError naming file:task for an export that was cut short, a unit of
     another project, or a task whose data is not what was exported.
     """
-    reading = _Reading(People(key, PLATFORM))
+    reading = _Reading(Pseudonyms(key, PLATFORM))
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
         if "ctxr_unit" not in task.data:

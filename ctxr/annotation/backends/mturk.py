@@ -19,7 +19,7 @@ import msgspec
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
-from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal, stamp
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, Pseudonyms, Refusal, stamp
 from ctxr.annotation.backends.json_lists import UNREADABLE
 from ctxr.annotation.backends.pages import page
 from ctxr.annotation.backends.posted import values_of
@@ -201,7 +201,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
     """
-    people, rows, refused = People(key, PLATFORM), [], []
+    people, rows, refused = Pseudonyms(key, PLATFORM), [], []
     for number, line in enumerate(_lines(path), 1):
         where = f"{path.name}:{number}"
         try:

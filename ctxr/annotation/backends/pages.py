@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from ctxr.annotation.backends.sheets import passage_text
-from ctxr.annotation.forms import Choice, Form, Gallery, Pick, Talk, Write
+from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
 from ctxr.errors import UsageError
 
 TICKED = "yes"
@@ -58,15 +58,6 @@ def page(
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
 
 
-def fragment(form: Form, addresses: Mapping[str, str], style: str = "") -> str:
-    """What stands between the tags of somebody else's page and form, with `style` besides ours."""
-    root = Element("section", lang="en")
-    SubElement(root, "style").text = _STYLE + style
-    _content(root, form, addresses)
-    SubElement(root, "script").text = _SCRIPT
-    return tostring(root, encoding="unicode", method="html") + "\n"
-
-
 def _content(parent: Element, form: Form, addresses: Mapping[str, str]) -> None:
     SubElement(parent, "h1").text = form.title
     for sentence in form.instruction:
@@ -86,7 +77,7 @@ def _content(parent: Element, form: Form, addresses: Mapping[str, str]) -> None:
             _write(parent, field)
 
 
-def _gallery(body: Element, gallery: Gallery, addresses: Mapping[str, str], pick: Pick | None) -> None:
+def _gallery(body: Element, gallery: PictureGallery, addresses: Mapping[str, str], pick: Pick | None) -> None:
     group = SubElement(body, "fieldset", {"class": "gallery"})
     if pick is not None:
         SubElement(group, "legend").text = pick.legend

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ctxr.annotation.backends.arrivals import Arrival, Arrivals, People, Refusal
+from ctxr.annotation.backends.arrivals import Arrival, Arrivals, Pseudonyms, Refusal
 from ctxr.annotation.backends.json_lists import read_list
 from ctxr.annotation.backends.sheets import raters
 from ctxr.annotation.journal import Visit
@@ -42,7 +42,7 @@ _PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_I
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyOffer:
     """How a study is offered.
 
     Attributes:
@@ -68,11 +68,11 @@ class Study:
         """Least reward for a bundle that pays Prolific's floor."""
         return -(-FLOOR.get(self.currency, 0) * self.minutes // 60)
 
-    def paid(self, reward: int | None) -> "Study":
+    def paid(self, reward: int | None) -> "StudyOffer":
         """The same with a reward; without one the least that Prolific takes."""
         return replace(self, reward=self.least if reward is None else reward)
 
-    def check(self) -> "Study":
+    def check(self) -> "StudyOffer":
         """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
         if not self.server.startswith("https://"):
             raise UsageError(
@@ -124,7 +124,7 @@ class Submission(msgspec.Struct, frozen=True):
         return self.study_id or self.study
 
 
-def bundles(units: Sequence[Unit], study: Study, protocol: Protocol, key: bytes) -> list[Bundle]:
+def bundles(units: Sequence[Unit], study: StudyOffer, protocol: Protocol, key: bytes) -> list[Bundle]:
     """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
     by_votes: dict[int, list[Unit]] = {}
     for unit in units:
@@ -137,7 +137,7 @@ def bundles(units: Sequence[Unit], study: Study, protocol: Protocol, key: bytes)
     return sorted(made, key=lambda bundle: bundle.id)
 
 
-def payload(parts: Sequence[Bundle], study: Study, task: str, text: Sequence[str]) -> dict[str, Any]:
+def payload(parts: Sequence[Bundle], study: StudyOffer, task: str, text: Sequence[str]) -> dict[str, Any]:
     """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
     server = study.server.rstrip("/")
     return {
@@ -192,7 +192,7 @@ def answers(
                 hint="name the submissions of the study that was exported",
             )
         known[row.id] = row
-    people = People(key, PLATFORM)
+    people = Pseudonyms(key, PLATFORM)
     came: dict[str, list[Visit]] = {}
     for visit in sorted(visits, key=lambda visit: visit.submission):
         came.setdefault(people.named(visit.participant), []).append(visit)

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, RowMapping, bindparam, select
+from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
-from ctxr.annotation.journal import leasing, returning, rooms, standing, tables
+from ctxr.annotation.journal import leasing, rooms, tables, worker_state
 from ctxr.annotation.journal.leasing import candidate, give, held_by, unit
 from ctxr.annotation.journal.results import NoWork
-from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.records import Purpose
 from ctxr.annotation.shuffling import digest
 
@@ -19,6 +19,12 @@ CHECKED = "retrieve"
 """The task among which hidden questions are mixed."""
 
 _IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_EXPIRED = (
+    select(tables.lease)
+    .where(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
+    .order_by(leasing.lease.expires, leasing.lease.token)
+    .limit(1)
+)
 _RETRIEVALS = (
     select(unit.purpose, sql.count())
     .select_from(tables.answer.join(tables.unit, unit.id == tables.answer.c.unit))
@@ -31,72 +37,71 @@ _RETRIEVALS = (
 )
 
 
-def choose(connection: Connection, worker: str, now: int, tasks: Collection[str] | None, rules: Rules) -> str | NoWork:
+def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
-    returning.reclaim(connection, now, rules)
-    held = held_by(connection, worker)
-    if held is not None and _is_of(connection, held["unit"], tasks):
+    reclaim(tx)
+    held = held_by(tx, worker)
+    if held is not None and _is_of(tx, held["unit"], tasks):
         return str(held["token"])
     if held is not None:
-        returning.free(connection, held, "returned", "other tasks", now, rules)
-    row = standing.known(connection, worker)
+        free(tx, held, "returned", "other tasks")
+    row = worker_state.known(tx, worker)
     stopped = _stopped(row)
     if stopped is not None:
         return stopped
-    found = next_unit(connection, row, tasks, rules)
+    found = next_unit(tx, row, tasks)
     if found is None and not row["qualified"] and not row["allowed"]:
         # fewer questions than planned suit this worker: those that were answered decide
-        row = standing.examine(connection, row, now, rules)
+        row = worker_state.examine(tx, row)
         stopped = _stopped(row)
         if stopped is not None:
             return stopped
-        found = next_unit(connection, row, tasks, rules)
-    if examined(row, rules):
-        waiting = rooms.join(connection, row, now, tasks, rules)
+        found = next_unit(tx, row, tasks)
+    if examined(row):
+        waiting = rooms.join(tx, row, tasks)
         if waiting is not None:
             return waiting
     if found is None:
-        return nothing(connection, row, tasks)
+        return nothing(tx, row, tasks)
     if found["seats"] > 1:
-        return rooms.open_room(connection, found, worker, now, rules)
-    return give(connection, found, worker, now, rules)
+        return rooms.open_room(tx, found, worker)
+    return give(tx, found, worker)
 
 
-def examined(row: RowMapping, rules: Rules) -> bool:
+def examined(row: RowMapping) -> bool:
     """Whether the qualification round is behind a worker, or a person vouched for them."""
     return bool(row["qualified"] or row["allowed"])
 
 
-def next_unit(
-    connection: Connection, row: RowMapping, tasks: Collection[str] | None, rules: Rules
-) -> RowMapping | None:
+def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> RowMapping | None:
     """The unit for this worker, a hidden question where one is due; None where there is none."""
-    if not examined(row, rules):
-        return candidate(connection, row, "qualification", None)
-    found = candidate(connection, row, "work", tasks)
+    if not examined(row):
+        return candidate(tx, row, "qualification", None)
+    found = candidate(tx, row, "work", tasks)
     if found is None or found["task"] != CHECKED:
         return found
-    for purpose in due(connection, row["id"], rules):
-        check = candidate(connection, row, purpose, None)
+    for purpose in due(tx, row["id"]):
+        check = candidate(tx, row, purpose, None)
         if check is not None:
             return check
     return found
 
 
-def due(connection: Connection, worker: str, rules: Rules) -> list[Purpose]:
+def due(tx: Transaction, worker: str) -> list[Purpose]:
     """The hidden questions that this worker's next retrieval should be.
 
     In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
     is one of `attention_every`. A question that found its place taken comes next.
     """
-    if not rules.protocol.gold_every and not rules.protocol.attention_every:
+    if not tx.rules.protocol.gold_every and not tx.rules.protocol.attention_every:
         return []
-    done: dict[str, int] = dict(connection.execute(_RETRIEVALS, {"asker": worker}).all())
-    every: dict[Purpose, int] = {"gold": rules.protocol.gold_every, "attention": rules.protocol.attention_every}
+    done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": worker}).all())
+    every: dict[Purpose, int] = {"gold": tx.rules.protocol.gold_every, "attention": tx.rules.protocol.attention_every}
     return [
         purpose
         for purpose, block in every.items()
-        if block and sum(done.values()) >= place_of_check(rules.seed, worker, purpose, done.get(purpose, 0), block)
+        if block
+        and sum(done.values()) >= place_of_check(tx.rules.protocol.seed, worker, purpose, done.get(purpose, 0), block)
     ]
 
 
@@ -106,19 +111,19 @@ def place_of_check(seed: int, worker: str, purpose: str, number: int, block: int
     return number * block + chance % block
 
 
-def nothing(connection: Connection, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
+def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
     wider = None if tasks is None else {*tasks, *sources}
-    held = connection.execute(_IN_HANDS, leasing.asking(row, "work", wider)).first() is not None
-    if held or (sources and candidate(connection, row, "work", sources) is not None):
+    held = tx.connection.execute(_IN_HANDS, leasing.asking(row, "work", wider)).first() is not None
+    if held or (sources and candidate(tx, row, "work", sources) is not None):
         return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
     return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
 
 
-def _is_of(connection: Connection, name: str, tasks: Collection[str] | None) -> bool:
+def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
     """Whether a unit is of these tasks, or a check of the worker, which belongs to every task."""
-    found = leasing.unit_row(connection, name)
+    found = leasing.unit_row(tx, name)
     return tasks is None or found["task"] in tasks or found["purpose"] != "work"
 
 
@@ -128,3 +133,24 @@ def _stopped(row: RowMapping) -> NoWork | None:
     if row["state"] == "screened_out":
         return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
     return None
+
+
+def reclaim(tx: Transaction) -> int:
+    """Free the places of leases that have expired; how many."""
+    count = 0
+    # one at a time: the end of one seat of a talk may end the other, or keep it
+    while True:
+        row = tx.row(_EXPIRED, now=tx.now)
+        if row is None:
+            return count
+        free(tx, row, "expired", "abandoned")
+        count += 1
+
+
+def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+    """End a live lease without an answer, and with it its part in a talk."""
+    if row["room"] is not None:
+        rooms.end_seat(tx, row, state, reason)
+        return
+    leasing.end(tx, row, state, reason)
+    leasing.take_place(tx, row["unit"], -1)

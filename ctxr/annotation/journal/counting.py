@@ -7,9 +7,10 @@ more votes than it asks for, and all of them count.
 from collections.abc import Iterable
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+from sqlalchemy import RowMapping, bindparam, delete, func, insert, select, update
 
 from ctxr.annotation.journal import leasing, tables
+from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.voting import verdict, wanted
@@ -26,23 +27,23 @@ _OF_UNIT = (
 )
 
 
-def count(connection: Connection, found: RowMapping, unit: Unit, right: bool | None, now: int) -> None:
+def count(tx: Transaction, found: RowMapping, unit: Unit, right: bool | None) -> None:
     """Count one more vote, whose place was held, and stop the unit where it has enough."""
     rights = found["right_votes"] + (right is True)
     wrongs = found["wrong_votes"] + (right is False)
     unknowns = found["unknown_votes"] + (right is None)
     word = found["decided"] or stop(unit, rights, wrongs, unknowns)
-    _write(connection, found, unit, (rights, wrongs, unknowns), found["live"] - 1, word, now)
+    _write(tx, found, unit, (rights, wrongs, unknowns), found["live"] - 1, word)
 
 
-def recount(connection: Connection, worker: str, now: int) -> None:
+def recount(tx: Transaction, worker: str) -> None:
     """Count the votes of every unit that a worker voted on, after they were blocked or a block was taken back."""
-    for name in connection.scalars(_OF_WORKER, {"name": worker}).all():
-        found = leasing.unit_row(connection, name)
+    for name in tx.connection.scalars(_OF_WORKER, {"name": worker}).all():
+        found = leasing.unit_row(tx, name)
         unit = leasing.unit_of(found)
-        votes = _votes(connection, unit)
+        votes = _votes(tx, unit)
         counts = votes.count(True), votes.count(False), votes.count(None)
-        _write(connection, found, unit, counts, found["live"], stop(unit, *counts), now)
+        _write(tx, found, unit, counts, found["live"], stop(unit, *counts))
 
 
 def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
@@ -58,10 +59,10 @@ def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
     return word
 
 
-def _votes(connection: Connection, unit: Unit) -> list[bool | None]:
+def _votes(tx: Transaction, unit: Unit) -> list[bool | None]:
     """Whether each vote that counts is right; a talk of two is one vote, and counts if neither is blocked."""
     given: dict[int, list[tuple[Answer, str]]] = {}
-    for payload, state in connection.execute(_OF_UNIT, {"name": unit.id}):
+    for payload, state in tx.connection.execute(_OF_UNIT, {"name": unit.id}):
         answer = msgspec.json.decode(payload, type=Answer)
         given.setdefault(answer.slot, []).append((answer, state))
     score = task_of(unit).score
@@ -73,17 +74,16 @@ def _trusted(states: Iterable[str]) -> bool:
 
 
 def _write(
-    connection: Connection,
+    tx: Transaction,
     found: RowMapping,
     unit: Unit,
     counts: tuple[int, int, int],
     live: int,
     word: str | None,
-    now: int,
 ) -> None:
     right, wrong, unknown = counts
     votes = sum(counts)
-    connection.execute(
+    tx.connection.execute(
         _COUNT,
         {
             "name": unit.id,
@@ -100,18 +100,18 @@ def _write(
     if word == found["decided"]:
         return
     decision = tables.decision
-    connection.execute(delete(decision).where(decision.c.unit == unit.id))
+    tx.connection.execute(delete(decision).where(decision.c.unit == unit.id))
     if word is None:
         return
-    connection.execute(
+    tx.connection.execute(
         insert(decision).values(
             unit=unit.id,
-            number=int(connection.scalar(_LAST_DECISION) or 0) + 1,
+            number=int(tx.connection.scalar(_LAST_DECISION) or 0) + 1,
             verdict=word,
             right_votes=right,
             wrong_votes=wrong,
             unknown_votes=unknown,
             spared=max(0, unit.most - votes - live),
-            at=now,
+            at=tx.now,
         )
     )

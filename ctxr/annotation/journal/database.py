@@ -5,17 +5,19 @@ transaction. So a transaction may look first and write then, and what it saw sti
 """
 
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from ctxr.annotation.journal.turns import Turns
 from ctxr.data.atomic import disk_errors
 from ctxr.errors import CtxrError, DataError, UsageError
 
@@ -82,6 +84,42 @@ class Database:
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
+
+
+class Turns:
+    """First come, first served: one thread at a time. `threading.Lock` would let whoever is running take it again, and others starve."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            turn.acquire()
+        except BaseException:  # interrupted while waiting: the turn must not come to nobody
+            with self._guard:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                    raise
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
 
 
 def _address(url: str | Path) -> URL:

@@ -1,13 +1,12 @@
-"""Units and image sets on their way into the journal: each once, and never with another content."""
+"""Units and image sets of a journal: each comes in once, never with another content, and may be withdrawn."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     Table,
     Text,
     bindparam,
@@ -17,52 +16,59 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    update,
 )
 from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.types import UserDefinedType
 
-from ctxr.annotation.journal import tables
-from ctxr.annotation.journal.rules import Rules
-from ctxr.annotation.records import Unit
+from ctxr.annotation.journal import leasing, tables
+from ctxr.annotation.journal.transaction import Transaction
+from ctxr.annotation.making import follow
+from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.shuffling import digest
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.voting import wanted
 from ctxr.data.records import ImageSet
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 
 R = TypeVar("R", Unit, ImageSet)
 
 _CHUNK = 400
 
+WITHDRAWN = "withdrawn"
+"""Purpose, in the table of units, of those that are served for nothing any more."""
+
 MAKES_WORK = ("describe", "dialogue")
 """Tasks whose answers give others work, for which the image set must be known."""
 
 
-def add_sets(connection: Connection, image_sets: Iterable[ImageSet]) -> int:
+def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
     """How many sets were new. Raises DataError for one that is there with other images."""
     new = 0
     for chunk in _chunks(image_sets):
-        fresh = _unknown(connection, tables.image_set, "image set", chunk)
+        fresh = _unknown(tx, tables.image_set, "image set", chunk)
         if fresh:
-            _insert(connection, tables.image_set, [_payload(image_set) for image_set in fresh])
+            _insert(tx, tables.image_set, [_payload(image_set) for image_set in fresh])
         new += len(fresh)
     return new
 
 
-def add_units(connection: Connection, units: Iterable[Unit], rules: Rules) -> int:
+def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
     """How many units were new. Raises DataError for one that is there with another content or whose set is missing."""
-    number = int(connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
+    number = int(tx.connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
     before = number
     for chunk in _chunks(units):
-        fresh = _unknown(connection, tables.unit, "unit", chunk)
+        fresh = _unknown(tx, tables.unit, "unit", chunk)
         if not fresh:
             continue
-        _check_sets(connection, fresh)
-        _insert(connection, tables.unit, [_row(unit, number + place, rules) for place, unit in enumerate(fresh, 1)])
+        _check_sets(tx, fresh)
+        _insert(
+            tx, tables.unit, [_row(unit, number + place, tx.rules.protocol.seed) for place, unit in enumerate(fresh, 1)]
+        )
         number += len(fresh)
         authors = [{"unit": unit.id, "worker": name} for unit in fresh for name in sorted(set(unit.authors))]
         if authors:
-            _insert(connection, tables.author, authors)
+            _insert(tx, tables.author, authors)
     return number - before
 
 
@@ -73,7 +79,7 @@ def side_of(unit: Unit) -> str:
     return "train" if unit.split == "train" else "eval"
 
 
-def _row(unit: Unit, number: int, rules: Rules) -> dict[str, object]:
+def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
     task = task_of(unit)
     return {
         **_payload(unit),
@@ -88,13 +94,13 @@ def _row(unit: Unit, number: int, rules: Rules) -> dict[str, object]:
         "seats": task.SEATS,
         "most": unit.most,
         "wanted": wanted(unit, 0, 0),
-        "shuffle": int.from_bytes(digest(rules.seed, "serve", unit.id)[:8]) >> 1,
+        "shuffle": int.from_bytes(digest(seed, "serve", unit.id)[:8]) >> 1,
     }
 
 
-def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    if connection.dialect.name == "sqlite" or len(rows) == 1:
-        connection.execute(insert(table), rows)
+def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    if tx.connection.dialect.name == "sqlite" or len(rows) == 1:
+        tx.connection.execute(insert(table), rows)
         return
     # the driver sends one statement for each row, or is slow with thousands of parameters: all rows travel as one
     recordset = func.json_populate_recordset(
@@ -104,7 +110,7 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, ob
     defaults = {column.name: 0 for column in table.columns if column.default is not None}
     columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
     payload = msgspec.json.encode([defaults | dict(row) for row in rows]).decode()
-    connection.execute(
+    tx.connection.execute(
         insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),
         {"rows": payload},
     )
@@ -133,10 +139,10 @@ def _chunks(records: Iterable[R]) -> Iterator[Sequence[R]]:
         yield chunk
 
 
-def _unknown(connection: Connection, table: Table, noun: str, records: Sequence[R]) -> list[R]:
+def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> list[R]:
     """Those that the table lacks."""
     known = dict(
-        connection.execute(
+        tx.connection.execute(
             select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
         ).all()
     )
@@ -154,12 +160,74 @@ def _unknown(connection: Connection, table: Table, noun: str, records: Sequence[
     return fresh
 
 
-def _check_sets(connection: Connection, units: Sequence[Unit]) -> None:
+def _check_sets(tx: Transaction, units: Sequence[Unit]) -> None:
     needed = {unit.image_set: unit.id for unit in units if unit.task in MAKES_WORK}
-    known = connection.scalars(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
+    known = tx.connection.scalars(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
     missing = sorted(set(needed) - set(known))
     if missing:
         raise DataError(
             f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
             hint="give the sets with the units",
         )
+
+
+def check_questions(tx: Transaction) -> None:
+    """Raises UsageError where the protocol asks for more qualification questions than there are."""
+    asked = tx.rules.protocol.qualification
+    if not asked:
+        return
+    unit = tables.unit.c
+    there = tx.connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
+    if there < asked:
+        raise UsageError(
+            f"qualification asks {asked} questions, and there {'is' if there == 1 else 'are'} {there}",
+            hint="export more qualification units, or lower qualification",
+        )
+
+
+def withdraw(tx: Transaction, asked: Collection[str]) -> None:
+    """Serve only the units whose ids are in `asked`, and what follows from answers; what was withdrawn may come back.
+
+    Raises DataError where an answered unit is neither.
+    """
+    unit, answer = leasing.unit, tables.answer.c
+    purposes: dict[str, str] = dict(tx.connection.execute(select(unit.id, unit.purpose)).all())
+    gone = purposes.keys() - asked
+    if gone:
+        gone -= _followed(tx)
+    lost = sorted(gone.intersection(tx.connection.scalars(select(answer.unit))))
+    if lost:
+        raise DataError(
+            f"{len(lost)} answered units, such as {lost[0]!r}, are in no exported tasks any more; their answers would be lost",
+            hint="ctxr export-tasks with the options of then, or another --workdir for another question",
+        )
+    for name, purpose in purposes.items():
+        if name in gone and purpose != WITHDRAWN:
+            _serve_for(tx, name, WITHDRAWN)
+        elif name not in gone and purpose == WITHDRAWN:
+            _serve_for(tx, name, leasing.unit_of(leasing.unit_row(tx, name)).purpose)
+
+
+def _followed(tx: Transaction) -> set[str]:
+    """Ids of what the answers gave others to do."""
+    unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
+    rows = tx.connection.execute(
+        select(unit.payload, answer.payload, image_set.payload)
+        .join_from(tables.answer, tables.unit, unit.id == answer.unit)
+        .join(tables.image_set, image_set.id == unit.image_set)
+        .where(answer.task.in_(MAKES_WORK))
+    )
+    return {
+        one.id
+        for asked, given, shown in rows
+        for one in follow(
+            msgspec.json.decode(asked, type=Unit),
+            msgspec.json.decode(given, type=Answer),
+            msgspec.json.decode(shown, type=ImageSet),
+            tx.rules.protocol,
+        )
+    }
+
+
+def _serve_for(tx: Transaction, name: str, purpose: str) -> None:
+    tx.connection.execute(update(tables.unit).where(leasing.unit.id == name).values(purpose=purpose))

@@ -19,9 +19,9 @@ from sqlalchemy import (
     update,
 )
 
-from ctxr.annotation.journal.clock import micros, moment
 from ctxr.annotation.journal.database import Database
 from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.transaction import micros, moment
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.data.atomic import disk_errors
 

@@ -1,48 +1,38 @@
 """The journal as everybody else sees it; each method is one transaction."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, update
+from sqlalchemy import and_, case, exists, func, insert, select, update
 
-from ctxr.annotation.dialogues import Event
-from ctxr.annotation.journal import (
-    choosing,
-    counting,
-    endings,
-    filling,
-    leasing,
-    opening,
-    reading,
-    returning,
-    rooms,
-    standing,
-    submitting,
-    tables,
-    withdrawing,
-)
-from ctxr.annotation.journal.clock import micros
+from ctxr.annotation.dialogues import Event, Kind
+from ctxr.annotation.journal import choosing, counting, filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database
-from ctxr.annotation.journal.endings import Ending
 from ctxr.annotation.journal.results import (
     Change,
-    Decision,
+    ChatRoom,
     Lease,
     NoWork,
-    Progress,
     Receipt,
     Refused,
-    Room,
-    Standing,
+    TaskProgress,
+    UnitDecision,
     Waited,
+    WorkerState,
 )
-from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stamp
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.data.records import ImageSet
+from ctxr.errors import DataError
+
+Ending = Literal["complete", "stopped"]
+"""How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""
 
 
 def open_journal(
@@ -50,7 +40,6 @@ def open_journal(
     units: Iterable[Unit] = (),
     image_sets: Iterable[ImageSet] = (),
     protocol: Protocol | None = None,
-    seed: int = 0,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
     asked: Collection[str] | None = None,
@@ -59,7 +48,7 @@ def open_journal(
 
     Args:
         image_sets: the sets of the units; needed where units are to be described or talked about.
-        protocol: the published one where None. seed: of the order in which units are served and pictures shown.
+        protocol: the published one where None; its seed orders what is served and the pictures shown.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
         asked: ids of all units that are still asked; with it others that follow from no answer are served no more.
@@ -68,20 +57,37 @@ def open_journal(
     another content, for an answered one that is not `asked`, and for a journal of a newer schema; UsageError for an address that
     is none.
     """
-    rules = Rules((protocol or Protocol()).check(), seed, lease_for)
+    rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
     try:
-        opening.prepare(database)
+        _make_tables(database)
         with database.writing() as connection:
-            filling.add_sets(connection, image_sets)
-            filling.add_units(connection, units, rules)
+            tx = Transaction(connection, rules)
+            filling.add_sets(tx, image_sets)
+            filling.add_units(tx, units)
             if asked is not None:
-                withdrawing.withdraw(connection, asked, rules)
-            opening.check_questions(connection, rules)
+                filling.withdraw(tx, asked)
+            filling.check_questions(tx)
     except BaseException:
         database.close()
         raise
     return Journal(database, rules)
+
+
+def _make_tables(database: Database) -> None:
+    """Make the tables where there are none. Raises DataError for a journal of a newer schema."""
+    about = tables.about.c
+    with database.writing() as connection:
+        tables.metadata.create_all(connection, tables=[tables.about])
+        found = connection.scalar(select(about.value).where(about.name == "schema"))
+        if found is None:
+            tables.metadata.create_all(connection)
+            connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
+        elif found != str(tables.SCHEMA):
+            raise DataError(
+                f"the journal in {database.name} has schema {found}, this ctxr knows {tables.SCHEMA}",
+                hint="use the version of ctxr that made it, or a newer one",
+            )
 
 
 class Journal:
@@ -95,31 +101,41 @@ class Journal:
         self._database = database
         self._rules = rules
 
-    def enrol(self, worker: str, platform: str, now: datetime) -> Standing:
-        """The worker's standing; who is new is dealt a pool. Again, it changes nothing."""
+    @contextmanager
+    def _writing(self, now: datetime) -> Iterator[Transaction]:
         with self._database.writing() as connection:
-            return standing.enrol(connection, worker, platform, micros(now), self._rules)
+            yield Transaction(connection, self._rules, micros(now))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Transaction]:
+        with self._database.reading() as connection:
+            yield Transaction(connection, self._rules)
+
+    def enrol(self, worker: str, platform: str, now: datetime) -> WorkerState:
+        """The worker's standing; who is new is dealt a pool. Again, it changes nothing."""
+        with self._writing(now) as tx:
+            return worker_state.enrol(tx, worker, platform)
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
-        with self._database.writing() as connection:
-            given = choosing.choose(connection, worker, micros(now), tasks, self._rules)
-            found = given if isinstance(given, NoWork) else reading.lease(connection, given)
+        with self._writing(now) as tx:
+            given = choosing.choose(tx, worker, tasks)
+            found = given if isinstance(given, NoWork) else leasing.read(tx, given)
         if found is None:
             raise LookupError(given)
         return found
 
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
-        with self._database.reading() as connection:
-            return reading.lease(connection, token)
+        with self._reading() as tx:
+            return leasing.read(tx, token)
 
     def give_back(self, token: str, now: datetime, reason: str) -> None:
         """Free the place of a live lease; anything else is left as it is."""
-        with self._database.writing() as connection:
-            row = leasing.by_token(connection, token)
+        with self._writing(now) as tx:
+            row = leasing.by_token(tx, token)
             if row is not None and row["state"] == "live":
-                returning.free(connection, row, "returned", reason, micros(now), self._rules)
+                choosing.free(tx, row, "returned", reason)
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
         """The receipt of an answer that is on the disk, with everything that follows from it.
@@ -127,30 +143,30 @@ class Journal:
         An answer after the lease's time is taken while nobody has asked for its place. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
-        with self._database.writing() as connection:
-            return submitting.submit(connection, token, worker, values, micros(now), backend, self._rules)
+        with self._writing(now) as tx:
+            return submitting.submit(tx, token, worker, values, backend)
 
-    def met(self, lease: Lease) -> Met:
+    def met(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
-        with self._database.reading() as connection:
-            return submitting.met(connection, lease.unit, lease.worker)
+        with self._reading() as tx:
+            return submitting.met(tx, lease.unit, lease.worker)
 
     def draft(self, token: str) -> dict[str, tuple[str, ...]]:
         """Values that were saved before they were submitted; empty where none were."""
-        with self._database.reading() as connection:
-            row = leasing.by_token(connection, token)
+        with self._reading() as tx:
+            row = leasing.by_token(tx, token)
         if row is None or row["draft"] is None:
             return {}
         return msgspec.json.decode(row["draft"], type=dict[str, tuple[str, ...]])
 
     def save_draft(self, token: str, worker: str, values: Values, now: datetime) -> None:
         """Keep values that are not submitted yet. Raises Refused for a lease that is not live, or not theirs."""
-        with self._database.writing() as connection:
-            row = submitting.own_lease(connection, token, worker)
+        with self._writing(now) as tx:
+            row = submitting.own_lease(tx, token, worker)
             if row["state"] != "live":
                 raise Refused("expired", "This task is no longer open. Please take a new one.")
             draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
-            connection.execute(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
+            tx.connection.execute(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
 
     def ending(
         self,
@@ -163,129 +179,189 @@ class Journal:
     ) -> Ending | None:
         """How the paid work that the worker `began` has ended: once a bundle is on the disk beside the answers they gave
         `before`, or there is no more work of `tasks` for them; None until then.
-        """
-        with self._database.reading() as connection:
-            return endings.ending(connection, worker, bundle, micros(now), tasks, before, micros(began), self._rules)
 
-    def room(self, token: str) -> Room:
+        Who gets no more work, because there is none or a rule stopped them, has an ending too: it is for people to decide on
+        pay, and for everybody to be paid for time they gave.
+        """
+        with self._reading() as tx:
+            row = worker_state.find(tx, worker)
+            if row is None:
+                return None
+            given = row["answers"] - before
+            if given >= bundle:
+                return "complete"
+            if leasing.held_by(tx, worker) is not None:
+                return None
+            if row["state"] != "active":
+                return "stopped"
+            if not choosing.examined(row):
+                return None
+            waits = tables.waited.c
+            wait = exists().where(waits.worker == worker, waits.at >= micros(began))
+            waited = bool(tx.connection.scalar(select(wait)))
+            found = choosing.next_unit(tx, row, tasks)
+            if found is not None:
+                # who has waited in vain once need not do so again for their pay
+                return "complete" if waited and found["seats"] > 1 else None
+            impatient = now - began >= self._rules.longest_wait
+            if given or waited or impatient or choosing.nothing(tx, row, tasks).reason == "nothing_left":
+                return "complete"
+            return None
+
+    def room(self, token: str) -> ChatRoom:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
-        with self._database.reading() as connection:
-            return rooms.view(connection, rooms.seat_of(connection, token))
+        with self._reading() as tx:
+            return rooms.view(tx, rooms.seat_of(tx, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
         """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
         after = min(max(after, 0), rooms.LAST_EVENT)
-        with self._database.reading() as connection:
-            return rooms.log_of(connection, rooms.seat_of(connection, token)["room"], after)
+        with self._reading() as tx:
+            return rooms.log_of(tx, rooms.seat_of(tx, token)["room"], after)
 
-    def say(self, token: str, worker: str, text: str, now: datetime) -> Room:
+    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
         """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
-        self._reclaim(now)
-        with self._database.writing() as connection:
-            return rooms.act(connection, token, worker, "say", text, micros(now), self._rules)
+        return self._act(token, worker, "say", now, text)
 
-    def share(self, token: str, worker: str, now: datetime) -> Room:
+    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
-        self._reclaim(now)
-        with self._database.writing() as connection:
-            return rooms.act(connection, token, worker, "share", "", micros(now), self._rules)
+        return self._act(token, worker, "share", now)
 
-    def finish(self, token: str, worker: str, now: datetime) -> Room:
+    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
+        return self._act(token, worker, "finish", now)
+
+    def _act(self, token: str, worker: str, kind: Kind, now: datetime, text: str = "") -> ChatRoom:
         self._reclaim(now)
-        with self._database.writing() as connection:
-            return rooms.act(connection, token, worker, "finish", "", micros(now), self._rules)
+        with self._writing(now) as tx:
+            return rooms.act(tx, token, worker, kind, text)
 
     def leave(self, token: str, worker: str, now: datetime) -> None:
         """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
         self._reclaim(now)
-        with self._database.writing() as connection:
-            row = rooms.own_seat(connection, token, worker)
-            returning.free(connection, row, "returned", "left", micros(now), self._rules)
+        with self._writing(now) as tx:
+            choosing.free(tx, rooms.own_seat(tx, token, worker), "returned", "left")
 
-    def here(self, token: str, worker: str, now: datetime) -> Room:
+    def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
         self._reclaim(now)
-        with self._database.writing() as connection:
-            return rooms.here(connection, token, worker, micros(now), self._rules)
+        with self._writing(now) as tx:
+            return rooms.here(tx, token, worker)
 
-    def progress(self) -> dict[str, Progress]:
+    def _reclaim(self, now: datetime) -> None:
+        # on its own: that a partner has left must stand even where what comes next is refused
+        with self._writing(now) as tx:
+            choosing.reclaim(tx)
+
+    def progress(self) -> dict[str, TaskProgress]:
         """By task: units, answers, units that want more, live leases; checks of workers are left out."""
-        with self._database.reading() as connection:
-            return reading.progress(connection)
+        unit = tables.unit.c
+        still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
+        given = (
+            select(unit.task, func.count() / func.max(unit.seats))
+            .join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
+            .where(unit.purpose == "work")
+            .group_by(unit.task)
+        )
+        counted = (
+            select(unit.task, func.count(), still, func.sum(unit.live))
+            .where(unit.purpose == "work")
+            .group_by(unit.task)
+            .order_by(unit.task)
+        )
+        with self._reading() as tx:
+            answered: dict[str, int] = {task: int(count) for task, count in tx.connection.execute(given)}
+            return {
+                task: TaskProgress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
+                for task, count, undecided, live in tx.connection.execute(counted)
+            }
 
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
-        with self._database.reading() as connection:
-            row = standing.find(connection, worker)
+        with self._reading() as tx:
+            row = worker_state.find(tx, worker)
             return 0 if row is None else int(row["answers"])
 
     def units(self) -> list[Unit]:
         """Every unit, given or followed from an answer, in the order in which they came."""
-        with self._database.reading() as connection:
-            return reading.units(connection)
+        with self._reading() as tx:
+            rows = tx.rows(select(tables.unit.c.payload).order_by(tables.unit.c.number))
+            return [leasing.unit_of(row) for row in rows]
 
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""
-        with self._database.reading() as connection:
-            return reading.answers(connection)
+        with self._reading() as tx:
+            rows = tx.rows(select(tables.answer.c.payload).order_by(tables.answer.c.number))
+            return [submitting.decoded(row["payload"]) for row in rows]
 
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[UnitDecision]:
         """Why each unit that stopped did so, in the order in which they stopped."""
-        with self._database.reading() as connection:
-            return reading.decisions(connection)
+        with self._reading() as tx:
+            return [
+                UnitDecision(
+                    unit=row["unit"],
+                    verdict=row["verdict"],
+                    right=row["right_votes"],
+                    wrong=row["wrong_votes"],
+                    unknown=row["unknown_votes"],
+                    spared=row["spared"],
+                    at=stamp(row["at"]),
+                )
+                for row in tx.rows(select(tables.decision).order_by(tables.decision.c.number))
+            ]
 
     def waited(self) -> list[Waited]:
         """Who gave time to talks that could not be, oldest first."""
-        with self._database.reading() as connection:
-            return reading.waited(connection)
+        with self._reading() as tx:
+            return [
+                Waited(row["worker"], row["unit"], row["reason"], row["microseconds"] / 1e6, stamp(row["at"]))
+                for row in tx.rows(select(tables.waited).order_by(tables.waited.c.number))
+            ]
 
-    def standing(self, worker: str) -> Standing:
+    def standing(self, worker: str) -> WorkerState:
         """Raises Refused for one who never enrolled."""
-        with self._database.reading() as connection:
-            return standing.told(standing.known(connection, worker))
+        with self._reading() as tx:
+            return worker_state.told(worker_state.known(tx, worker))
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[WorkerState]:
         """Everybody who enrolled, in the order in which they did."""
-        with self._database.reading() as connection:
-            return standing.everybody(connection)
+        with self._reading() as tx:
+            rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
+            return [worker_state.told(row) for row in rows]
 
     def changes(self, worker: str) -> list[Change]:
         """Every change of the worker's standing with its reason, oldest first."""
-        with self._database.reading() as connection:
-            return standing.changes(connection, worker)
+        change = tables.change.c
+        with self._reading() as tx:
+            rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
+            return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
 
-    def block(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def block(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
-        with self._database.writing() as connection:
-            standing.change(connection, standing.known(connection, worker), "blocked", reason, by, micros(now))
-            return self._take_back(connection, worker, now)
+        with self._writing(now) as tx:
+            worker_state.change(tx, worker_state.known(tx, worker), "blocked", reason, by)
+            return self._take_back(tx, worker)
 
-    def allow(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def allow(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Vouch for the worker: work without a qualification round, and no rule stops them."""
-        with self._database.writing() as connection:
-            standing.change(connection, standing.known(connection, worker), "allowed", reason, by, micros(now))
-            return standing.told(standing.known(connection, worker))
+        with self._writing(now) as tx:
+            worker_state.change(tx, worker_state.known(tx, worker), "allowed", reason, by)
+            return worker_state.told(worker_state.known(tx, worker))
 
-    def undo(self, worker: str, reason: str, by: str, now: datetime) -> Standing:
+    def undo(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Take back the last change of the standing, a rule's or a person's. Raises Refused where there is none."""
-        with self._database.writing() as connection:
-            standing.undo(connection, standing.known(connection, worker), reason, by, micros(now))
-            return self._take_back(connection, worker, now)
+        with self._writing(now) as tx:
+            worker_state.undo(tx, worker_state.known(tx, worker), reason, by)
+            return self._take_back(tx, worker)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
 
-    def _take_back(self, connection: Connection, worker: str, now: datetime) -> Standing:
+    def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The standing as it is now; who is blocked holds nothing."""
-        row, held = standing.known(connection, worker), leasing.held_by(connection, worker)
+        row, held = worker_state.known(tx, worker), leasing.held_by(tx, worker)
         if row["state"] == "blocked" and held is not None:
-            returning.free(connection, held, "returned", "blocked", micros(now), self._rules)
-            counting.recount(connection, worker, micros(now))  # the end of a talk may have made a vote of it
-        return standing.told(row)
-
-    def _reclaim(self, now: datetime) -> None:
-        # on its own: that a partner has left must stand even where what comes next is refused
-        with self._database.writing() as connection:
-            returning.reclaim(connection, micros(now), self._rules)
+            choosing.free(tx, held, "returned", "blocked")
+            counting.recount(tx, worker)  # the end of a talk may have made a vote of it
+        return worker_state.told(row)

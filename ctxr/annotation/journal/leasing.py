@@ -7,11 +7,9 @@ then seeded chance.
 
 import secrets
 from collections.abc import Collection
-from datetime import timedelta
 
 import msgspec
 from sqlalchemy import (
-    Connection,
     RowMapping,
     and_,
     bindparam,
@@ -25,17 +23,14 @@ from sqlalchemy import (
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
-from ctxr.annotation.journal.clock import moment
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.journal.transaction import Transaction, moment
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import NAMES
 
 HOLDS = ("live", "answered")
 """States of a lease that has a place in its unit."""
-
-_MICROSECOND = timedelta(microseconds=1)
 
 unit, lease, exposure = tables.unit.c, tables.lease.c, tables.exposure.c
 
@@ -97,6 +92,11 @@ _EXPOSE, _LOG, _LEASE = insert(tables.exposure), insert(tables.event), insert(ta
 _HELD = select(tables.lease).where(lease.worker == bindparam("asker"), lease.state == "live")
 _BY_TOKEN = select(tables.lease).where(lease.token == bindparam("token"))
 _UNIT = select(tables.unit).where(unit.id == bindparam("name"))
+_WITH_UNIT = (
+    select(tables.lease, unit.payload)
+    .join_from(tables.lease, tables.unit, unit.id == lease.unit)
+    .where(lease.token == bindparam("token"))
+)
 
 
 def asking(
@@ -109,36 +109,34 @@ def asking(
 
 
 def candidate(
-    connection: Connection, worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None
+    tx: Transaction, worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None
 ) -> RowMapping | None:
     """The unit that this worker should do next; None where there is none."""
-    return connection.execute(_CANDIDATE, asking(worker, purpose, tasks)).mappings().one_or_none()
+    return tx.row(_CANDIDATE, **asking(worker, purpose, tasks))
 
 
-def give(connection: Connection, found: RowMapping, worker: str, now: int, rules: Rules) -> str:
+def give(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of a new lease of a unit that one worker does alone."""
-    slot = free_slot(connection, found["id"])
-    token = seat(connection, found, worker, slot, 0, now, now + rules.lease_for // _MICROSECOND, rules)
-    take_place(connection, found["id"])
-    expose(connection, worker, found)
-    log(connection, "lease", now, unit=found["id"], worker=worker)
+    slot = free_slot(tx, found["id"])
+    token = seat(tx, found, worker, slot, 0, tx.after(tx.rules.lease_for))
+    take_place(tx, found["id"])
+    expose(tx, worker, found)
+    log(tx, "lease", unit=found["id"], worker=worker)
     return token
 
 
 def seat(
-    connection: Connection,
+    tx: Transaction,
     found: RowMapping,
     worker: str,
     slot: int,
     place: int,
-    now: int,
     expires: int,
-    rules: Rules,
     room: str | None = None,
 ) -> str:
     """The token of a new lease row."""
     token = secrets.token_urlsafe(24)
-    connection.execute(
+    tx.connection.execute(
         _LEASE,
         {
             "token": token,
@@ -146,8 +144,8 @@ def seat(
             "worker": worker,
             "slot": slot,
             "seat": place,
-            "shown": shown(found, slot, rules),
-            "began": now,
+            "shown": shown(tx, found, slot),
+            "began": tx.now,
             "expires": expires,
             "state": "live",
             "room": room,
@@ -156,44 +154,43 @@ def seat(
     return token
 
 
-def shown(found: RowMapping, slot: int, rules: Rules) -> str:
+def shown(tx: Transaction, found: RowMapping, slot: int) -> str:
     """The order of the images as JSON."""
     one = unit_of(found)
-    return msgspec.json.encode(shown_order(one.images, one.ordered, one.id, slot, rules.seed)).decode()
+    return msgspec.json.encode(shown_order(one.images, one.ordered, one.id, slot, tx.rules.protocol.seed)).decode()
 
 
-def free_slot(connection: Connection, name: str) -> int:
+def free_slot(tx: Transaction, name: str) -> int:
     """The smallest number of a vote that nobody gave or holds."""
-    count, last = connection.execute(_COUNT_SLOTS, {"name": name}).one()
+    count, last = tx.connection.execute(_COUNT_SLOTS, {"name": name}).one()
     if last is None or count == last + 1:
         return int(count)
-    slots = set(connection.scalars(_SLOTS, {"name": name}))
+    slots = set(tx.connection.scalars(_SLOTS, {"name": name}))
     return min(set(range(len(slots) + 1)) - slots)
 
 
-def take_place(connection: Connection, name: str, places: int = 1) -> None:
+def take_place(tx: Transaction, name: str, places: int = 1) -> None:
     """Count a place of a unit as held; with -1, as free again."""
-    connection.execute(_TAKE, {"name": name, "places": places})
+    tx.connection.execute(_TAKE, {"name": name, "places": places})
 
 
-def end(connection: Connection, row: RowMapping, state: str, reason: str, now: int) -> None:
+def end(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """End a lease without an answer. Its place in the unit is the caller's business."""
-    connection.execute(_STATE, {"name": row["token"], "state": state})
-    log(connection, state, now, unit=row["unit"], worker=row["worker"], text=reason)
+    tx.connection.execute(_STATE, {"name": row["token"], "state": state})
+    log(tx, state, unit=row["unit"], worker=row["worker"], text=reason)
 
 
-def expose(connection: Connection, worker: str, found: RowMapping) -> None:
+def expose(tx: Transaction, worker: str, found: RowMapping) -> None:
     """Remember that a worker has seen the image set of a unit."""
     seen = {"asker": worker, "image_set": found["image_set"], "name": found["id"]}
-    if connection.execute(_SEEN, seen).first() is None:
+    if tx.connection.execute(_SEEN, seen).first() is None:
         row = {"worker": worker, "image_set": found["image_set"], "unit": found["id"], "target": found["target"]}
-        connection.execute(_EXPOSE, row)
+        tx.connection.execute(_EXPOSE, row)
 
 
 def log(
-    connection: Connection,
+    tx: Transaction,
     kind: str,
-    now: int,
     text: str = "",
     *,
     unit: str,
@@ -202,41 +199,27 @@ def log(
     seat: int | None = None,
 ) -> None:
     """Append an event."""
-    row = {"kind": kind, "at": now, "text": text, "unit": unit, "worker": worker, "room": room, "seat": seat}
-    connection.execute(_LOG, row)
+    row = {"kind": kind, "at": tx.now, "text": text, "unit": unit, "worker": worker, "room": room, "seat": seat}
+    tx.connection.execute(_LOG, row)
 
 
-def held_by(connection: Connection, worker: str) -> RowMapping | None:
+def held_by(tx: Transaction, worker: str) -> RowMapping | None:
     """The live lease of a worker."""
-    return connection.execute(_HELD, {"asker": worker}).mappings().one_or_none()
+    return tx.row(_HELD, asker=worker)
 
 
-def by_token(connection: Connection, token: str) -> RowMapping | None:
+def by_token(tx: Transaction, token: str) -> RowMapping | None:
     """The lease of a token, in whatever state; None for a token that is none."""
-    if not may_be_token(token):
+    return tx.row(_BY_TOKEN, token=token) if may_be_token(token) else None
+
+
+def read(tx: Transaction, token: str) -> Lease | None:
+    """The lease of a token with its unit; None for a token that never was."""
+    row = tx.row(_WITH_UNIT, token=token) if may_be_token(token) else None
+    if row is None:
         return None
-    return connection.execute(_BY_TOKEN, {"token": token}).mappings().one_or_none()
-
-
-def may_be_token(token: str) -> bool:
-    """Whether a database can be asked for it at all: halves of characters and zeros never were in a token."""
-    return token.isascii() and token.isprintable()
-
-
-def unit_row(connection: Connection, name: str) -> RowMapping:
-    """The row of a unit that is known to be there."""
-    return connection.execute(_UNIT, {"name": name}).mappings().one()
-
-
-def unit_of(found: RowMapping) -> Unit:
-    """The unit in a row."""
-    return msgspec.json.decode(found["payload"], type=Unit)
-
-
-def told(row: RowMapping, one: Unit) -> Lease:
-    """A row as a lease."""
     return Lease(
-        unit=one,
+        unit=unit_of(row),
         worker=row["worker"],
         slot=row["slot"],
         seat=row["seat"],
@@ -246,3 +229,18 @@ def told(row: RowMapping, one: Unit) -> Lease:
         token=row["token"],
         state=row["state"],
     )
+
+
+def may_be_token(token: str) -> bool:
+    """Whether a database can be asked for it at all: halves of characters and zeros never were in a token."""
+    return token.isascii() and token.isprintable()
+
+
+def unit_row(tx: Transaction, name: str) -> RowMapping:
+    """The row of a unit that is known to be there."""
+    return tx.connection.execute(_UNIT, {"name": name}).mappings().one()
+
+
+def unit_of(found: RowMapping) -> Unit:
+    """The unit in a row."""
+    return msgspec.json.decode(found["payload"], type=Unit)

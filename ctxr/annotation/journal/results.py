@@ -10,7 +10,7 @@ from ctxr.errors import CtxrError
 
 LeaseState = Literal["live", "answered", "expired", "returned"]
 Pool = Literal["train", "eval", "both"]
-StandingState = Literal["active", "blocked", "screened_out"]
+WorkerStatus = Literal["active", "blocked", "screened_out"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Refused(CtxrError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorkerState:
     """What the journal knows of a worker.
 
     Attributes:
@@ -83,7 +83,7 @@ class Standing:
     worker: str
     platform: str
     pool: Pool
-    state: StandingState
+    state: WorkerStatus
     reason: str
     qualified: bool
     right: int
@@ -107,7 +107,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Decision:
+class UnitDecision:
     """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
 
     unit: str
@@ -120,7 +120,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """Of one task: units, answers stored, units that still want answers, live leases."""
 
     units: int
@@ -141,7 +141,7 @@ class Waited:
 
 
 @dataclass(frozen=True)
-class Room:
+class ChatRoom:
     """A talk as one of the two sees it.
 
     Attributes:

@@ -6,23 +6,19 @@ lease and goes to a new room, or to one where somebody waits.
 
 import secrets
 from collections.abc import Collection
-from datetime import timedelta
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
+from sqlalchemy import RowMapping, bindparam, insert, select, update
 
 from ctxr.annotation import dialogues
-from ctxr.annotation.dialogues import Event, Kind, Talk
-from ctxr.annotation.journal import leasing, standing, tables
-from ctxr.annotation.journal.clock import stamp
-from ctxr.annotation.journal.results import Refused, Room
-from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.dialogues import Event, Kind, TalkState
+from ctxr.annotation.journal import leasing, tables, worker_state
+from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
+from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
-
-_MICROSECOND = timedelta(microseconds=1)
 
 LAST_EVENT = 2**63 - 1
 """The largest number of an event that a database can be asked for."""
@@ -43,60 +39,57 @@ _UNIT = (
 )
 
 
-def open_room(connection: Connection, found: RowMapping, worker: str, now: int, rules: Rules) -> str:
+def open_room(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of the first seat of a new room, in which the worker waits for a partner."""
-    slot = leasing.free_slot(connection, found["id"])
-    name = _new_room(connection, found["id"], slot, now)
-    leasing.take_place(connection, found["id"])
-    return _sit(connection, found, worker, name, slot, SENDER, now, rules)
+    slot = leasing.free_slot(tx, found["id"])
+    name = _new_room(tx, found["id"], slot)
+    leasing.take_place(tx, found["id"])
+    return _sit(tx, found, worker, name, slot, SENDER)
 
 
-def join(
-    connection: Connection, worker: RowMapping, now: int, tasks: Collection[str] | None, rules: Rules
-) -> str | None:
+def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> str | None:
     """The token of the free seat in the room that has waited longest and suits the worker; None where there is none."""
-    found = _waiting(connection, worker, tasks)
+    found = _waiting(tx, worker, tasks)
     if found is None:
         return None
-    partner = _seats(connection, found["id"])[0]
-    unit = leasing.unit_row(connection, found["unit"])
-    _pair(connection, found["id"], partner, now, rules)
+    partner = _seats(tx, found["id"])[0]
+    unit = leasing.unit_row(tx, found["unit"])
+    _pair(tx, found["id"], partner)
     place = 1 - partner["seat"]
-    return _sit(connection, unit, worker["id"], found["id"], found["slot"], place, now, rules)
+    return _sit(tx, unit, worker["id"], found["id"], found["slot"], place)
 
 
-def act(connection: Connection, token: str, worker: str, kind: Kind, text: str, now: int, rules: Rules) -> Room:
+def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = own_seat(connection, token, worker)
-    talk = _talk(connection, row["room"])
+    row = own_seat(tx, token, worker)
+    talk = _talk(tx, row["room"])
     wrong = dialogues.refusal(talk, row["seat"], kind, text)
     if wrong is not None:
         raise Refused(*wrong)
-    _event(connection, row, kind, text, now)
-    for one in _seats(connection, row["room"]):
-        _extend(connection, one["token"], now, rules)
+    _event(tx, row, kind, text)
+    for one in _seats(tx, row["room"]):
+        _extend(tx, one["token"])
         if kind == "share":
-            leasing.expose(connection, one["worker"], leasing.unit_row(connection, one["unit"]))
-    if _talk(connection, row["room"]).finished:
-        _finish(connection, row["room"], now, rules)
-    return view(connection, row)
+            leasing.expose(tx, one["worker"], leasing.unit_row(tx, one["unit"]))
+    if _talk(tx, row["room"]).finished:
+        _finish(tx, row["room"])
+    return view(tx, row)
 
 
-def here(connection: Connection, token: str, worker: str, now: int, rules: Rules) -> Room:
+def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     """A sign of life. Who waits alone is not kept longer than `rules.longest_wait`."""
-    row = own_seat(connection, token, worker)
-    if len(_seats(connection, row["room"])) > 1:
-        _extend(connection, token, now, rules)
+    row = own_seat(tx, token, worker)
+    if len(_seats(tx, row["room"])) > 1:
+        _extend(tx, token)
     else:
-        opened = int(connection.scalar(select(room.opened).where(room.id == row["room"])) or 0)
-        end = min(now + rules.patience // _MICROSECOND, opened + rules.longest_wait // _MICROSECOND)
-        connection.execute(update(tables.lease).where(lease.token == token).values(expires=end))
-    return view(connection, row)
+        opened = int(tx.connection.scalar(select(room.opened).where(room.id == row["room"])) or 0)
+        _extend(tx, token, latest=opened - tx.now + tx.after(tx.rules.longest_wait))
+    return view(tx, row)
 
 
-def own_seat(connection: Connection, token: str, worker: str) -> RowMapping:
+def own_seat(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The lease of a seat that is still held. Raises Refused for anything else."""
-    row = own_lease(connection, token, worker)
+    row = own_lease(tx, token, worker)
     if row["room"] is None:
         raise Refused("unknown", "There is no conversation in this task.")
     if row["state"] == "answered":
@@ -106,19 +99,19 @@ def own_seat(connection: Connection, token: str, worker: str) -> RowMapping:
     return row
 
 
-def seat_of(connection: Connection, token: str) -> RowMapping:
+def seat_of(tx: Transaction, token: str) -> RowMapping:
     """The lease of a seat, held or not. Raises Refused for anything else."""
-    row = leasing.by_token(connection, token)
+    row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
         raise Refused("unknown", "There is no conversation here.")
     return row
 
 
-def view(connection: Connection, row: RowMapping) -> Room:
+def view(tx: Transaction, row: RowMapping) -> ChatRoom:
     """The room as one seat sees it."""
-    talk = _talk(connection, row["room"])
+    talk = _talk(tx, row["room"])
     seat = int(row["seat"])
-    return Room(
+    return ChatRoom(
         seat=seat,
         turns=talk.turns,
         present=talk.present[1 - seat],
@@ -131,10 +124,10 @@ def view(connection: Connection, row: RowMapping) -> Room:
     )
 
 
-def log_of(connection: Connection, name: str, after: int = 0) -> list[Event]:
+def log_of(tx: Transaction, name: str, after: int = 0) -> list[Event]:
     """The events of a room after one number, oldest first."""
     event = tables.event.c
-    rows = connection.execute(
+    rows = tx.connection.execute(
         select(event.number, event.kind, event.seat, event.text, event.at)
         .where(event.room == name, event.number > after)
         .order_by(event.number)
@@ -142,132 +135,127 @@ def log_of(connection: Connection, name: str, after: int = 0) -> list[Event]:
     return [Event(number, name, kind, seat, text, stamp(at)) for number, kind, seat, text, at in rows]
 
 
-def _talk(connection: Connection, name: str) -> Talk:
-    unit = msgspec.json.decode(connection.execute(_UNIT, {"name": name}).scalar_one(), type=Unit)
-    return dialogues.replay(log_of(connection, name), unit.limits)
+def _talk(tx: Transaction, name: str) -> TalkState:
+    unit = msgspec.json.decode(tx.connection.execute(_UNIT, {"name": name}).scalar_one(), type=Unit)
+    return dialogues.replay(log_of(tx, name), unit.limits)
 
 
-def end_seat(connection: Connection, row: RowMapping, state: str, reason: str, now: int, rules: Rules) -> None:
+def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """One of the two is gone. A shared talk is whole; otherwise the other is brought together with somebody else."""
-    talk = _talk(connection, row["room"])
-    _event(connection, row, "leave", "", now)
+    talk = _talk(tx, row["room"])
+    _event(tx, row, "leave", "")
     if talk.shared:
-        _finish(connection, row["room"], now, rules)
+        _finish(tx, row["room"])
         return
-    leasing.end(connection, row, state, reason, now)
-    others = _seats(connection, row["room"])
-    _set_room(connection, row["room"], "closed")
+    leasing.end(tx, row, state, reason)
+    others = _seats(tx, row["room"])
+    _set_room(tx, row["room"], "closed")
     if not others:
-        leasing.take_place(connection, row["unit"], -1)
-        _credit(connection, row, "partner_left" if talk.deserted else "nobody_came", now)
+        leasing.take_place(tx, row["unit"], -1)
+        _credit(tx, row, "partner_left" if talk.deserted else "nobody_came")
         return
-    _bring_together_again(connection, others[0], now, rules)
+    _bring_together_again(tx, others[0])
 
 
-def _bring_together_again(connection: Connection, row: RowMapping, now: int, rules: Rules) -> None:
+def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
     """Move who was left alone to where somebody waits, or to a new room of the same unit."""
-    unit = leasing.unit_row(connection, row["unit"])
-    found = _waiting(connection, standing.known(connection, row["worker"]), None, row["token"])
-    if found is not None and row["expires"] > now:
-        partner = _seats(connection, found["id"])[0]
-        leasing.take_place(connection, row["unit"], -1)
-        unit, place = leasing.unit_row(connection, found["unit"]), 1 - partner["seat"]
-        _move(connection, row, unit, found["id"], found["slot"], place, rules)
-        _pair(connection, found["id"], partner, now, rules)
-        _extend(connection, row["token"], now, rules)
-        _enter(connection, unit, row["token"], "join", now)
+    unit = leasing.unit_row(tx, row["unit"])
+    found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
+    if found is not None and row["expires"] > tx.now:
+        partner = _seats(tx, found["id"])[0]
+        leasing.take_place(tx, row["unit"], -1)
+        unit, place = leasing.unit_row(tx, found["unit"]), 1 - partner["seat"]
+        _move(tx, row, unit, found["id"], found["slot"], place)
+        _pair(tx, found["id"], partner)
+        _extend(tx, row["token"])
+        _enter(tx, unit, row["token"], "join")
         return
-    name = _new_room(connection, row["unit"], row["slot"], now)
-    _move(connection, row, unit, name, row["slot"], row["seat"], rules)
-    if row["expires"] > now:
-        _extend(connection, row["token"], now, rules)
-    _enter(connection, unit, row["token"], "alone", now)
+    name = _new_room(tx, row["unit"], row["slot"])
+    _move(tx, row, unit, name, row["slot"], row["seat"])
+    if row["expires"] > tx.now:
+        _extend(tx, row["token"])
+    _enter(tx, unit, row["token"], "alone")
 
 
-def _finish(connection: Connection, name: str, now: int, rules: Rules) -> None:
+def _finish(tx: Transaction, name: str) -> None:
     """Store the talk as an answer of each seat, through whichever platform its worker came."""
-    first, second = sorted(_seats(connection, name), key=lambda row: int(row["seat"]))
-    turns = _talk(connection, name).turns
+    first, second = sorted(_seats(tx, name), key=lambda row: int(row["seat"]))
+    turns = _talk(tx, name).turns
     given = {
         dialogue.FIELD: (msgspec.json.encode(turns).decode(),),
         dialogue.PAIR: (str(first["worker"]), str(second["worker"])),
     }
-    found = leasing.unit_row(connection, first["unit"])
-    platforms = [standing.known(connection, row["worker"])["platform"] for row in (first, second)]
+    found = leasing.unit_row(tx, first["unit"])
+    platforms = [worker_state.known(tx, row["worker"])["platform"] for row in (first, second)]
     seats = zip((first, second), platforms, strict=True)
-    answers = [(row, answer_of(row, given, now, platform)) for row, platform in seats]
-    record(connection, found, leasing.unit_of(found), answers, now, rules)
-    _set_room(connection, name, "finished")
+    answers = [(row, answer_of(tx, row, given, platform)) for row, platform in seats]
+    record(tx, found, leasing.unit_of(found), answers)
+    _set_room(tx, name, "finished")
 
 
-def _waiting(
-    connection: Connection, worker: RowMapping, tasks: Collection[str] | None, but: str = ""
-) -> RowMapping | None:
-    found = connection.execute(_WAITING, leasing.asking(worker, "work", tasks, but))
-    return found.mappings().one_or_none()
+def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "") -> RowMapping | None:
+    return tx.row(_WAITING, **leasing.asking(worker, "work", tasks, but))
 
 
-def _seats(connection: Connection, name: str) -> list[RowMapping]:
+def _seats(tx: Transaction, name: str) -> list[RowMapping]:
     """The live leases in a room, by seat."""
     wanted = select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat)
-    return list(connection.execute(wanted).mappings())
+    return tx.rows(wanted)
 
 
-def _sit(
-    connection: Connection, unit: RowMapping, worker: str, name: str, slot: int, place: int, now: int, rules: Rules
-) -> str:
-    expires = now + rules.patience // _MICROSECOND
-    token = leasing.seat(connection, unit, worker, slot, place, now, expires, rules, room=name)
-    leasing.log(connection, "lease", now, unit=unit["id"], worker=worker)
-    _enter(connection, unit, token, "join", now)
+def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, place: int) -> str:
+    token = leasing.seat(tx, unit, worker, slot, place, tx.after(tx.rules.patience), room=name)
+    leasing.log(tx, "lease", unit=unit["id"], worker=worker)
+    _enter(tx, unit, token, "join")
     return token
 
 
-def _enter(connection: Connection, unit: RowMapping, token: str, kind: Kind, now: int) -> None:
-    row = leasing.by_token(connection, token)
+def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
+    row = leasing.by_token(tx, token)
     if row is None:
         raise LookupError(token)
-    _event(connection, row, kind, "", now)
+    _event(tx, row, kind, "")
     if row["seat"] == SENDER:
-        leasing.expose(connection, row["worker"], unit)
+        leasing.expose(tx, row["worker"], unit)
 
 
-def _move(
-    connection: Connection, row: RowMapping, unit: RowMapping, name: str, slot: int, place: int, rules: Rules
-) -> None:
-    connection.execute(
+def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, place: int) -> None:
+    tx.connection.execute(
         update(tables.lease)
         .where(lease.token == row["token"])
-        .values(room=name, unit=unit["id"], slot=slot, seat=place, shown=leasing.shown(unit, slot, rules))
+        .values(room=name, unit=unit["id"], slot=slot, seat=place, shown=leasing.shown(tx, unit, slot))
     )
 
 
-def _pair(connection: Connection, name: str, partner: RowMapping, now: int, rules: Rules) -> None:
-    _set_room(connection, name, "talking")
-    _extend(connection, partner["token"], now, rules)
+def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
+    _set_room(tx, name, "talking")
+    _extend(tx, partner["token"])
 
 
-def _new_room(connection: Connection, unit: str, slot: int, now: int) -> str:
+def _new_room(tx: Transaction, unit: str, slot: int) -> str:
     name = secrets.token_hex(8)
-    connection.execute(insert(tables.room).values(id=name, unit=unit, slot=slot, state="waiting", opened=now))
+    tx.connection.execute(insert(tables.room).values(id=name, unit=unit, slot=slot, state="waiting", opened=tx.now))
     return name
 
 
-def _set_room(connection: Connection, name: str, state: str) -> None:
-    connection.execute(update(tables.room).where(room.id == name).values(state=state))
+def _set_room(tx: Transaction, name: str, state: str) -> None:
+    tx.connection.execute(update(tables.room).where(room.id == name).values(state=state))
 
 
-def _extend(connection: Connection, token: str, now: int, rules: Rules) -> None:
-    end = now + rules.patience // _MICROSECOND
-    connection.execute(update(tables.lease).where(lease.token == token).values(expires=end))
+def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:
+    end = tx.after(tx.rules.patience)
+    end = end if latest is None else min(end, latest)
+    tx.connection.execute(update(tables.lease).where(lease.token == token).values(expires=end))
 
 
-def _event(connection: Connection, row: RowMapping, kind: Kind, text: str, now: int) -> None:
-    leasing.log(connection, kind, now, text, unit=row["unit"], worker=row["worker"], room=row["room"], seat=row["seat"])
+def _event(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
+    leasing.log(tx, kind, text, unit=row["unit"], worker=row["worker"], room=row["room"], seat=row["seat"])
 
 
-def _credit(connection: Connection, row: RowMapping, reason: str, now: int) -> None:
-    spent = max(0, min(now, int(row["expires"])) - int(row["began"]))
-    connection.execute(
-        insert(tables.waited).values(worker=row["worker"], unit=row["unit"], reason=reason, microseconds=spent, at=now)
+def _credit(tx: Transaction, row: RowMapping, reason: str) -> None:
+    spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
+    tx.connection.execute(
+        insert(tables.waited).values(
+            worker=row["worker"], unit=row["unit"], reason=reason, microseconds=spent, at=tx.now
+        )
     )

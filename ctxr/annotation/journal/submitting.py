@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, bindparam, func, insert, or_, select, update
+from sqlalchemy import RowMapping, bindparam, func, insert, or_, select, update
 
-from ctxr.annotation.journal import counting, filling, leasing, standing, tables
-from ctxr.annotation.journal.clock import stamp
+from ctxr.annotation.journal import counting, filling, leasing, tables, worker_state
 from ctxr.annotation.journal.results import Receipt, Refused
-from ctxr.annotation.journal.rules import Rules
+from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.data.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
@@ -28,27 +27,25 @@ _COUNT_ANSWER = (
 )
 
 
-def submit(
-    connection: Connection, token: str, worker: str, values: Values, now: int, backend: str, rules: Rules
-) -> Receipt:
+def submit(tx: Transaction, token: str, worker: str, values: Values, backend: str) -> Receipt:
     """The receipt of a stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
-    row = own_lease(connection, token, worker)
+    row = own_lease(tx, token, worker)
     given: Given = {name: tuple(value) for name, value in values.items()}
     if row["state"] != "live":
-        return again(connection, row, given)
-    found = leasing.unit_row(connection, row["unit"])
+        return again(tx, row, given)
+    found = leasing.unit_row(tx, row["unit"])
     unit = leasing.unit_of(found)
     if found["seats"] > 1:
         raise Refused("talk", "Please finish the conversation itself.")
-    check(connection, unit, worker, given)
-    answer = answer_of(row, given, now, backend)
-    record(connection, found, unit, [(row, answer)], now, rules)
+    check(tx, unit, worker, given)
+    answer = answer_of(tx, row, given, backend)
+    record(tx, found, unit, [(row, answer)])
     return Receipt(answer, again=False)
 
 
-def again(connection: Connection, row: RowMapping, given: Given) -> Receipt:
+def again(tx: Transaction, row: RowMapping, given: Given) -> Receipt:
     """The receipt of the same answer stored before. Raises Refused for another answer, and for a lease that has ended."""
-    stored = find_answer(connection, row["unit"], row["worker"])
+    stored = find_answer(tx, row["unit"], row["worker"])
     if stored is None:
         raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
     if dict(stored.values) != given:
@@ -56,9 +53,9 @@ def again(connection: Connection, row: RowMapping, given: Given) -> Receipt:
     return Receipt(stored, again=True)
 
 
-def own_lease(connection: Connection, token: str, worker: str) -> RowMapping:
+def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The lease of a token. Raises Refused for no lease and for somebody else's."""
-    row = leasing.by_token(connection, token)
+    row = leasing.by_token(tx, token)
     if row is None:
         raise Refused("unknown", "This link is not one of ours. Please start from the first page.")
     if row["worker"] != worker:
@@ -66,7 +63,7 @@ def own_lease(connection: Connection, token: str, worker: str) -> RowMapping:
     return row
 
 
-def answer_of(row: RowMapping, given: Given, now: int, backend: str) -> Answer:
+def answer_of(tx: Transaction, row: RowMapping, given: Given, backend: str) -> Answer:
     """The answer to a lease."""
     return Answer(
         unit=row["unit"],
@@ -74,16 +71,16 @@ def answer_of(row: RowMapping, given: Given, now: int, backend: str) -> Answer:
         values=given,
         order=msgspec.json.decode(row["shown"], type=tuple[str, ...]),
         slot=row["slot"],
-        at=stamp(now),
-        seconds=round(max(0, now - row["began"]) / 1e6, 3),
+        at=stamp(tx.now),
+        seconds=round(max(0, tx.now - row["began"]) / 1e6, 3),
         backend=backend,
     )
 
 
-def check(connection: Connection, unit: Unit, worker: str, given: Mapping[str, Sequence[str]]) -> None:
+def check(tx: Transaction, unit: Unit, worker: str, given: Mapping[str, Sequence[str]]) -> None:
     """Raises Refused, with every problem, for values that are no answer."""
     encoded(given)
-    wrong = task_of(unit).validate(unit, given, met(connection, unit, worker))
+    wrong = task_of(unit).validate(unit, given, met(tx, unit, worker))
     if wrong:
         raise Refused("invalid", wrong[0].sentence, tuple(wrong))
 
@@ -96,28 +93,28 @@ def encoded(given: Mapping[str, Sequence[str]]) -> str:
         raise Refused("invalid", "The text holds characters that cannot be stored. Please type it anew.") from error
 
 
-def met(connection: Connection, unit: Unit, worker: str) -> Met:
+def met(tx: Transaction, unit: Unit, worker: str) -> Exposure:
     """What the worker described before, and what others wrote about the same set; only describing asks for it."""
     if unit.task != "describe":
-        return Met()
+        return Exposure()
     answer = tables.answer.c
     about = leasing.unit.image_set == unit.image_set
-    rows = connection.execute(
+    rows = tx.connection.execute(
         select(answer.worker, answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
         .where(answer.task == "describe", or_(answer.worker == worker, about))
         .order_by(answer.number)
     )
     texts = [(name, decoded(payload).values[describe.FIELD][0]) for name, payload in rows]
-    return Met(
+    return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )
 
 
-def find_answer(connection: Connection, unit: str, worker: str) -> Answer | None:
+def find_answer(tx: Transaction, unit: str, worker: str) -> Answer | None:
     """What a worker answered to a unit; None where they did not."""
-    payload = connection.scalar(_FIND_ANSWER, {"name": unit, "asker": worker})
+    payload = tx.connection.scalar(_FIND_ANSWER, {"name": unit, "asker": worker})
     return None if payload is None else decoded(payload)
 
 
@@ -127,34 +124,32 @@ def decoded(payload: str) -> Answer:
 
 
 def record(
-    connection: Connection,
+    tx: Transaction,
     found: RowMapping,
     unit: Unit,
     given: Sequence[tuple[RowMapping, Answer]],
-    now: int,
-    rules: Rules,
 ) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
-    number = int(connection.scalar(_LAST_ANSWER) or 0)
+    number = int(tx.connection.scalar(_LAST_ANSWER) or 0)
     for place, (row, answer) in enumerate(given, 1):
         payload = msgspec.json.encode(answer).decode()
         stored = {"unit": unit.id, "worker": answer.worker, "number": number + place, "task": unit.task}
-        connection.execute(_ANSWER, stored | {"payload": payload})
-        connection.execute(_END_LEASE, {"name": row["token"], "state": "answered", "draft": None})
-        connection.execute(_COUNT_ANSWER, {"name": answer.worker})
-        leasing.log(connection, "answered", now, unit=unit.id, worker=answer.worker)
+        tx.connection.execute(_ANSWER, stored | {"payload": payload})
+        tx.connection.execute(_END_LEASE, {"name": row["token"], "state": "answered", "draft": None})
+        tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
+        leasing.log(tx, "answered", unit=unit.id, worker=answer.worker)
     right = task_of(unit).score(unit, given[0][1]).right
-    counting.count(connection, found, unit, right, now)
+    counting.count(tx, found, unit, right)
     if unit.purpose == "work":
-        _follow(connection, unit, given[0][1], rules)
+        _follow(tx, unit, given[0][1])
     elif right is not None:
-        standing.learn(connection, standing.known(connection, given[0][1].worker), right, now, rules)
+        worker_state.learn(tx, worker_state.known(tx, given[0][1].worker), right)
 
 
-def _follow(connection: Connection, unit: Unit, answer: Answer, rules: Rules) -> None:
+def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:
     if unit.task not in filling.MAKES_WORK:
         return
     images = tables.image_set.c
-    payload = connection.scalar(select(images.payload).where(images.id == unit.image_set))
+    payload = tx.connection.scalar(select(images.payload).where(images.id == unit.image_set))
     image_set = msgspec.json.decode(payload or "", type=ImageSet)
-    filling.add_units(connection, follow(unit, answer, image_set, rules.protocol), rules)
+    filling.add_units(tx, follow(unit, answer, image_set, tx.rules.protocol))

@@ -12,7 +12,7 @@ _SECONDS = 60
 
 
 @dataclass
-class Form:
+class HtmlForm:
     """A form of a page: where it is sent, what it sends unasked, and what it asks.
 
     Attributes:
@@ -36,14 +36,14 @@ class Page:
 
     address: str
     status: int
-    forms: list[Form] = field(default_factory=list)
+    forms: list[HtmlForm] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
     marked: str | None = None
     quotes: list[str] = field(default_factory=list)
     buttons: list[str] = field(default_factory=list)
     words: str = ""
 
-    def form(self, wanted: str) -> Form | None:
+    def form(self, wanted: str) -> HtmlForm | None:
         """The form that asks for the field `wanted`."""
         return next((one for one in self.forms if wanted in one.choices or wanted in one.areas), None)
 
@@ -62,7 +62,7 @@ class Browser:
         """The page at `address`."""
         return self._follow("GET", address, None)
 
-    def send(self, page: Page, form: Form, values: dict[str, list[str]]) -> Page:
+    def send(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
         """The page that comes after sending a form of `page`."""
         body = urlencode([*form.hidden.items(), *((name, one) for name, given in values.items() for one in given)])
         return self._follow("POST", urljoin(page.address, form.action), body)
@@ -131,7 +131,7 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.page = Page(address, status)
         self.said: list[str] = []
-        self._form: Form | None = None
+        self._form: HtmlForm | None = None
         self._marked = False
         self._quote = False
 
@@ -139,7 +139,7 @@ class _Reader(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         classes = given.get("class", "").split()
         if tag == "form":
-            self._form = Form(given.get("action", ""))
+            self._form = HtmlForm(given.get("action", ""))
             self.page.forms.append(self._form)
         elif tag in ("figure", "label") and "marked" in classes:
             self._marked = True

@@ -30,7 +30,7 @@ class Cast:
 
 
 @dataclass
-class Known:
+class SimulatedTruth:
     """What the simulation knows and no worker is told.
 
     Attributes:
@@ -49,7 +49,7 @@ class Known:
 class Person(Visitor):
     """One who describes pictures, and finds those that others have described."""
 
-    def __init__(self, name: str, profile: Profile, link: str, known: Known, rng: np.random.Generator) -> None:
+    def __init__(self, name: str, profile: Profile, link: str, known: SimulatedTruth, rng: np.random.Generator) -> None:
         super().__init__(name, link, known.pictures, rng)
         self.profile = profile
         self._known = known

@@ -13,7 +13,7 @@ SAID: Mapping[Verdict, str] = {True: entail.ENTAILMENT, False: entail.CONTRADICT
 """What somebody says who sees that a sentence holds, that it does not, or that it is too close to call."""
 
 
-class Judge(Visitor):
+class SimulatedJudge(Visitor):
     """Knows of each picture and sentence what is right, and says one of the other answers in a share `wrong` of the cases.
 
     Args:

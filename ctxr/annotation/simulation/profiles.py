@@ -16,20 +16,18 @@ class Profile:
         care: probability that the text is compared with every image; otherwise the pick is careless.
         place: probability that a careless pick is the first place shown; otherwise it is any image.
         writes: probability that a description is true of its target; otherwise it says something empty.
-        seconds: median time of a pick; times are log-normal around it.
     """
 
     name: str
     care: float
     place: float
     writes: float
-    seconds: float
 
 
-CAREFUL = Profile("careful", care=0.97, place=0.0, writes=1.0, seconds=28.0)
-HASTY = Profile("hasty", care=0.8, place=0.1, writes=0.9, seconds=14.0)
-BIASED = Profile("position-biased", care=0.35, place=0.9, writes=0.8, seconds=16.0)
-SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0, seconds=4.0)
+CAREFUL = Profile("careful", care=0.97, place=0.0, writes=1.0)
+HASTY = Profile("hasty", care=0.8, place=0.1, writes=0.9)
+BIASED = Profile("position-biased", care=0.35, place=0.9, writes=0.8)
+SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0)
 
 PROFILES = (CAREFUL, HASTY, BIASED, SPAMMER)
 
@@ -58,8 +56,3 @@ def pick(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]
     """The image that such a worker picks."""
     spread = chances(profile, verdicts, order)
     return str(rng.choice(list(spread), p=list(spread.values())))
-
-
-def time_taken(profile: Profile, rng: np.random.Generator) -> float:
-    """Seconds for one pick, in tenths."""
-    return round(float(profile.seconds * np.exp(0.4 * rng.standard_normal())), 1)

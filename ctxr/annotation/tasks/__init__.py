@@ -10,7 +10,7 @@ from typing import Protocol
 from ctxr.annotation.forms import Form
 from ctxr.annotation.records import Answer, Outcome, TaskName, Unit
 from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, tag, verify
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.annotation.wording import Problem
 from ctxr.errors import DataError
 
@@ -24,7 +24,7 @@ class Task(Protocol):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The form with the pictures in `order`."""
 
-    def validate(self, unit: Unit, values: Values, met: Met) -> list[Problem]:
+    def validate(self, unit: Unit, values: Values, met: Exposure) -> list[Problem]:
         """What is wrong with the values, as kind sentences; empty where the answer can be taken."""
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:

@@ -1,9 +1,9 @@
 """Describe the marked image so that others find it among the ten (ImageCoDe, section 3.2)."""
 
-from ctxr.annotation.forms import Form, Gallery, Picture, Write
+from ctxr.annotation.forms import Form, Picture, PictureGallery, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.naming import query_of
-from ctxr.annotation.tasks.values import Met, Values, clean, misfits
+from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits
 from ctxr.annotation.wording import Problem, problems
 from ctxr.data.records import Judgment, Query, Text
 
@@ -24,13 +24,13 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             "Say enough to tell it from the others, not everything that differs.",
             "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
         ),
-        gallery=Gallery(pictures, sequence=unit.ordered),
+        gallery=PictureGallery(pictures, sequence=unit.ordered),
         passages=(),
         fields=(Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
     """What is wrong with the description; see `wording.problems`."""
     wrong = misfits(render(unit, unit.images), values)
     return wrong or problems(values[FIELD][0], met.own, met.others, unit.limits)

@@ -6,10 +6,10 @@ and what a finished talk is worth.
 
 import msgspec
 
-from ctxr.annotation.forms import Form, Gallery, Line, Passage, Picture, Talk
+from ctxr.annotation.forms import Form, Line, Passage, Picture, PictureGallery, Talk
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
 from ctxr.annotation.tasks.naming import made_id
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Met, Values, misfits, odd
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd
 from ctxr.annotation.wording import Problem
 from ctxr.data.records import Judgment, Query, Text
 
@@ -39,7 +39,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             else "Chat as with a friend. The other person has a photo that they may share with you.",
             f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
         ),
-        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if sees else None,
+        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if sees else None,
         passages=objects,
         fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
     )
@@ -50,7 +50,7 @@ def turns_of(values: Values) -> tuple[Turn, ...]:
     return msgspec.json.decode(values[FIELD][0], type=tuple[Turn, ...])
 
 
-def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
     """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
     wrong = misfits(render(unit, unit.images), {name: given for name, given in values.items() if name != PAIR})
     if wrong:

@@ -1,9 +1,9 @@
 """Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
 
-from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.labelled import judged
-from ctxr.annotation.tasks.values import Met, Values, misfits
+from ctxr.annotation.tasks.values import Exposure, Values, misfits
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -27,13 +27,13 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="entail",
         title="Is the sentence true of this image?",
         instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
-        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if order else None,
+        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if order else None,
         passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
         fields=(Choice(FIELD, "Is the sentence true?", tuple(one for one in options if one.value in unit.labels)),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
     """Whether exactly one answer was chosen."""
     return misfits(render(unit, unit.images), values)
 

@@ -1,9 +1,9 @@
 """Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
 
-from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.labelled import alone, judged
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -36,7 +36,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="tag",
         title="Which phenomena does the description use?",
         instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
-        gallery=Gallery(pictures, sequence=unit.ordered) if pictures else None,
+        gallery=PictureGallery(pictures, sequence=unit.ordered) if pictures else None,
         passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
         fields=(
             Choice(
@@ -49,7 +49,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
     )
 
 
-def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
     """Whether something was ticked, and `none` alone."""
     mixed = Problem("none_and_some", "“None of these” cannot go with another tick. Please untick one of them.")
     return alone(render(unit, unit.images), values, FIELD, NONE, mixed)

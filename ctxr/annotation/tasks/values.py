@@ -20,7 +20,7 @@ Values = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Met:
+class Exposure:
     """What the worker, and others, wrote before: against texts sent twice or copied.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
 
-from ctxr.annotation.forms import Choice, Form, Gallery, Line, Option, Passage, Picture
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.labelled import alone, judged
-from ctxr.annotation.tasks.values import Met, Values
+from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -37,13 +37,13 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="verify",
         title="Is this a good conversation?",
         instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
-        gallery=Gallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))),
+        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))),
         passages=(Passage("Conversation", lines),),
         fields=(Choice(FIELD, "Your verdict", options, several=True),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Met) -> list[Problem]:
+def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
     """Whether it is kept, or has faults, and not both."""
     mixed = Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")
     return alone(render(unit, unit.images), values, FIELD, KEEP, mixed)

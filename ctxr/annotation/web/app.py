@@ -12,12 +12,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal import Refused
-from ctxr.annotation.web.doors import Doors
+from ctxr.annotation.web.chat import Bell, Chat
 from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
-from ctxr.annotation.web.pages import Pages, Told, static
-from ctxr.annotation.web.prolific import Prolific
+from ctxr.annotation.web.pages import HttpProblem, Pages, static
+from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
-from ctxr.annotation.web.talk import Bell, Talk
 from ctxr.annotation.web.work import Work
 from ctxr.errors import CtxrError
 
@@ -25,16 +24,16 @@ _GET, _POST = ["GET"], ["POST"]
 
 
 def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
-    """The application that serves `site`; `bell` wakes who waits for news of a talk."""
+    """The application that serves `site`; `bell` wakes who waits for news of a chat."""
     pages = Pages(site)
-    doors, work = Doors(pages), Work(pages)
+    sign_in, work = SignIn(pages), Work(pages)
     prolific = Prolific(pages)
-    talk = Talk(pages, work, bell or Bell())
+    chat = Chat(pages, work, bell or Bell())
     routes = [
-        Route("/", doors.home, methods=_GET),
-        Route("/enter", doors.enter, methods=_POST),
-        Route("/i/{token}", doors.invited, methods=_GET),
-        Route("/i/{token}", doors.accept, methods=_POST),
+        Route("/", sign_in.home, methods=_GET),
+        Route("/enter", sign_in.enter, methods=_POST),
+        Route("/i/{token}", sign_in.invited, methods=_GET),
+        Route("/i/{token}", sign_in.accept, methods=_POST),
         Route("/p/{study}", prolific.come, methods=_GET),
         Route("/next", work.next, methods=_GET),
         Route("/check", work.check, methods=_POST),
@@ -42,12 +41,12 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
         Route("/w/{link}", work.answer, methods=_POST),
         Route("/w/{link}/stop", work.stop, methods=_POST),
         Route("/w/{link}/picture/{key}", work.picture, methods=_GET),
-        Route("/w/{link}/talk", talk.show, methods=_GET),
-        Route("/w/{link}/talk/events", talk.events, methods=_GET),
-        Route("/w/{link}/talk/say", talk.say, methods=_POST),
-        Route("/w/{link}/talk/share", talk.share, methods=_POST),
-        Route("/w/{link}/talk/finish", talk.finish, methods=_POST),
-        Route("/w/{link}/talk/leave", talk.leave, methods=_POST),
+        Route("/w/{link}/talk", chat.show, methods=_GET),
+        Route("/w/{link}/talk/events", chat.events, methods=_GET),
+        Route("/w/{link}/talk/say", chat.say, methods=_POST),
+        Route("/w/{link}/talk/share", chat.share, methods=_POST),
+        Route("/w/{link}/talk/finish", chat.finish, methods=_POST),
+        Route("/w/{link}/talk/leave", chat.leave, methods=_POST),
         Route("/static/{version}/{name}", static, methods=_GET),
     ]
     app = Starlette(routes=routes, exception_handlers=_handlers(pages))
@@ -55,7 +54,7 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     def busy(wait: float) -> ASGIApp:
         return _too_many(pages, wait)
 
-    return Guard(app, site.addresses, busy, site.doors.https)
+    return Guard(app, site.addresses, busy, site.access.https)
 
 
 def _too_many(pages: Pages, wait: float) -> Response:
@@ -70,19 +69,19 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
     home = [("Go on", f"{pages.at}/next")]
 
     def told(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Told)  # noqa: S101 - for the type checker
+        assert isinstance(error, HttpProblem)  # noqa: S101 - for the type checker
         if _wants_json(request):
             return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
-        return pages.message(error.title, error.lines, error.status, home, kept=error.kept or _kept(request))
+        return pages.message(error.title, error.lines, error.status, links=home, kept=error.kept or _kept(request))
 
     def refused(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return JSONResponse({"problems": [str(error)]}, 409)
-        return pages.message("This did not work", [str(error)], 409, home, kept=_kept(request))
+        return pages.message("This did not work", [str(error)], 409, links=home, kept=_kept(request))
 
     def too_large(request: Request, error: Exception) -> Response:
         line = "That is more than this page can take. Please send less."
-        return pages.message("Too long", [line], 413, home)
+        return pages.message("Too long", [line], 413, links=home)
 
     def too_many(request: Request, error: Exception) -> Response:
         return _too_many(pages, getattr(error, "seconds", 1.0))
@@ -96,28 +95,28 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         line = "We cannot store anything at the moment; it is not your fault. Please try again in a few minutes."
         if _wants_json(request):
             return JSONResponse({"problems": [line]}, 503)
-        return pages.message("Something went wrong here", [line], 503, home, kept=_kept(request))
+        return pages.message("Something went wrong here", [line], 503, links=home, kept=_kept(request))
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status in (404, 405):
-            return pages.message("This page is not here", ["Please check the address."], status, home)
+            return pages.message("This page is not here", ["Please check the address."], status, links=home)
         return pages.message(
             "Something went wrong here",
             ["It is not your fault. What you sent before is stored; please go back and try again."],
             status,
-            home,
+            links=home,
             kept=_kept(request),
         )
 
     return {
-        Told: told, Refused: refused, TooLarge: too_large, TooMany: too_many, ClientDisconnect: gone, CtxrError: failed,
+        HttpProblem: told, Refused: refused, TooLarge: too_large, TooMany: too_many, ClientDisconnect: gone, CtxrError: failed,
         HTTPException: other, 500: other,
     }  # fmt: skip
 
 
 def _kept(request: Request) -> Sequence[str]:
-    """What was written by hand in the form that is being answered; see `held.received`."""
+    """What was written by hand in the form that is being answered; see `leases.received`."""
     return getattr(request.state, "kept", ())
 
 

@@ -22,7 +22,7 @@ COOKIE = "ctxr"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-class Told(Exception):
+class HttpProblem(Exception):
     """Something that a worker is told instead of a page; `kept` are texts of theirs that must not be lost."""
 
     def __init__(self, status: int, title: str, *lines: str, kept: Sequence[str] = ()) -> None:
@@ -48,7 +48,7 @@ def static(request: Request) -> Response:
     name = request.path_params["name"]
     content = static_files().get(name)
     if content is None:
-        raise Told(404, "This page is not here")
+        raise HttpProblem(404, "This page is not here")
     headers = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, media_type=_TYPES[name.split(".")[-1]], headers=headers)
 
@@ -72,7 +72,7 @@ class Pages:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.at = site.doors.at
+        self.at = site.access.at
 
     def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         """A template with `context`."""
@@ -80,29 +80,14 @@ class Pages:
         text = _environment().get_template(template).render({**steady, **context})
         return HTMLResponse(text, status)
 
-    def message(
-        self,
-        title: str,
-        lines: Sequence[str] = (),
-        status: int = 200,
-        links: Sequence[tuple[str, str]] = (),
-        code: str = "",
-        kept: Sequence[str] = (),
-        again: int = 0,
-        form: Mapping[str, Any] | None = None,
-    ) -> HTMLResponse:
-        """A page that only says something. `again`: seconds until it looks again by itself."""
-        return self.page(
-            "message.html",
-            status,
-            title=title,
-            lines=lines,
-            links=links,
-            code=code,
-            kept=kept,
-            again=again,
-            form=form,
-        )
+    def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: Any) -> HTMLResponse:
+        """A page that only says something.
+
+        Parts: `links` (text, address) to go on by; `code`, by which somebody is paid; `kept`, texts that could not be taken;
+        `form`, a button that posts; `again`, seconds until the page looks again by itself.
+        """
+        none = {"links": (), "code": "", "kept": (), "again": 0, "form": None}
+        return self.page("message.html", status, **{"title": title, "lines": lines, **none, **parts})
 
     def go(self, path: str) -> RedirectResponse:
         """To another page of ours, with GET."""
@@ -120,7 +105,7 @@ class Pages:
             self.site.signer.session(session),
             max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
-            secure=self.site.doors.https,
+            secure=self.site.access.https,
             httponly=True,
             samesite="lax",
         )
@@ -132,10 +117,10 @@ class Pages:
         return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, submission=submission)
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
-        """Raises Told where the form was not made here for this person and address."""
+        """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
         if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, place):
-            raise Told(403, "This form has grown old", "Please load the page again and send it once more.")
+            raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:
         """Raises TooMany where this worker asks too often."""

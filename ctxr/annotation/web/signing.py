@@ -15,7 +15,7 @@ _DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True)
-class Link:
+class LeaseLink:
     """One unit for one worker."""
 
     lease: str
@@ -40,14 +40,14 @@ class Signer:
     def __init__(self, key: bytes) -> None:
         self._key = hmac.new(key, b"ctxr crowd pages", hashlib.sha256).digest()
 
-    def link(self, link: Link) -> str:
+    def link(self, link: LeaseLink) -> str:
         """The part of an address that stands for one unit and one worker."""
         return self._sealed("link", [link.lease, link.worker])
 
-    def read_link(self, text: str) -> Link | None:
+    def read_link(self, text: str) -> LeaseLink | None:
         """The link; None if it was not made here."""
         parts = self._opened("link", text)
-        return Link(*parts) if _are_texts(parts, 2) else None
+        return LeaseLink(*parts) if _are_texts(parts, 2) else None
 
     def session(self, session: Session) -> str:
         """The value of the session's cookie."""

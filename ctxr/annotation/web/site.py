@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ctxr.annotation.journal import Identities, Journal
-from ctxr.annotation.web.buckets import Buckets
+from ctxr.annotation.web.guard import Buckets
 from ctxr.annotation.web.signing import Signer
 
 ADDRESS_SHARE = 20
@@ -24,18 +24,17 @@ class Study:
 
     Attributes:
         codes: its completion codes by type, asked for when one is shown: a study may be launched while the server runs.
-        bundle: answers that a submission is paid for. tasks: what its people are given; None for all that the site serves.
-        lasts: how long a submission may take.
+        bundle: answers that a submission is paid for. tasks: what its people are given. lasts: how long a submission may take.
     """
 
     codes: Callable[[], Mapping[str, str]]
     bundle: int
-    tasks: tuple[str, ...] | None = None
+    tasks: tuple[str, ...]
     lasts: timedelta = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Doors:
+class Access:
     """Ways in.
 
     Attributes:
@@ -76,7 +75,7 @@ class Site:
     signer: Signer
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
-    doors: Doors
+    access: Access
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0

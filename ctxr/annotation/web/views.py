@@ -12,7 +12,7 @@ Values = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPicture:
     """A picture on a page: `key` is its name there, `place` counts from 1, sides in pixels, 0 where they are not known."""
 
     key: str
@@ -28,7 +28,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class View:
+class FormView:
     """Everything a page of work shows.
 
     Attributes:
@@ -38,7 +38,7 @@ class View:
 
     form: Form
     layout: str
-    pictures: tuple[Shown, ...]
+    pictures: tuple[ShownPicture, ...]
     given: Values
 
     @property
@@ -52,10 +52,10 @@ class View:
         return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
 
 
-def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], given: Values) -> View:
+def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], given: Values) -> FormView:
     """The view of a form whose pictures are called `key(image id)`; `sizes` are (width, height) by image id."""
     pictures = tuple(
-        Shown(key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
+        ShownPicture(key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
         for picture in (form.gallery.pictures if form.gallery else ())
     )
     kinds = {type(field) for field in form.fields}
@@ -64,7 +64,7 @@ def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int
     typed = {
         name: tuple(key(one) for one in values) if name in picks else tuple(values) for name, values in given.items()
     }
-    return View(form, layout, pictures, typed)
+    return FormView(form, layout, pictures, typed)
 
 
 def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str, tuple[str, ...]]:

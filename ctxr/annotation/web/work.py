@@ -11,10 +11,10 @@ from ctxr.annotation.forms import Write
 from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.held import Held, held, received
-from ctxr.annotation.web.pages import Pages, Told
-from ctxr.annotation.web.prolific import WAIT_SECONDS, Prolific
-from ctxr.annotation.web.signing import Link, Session
+from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
+from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
+from ctxr.annotation.web.signing import LeaseLink, Session
 from ctxr.annotation.web.views import Values, values_of
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
@@ -55,7 +55,7 @@ class Work:
         tasks = self.site.tasks if visit is None else self.prolific.tasks(visit)
         found = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(found, NoWork):
-            return self.pages.go(f"/w/{self.site.signer.link(Link(found.token, session.worker))}")
+            return self.pages.go(f"/w/{self.site.signer.link(LeaseLink(found.token, session.worker))}")
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
@@ -69,7 +69,7 @@ class Work:
 
     async def show(self, request: Request) -> Response:
         """The page of a unit."""
-        one = await held(self.pages, request)
+        one = await leased_unit(self.pages, request)
         if one.lease.state == "answered":
             return self.pages.go("/next")
         draft = await run_in_threadpool(self.site.journal.draft, one.lease.token)
@@ -79,7 +79,7 @@ class Work:
             return self.pages.go(one.here.removeprefix(self.pages.at) + "/talk")
         return await run_in_threadpool(self._form, one, draft)
 
-    def _form(self, one: Held, given: Values, problems: Sequence[str] = ()) -> Response:
+    def _form(self, one: LeasedUnit, given: Values, problems: Sequence[str] = ()) -> Response:
         view = one.view(given)
         marked = [picture.key for picture in view.pictures if picture.marked]
         first = (marked or [picture.key for picture in view.pictures] or [""])[0]
@@ -96,7 +96,7 @@ class Work:
             **self.around(one),
         )
 
-    def around(self, one: Held) -> dict[str, object]:
+    def around(self, one: LeasedUnit) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
             "round": self.prolific.round(one.session)
@@ -107,7 +107,7 @@ class Work:
 
     async def answer(self, request: Request) -> Response:
         """Take an answer: it is on the disk before the worker is sent on. The same one twice is one."""
-        one = await held(self.pages, request)
+        one = await leased_unit(self.pages, request)
         posted = await received(one, request)
         values = _values(one, posted)
         submit = partial(
@@ -122,12 +122,12 @@ class Work:
             if refused.reason == "expired":
                 raise _expired(one, posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
-            raise Told(409, title, refused.message) from refused
+            raise HttpProblem(409, title, refused.message) from refused
         return self.pages.go("/next")
 
     async def stop(self, request: Request) -> Response:
         """Put the unit back for others."""
-        one = await held(self.pages, request)
+        one = await leased_unit(self.pages, request)
         await received(one, request, "/stop")
         await run_in_threadpool(self.site.journal.give_back, one.lease.token, self.site.now(), "break")
         return self.pages.message(
@@ -139,12 +139,12 @@ class Work:
     async def check(self, request: Request) -> Response:
         """What is wrong with the wording so far; keeps the draft."""
         posted = await read_form(request)
-        one = await held(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
+        one = await leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
         self.pages.check_form(request, posted, one.session.nonce, one.here)
         values = _values(one, posted)
         return JSONResponse({"problems": await run_in_threadpool(self._problems, one, values)})
 
-    def _problems(self, one: Held, values: Values) -> list[str]:
+    def _problems(self, one: LeasedUnit, values: Values) -> list[str]:
         if one.lease.state == "live":
             self.site.journal.save_draft(one.lease.token, one.lease.worker, values, self.site.now())
         checked = [field.name for field in one.form.fields if isinstance(field, Write) and field.checked]
@@ -155,21 +155,21 @@ class Work:
 
     async def picture(self, request: Request) -> Response:
         """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
-        one = await held(self.pages, request, cost=0.1)
+        one = await leased_unit(self.pages, request, cost=0.1)
         image = (await run_in_threadpool(one.visible)).get(request.path_params["key"])
         file = self.site.pictures.get(image or "")
         media = _MEDIA.get(file.suffix.lower()) if file else None
         if one.lease.state != "live" or file is None or media is None or not file.is_file():
-            raise Told(404, "This picture is not here")
+            raise HttpProblem(404, "This picture is not here")
         return FileResponse(file, media_type=media, headers={"cache-control": "private, max-age=31536000, immutable"})
 
 
-def _values(one: Held, posted: Values) -> dict[str, tuple[str, ...]]:
+def _values(one: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
     return values_of(one.form, one.key, {name: given for name, given in posted.items() if name != "csrf"})
 
 
-def _expired(one: Held, texts: Mapping[str, Sequence[str]]) -> Told:
-    return Told(
+def _expired(one: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
+    return HttpProblem(
         410,
         "Your time for this one is over",
         "Somebody else has it now. What you sent before is stored, and there may be more to do.",

@@ -1,23 +1,18 @@
-"""Which descriptions are kept: the paper's k of n, or the consensus of the votes (ImageCoDe, section 3.3)."""
+"""Which descriptions are kept: the paper's k of n, or the majority of the votes (ImageCoDe, section 3.3)."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ctxr.annotation.voting import verdict
-from ctxr.metrics.consensus import TIE, majority, one_coin
-from ctxr.pipelines.aggregating.ballots import Pick, votes_on_images
+from ctxr.metrics.consensus import TIE, majority
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, votes_on_images
 
-RULES = ("paper", "majority", "one-coin", "mace")
-
-CONFIDENT = 0.5
-"""Posterior probability above which a modelled consensus counts: likelier than all else together."""
+RULES = ("paper", "majority")
 
 
 @dataclass(frozen=True)
-class Decision:
+class Acceptance:
     """What became of one description.
 
     Attributes:
@@ -32,15 +27,14 @@ class Decision:
     reason: str | None
 
 
-def decide(picks: Sequence[Pick], rule: str, blocked: Collection[str], seed: int = 0) -> dict[str, Decision]:
+def decide(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) -> dict[str, Acceptance]:
     """A decision for each unit with a pick, by unit id.
 
-    `paper`: as many right votes as the unit needs. The others keep a description whose target is the consensus of the votes,
-    by majority or weighed by how far each worker can be trusted; a tie keeps nothing. Votes of `blocked` workers do not
-    count, and what they wrote is dropped.
+    `paper`: as many right votes as the unit needs. `majority`: the target is what most votes name; a tie keeps nothing. Votes
+    of `blocked` workers do not count, and what they wrote is dropped.
     """
     counted = [one for one in picks if one.worker not in blocked]
-    winners = {} if rule == "paper" else consensus(counted, rule, seed)
+    winners = consensus(counted) if rule == "majority" else {}
     hits: dict[str, list[bool]] = defaultdict(list)
     for one in counted:
         hits[one.unit.id].append(one.right)
@@ -56,31 +50,16 @@ def decide(picks: Sequence[Pick], rule: str, blocked: Collection[str], seed: int
                 reason = "not_found"
         if unit.authors and unit.authors[0] in blocked:
             reason = "writer_blocked"
-        decisions[unit.id] = Decision(unit.query or "", unit.id, right, wrong, reason)
+        decisions[unit.id] = Acceptance(unit.query or "", unit.id, right, wrong, reason)
     return decisions
 
 
-def consensus(picks: Sequence[Pick], rule: str, seed: int = 0) -> dict[str, str | None]:
-    """The image that the votes on each unit name together, by unit id; None where they name none."""
-    if not picks:
-        return {}
+def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
+    """The image that most votes on each unit name, by unit id; None for a tie."""
     votes = votes_on_images(picks)
-    sizes = {one.unit.id: len(one.unit.images) for one in picks}
-    candidates = np.array([sizes[str(name)] for name in votes.unit_names])
-    if rule == "majority":
-        values = majority(votes).value
-    elif rule == "one-coin":
-        model = one_coin(votes, candidates)
-        values = np.where(model.confidence > CONFIDENT, model.value, TIE)
-    else:
-        from ctxr.metrics.mace import mace
-
-        slots = np.array([one.place for one in picks])
-        found = mace(votes, np.random.default_rng(seed), candidates, slots)
-        values = np.where(found.confidence > CONFIDENT, found.value, TIE)
     return {
         str(name): None if value == TIE else str(votes.labels[value])
-        for name, value in zip(votes.unit_names, values.tolist(), strict=True)
+        for name, value in zip(votes.unit_names, majority(votes).tolist(), strict=True)
     }
 
 

@@ -10,7 +10,7 @@ from ctxr.pipelines.tasks_artifact import Answered
 
 
 @dataclass(frozen=True)
-class Pick:
+class RetrieverPick:
     """One retriever's pick.
 
     Attributes:
@@ -36,9 +36,9 @@ class Pick:
         return self.answer.worker
 
 
-def picks_of(answered: Answered) -> list[Pick]:
+def picks_of(answered: Answered) -> list[RetrieverPick]:
     """Every pick on a description whose target is known, by unit and time; checks of the workers are none."""
-    found: list[Pick] = []
+    found: list[RetrieverPick] = []
     seen: set[str] = set()
     for answer in sorted(answered.answers, key=lambda one: (one.unit, one.at, one.worker)):
         unit = answered.units[answer.unit]
@@ -46,7 +46,7 @@ def picks_of(answered: Answered) -> list[Pick]:
             continue
         (picked,), (target,) = answer.values[retrieve.FIELD], unit.truth
         found.append(
-            Pick(
+            RetrieverPick(
                 unit=unit,
                 answer=answer,
                 picked=picked,
@@ -63,16 +63,16 @@ def picks_of(answered: Answered) -> list[Pick]:
     return found
 
 
-def votes_on_images(picks: Sequence[Pick]) -> Votes:
+def votes_on_images(picks: Sequence[RetrieverPick]) -> Votes:
     """Picks as votes for image ids."""
     return gather([one.unit.id for one in picks], [one.worker for one in picks], [one.picked for one in picks])
 
 
-def votes_on_positions(picks: Sequence[Pick]) -> Votes:
+def votes_on_positions(picks: Sequence[RetrieverPick]) -> Votes:
     """Picks as votes for positions in the set, 0..K-1."""
     return gather([one.unit.id for one in picks], [one.worker for one in picks], [one.position for one in picks])
 
 
-def of_kind(picks: Iterable[Pick], kind: str) -> list[Pick]:
+def of_kind(picks: Iterable[RetrieverPick], kind: str) -> list[RetrieverPick]:
     """The picks on one kind of set; `all` keeps them all."""
     return [one for one in picks if kind in ("all", one.kind)]

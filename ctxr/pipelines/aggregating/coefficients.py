@@ -9,7 +9,7 @@ from ctxr.annotation.records import Answer
 from ctxr.metrics.agreement import Agreement
 from ctxr.metrics.kappa import cohen, fleiss, gwet
 from ctxr.metrics.votes import gather
-from ctxr.pipelines.aggregating.ballots import Pick, of_kind, votes_on_positions
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, of_kind, votes_on_positions
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.tasks_artifact import Answered
 
@@ -27,7 +27,7 @@ class Coefficient:
         return {"of": self.of, "name": self.name} | asdict(self.agreement)
 
 
-def coefficients(answered: Answered, picks: Sequence[Pick]) -> list[Coefficient]:
+def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Coefficient]:
     """Fleiss' kappa and Gwet's AC1 of places by kind of set, and Cohen's kappa of first and second looks by task."""
     rows = []
     for kind in sorted({one.kind for one in picks}, reverse=True):

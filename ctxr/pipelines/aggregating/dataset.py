@@ -13,7 +13,7 @@ from ctxr.data.atomic import disk_errors, link_or_copy
 from ctxr.data.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
 from ctxr.data.tables import read_table, write_table
 from ctxr.errors import DataError
-from ctxr.pipelines.aggregating.acceptance import Decision
+from ctxr.pipelines.aggregating.acceptance import Acceptance
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.tasks_artifact import Answered
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Record)
 
 
 def kept_queries(
-    answered: Answered, decisions: Mapping[str, Decision], labels: Sequence[Judgment], blocked: Collection[str]
+    answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
 ) -> dict[str, Query]:
     """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
     known = known_queries(answered)
@@ -61,7 +61,7 @@ def kept_dialogues(answered: Answered, good: Collection[str], blocked: Collectio
 def judgments_of(
     answered: Answered,
     kept: Mapping[str, Query],
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[str, Acceptance],
     labels: Sequence[Judgment],
     rule: str,
 ) -> list[Judgment]:

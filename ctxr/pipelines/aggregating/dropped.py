@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from ctxr.data.records import Record
-from ctxr.pipelines.aggregating.acceptance import Decision
+from ctxr.pipelines.aggregating.acceptance import Acceptance
 from ctxr.pipelines.tasks_artifact import Answered
 
 
@@ -25,7 +25,7 @@ class Dropped(Record, frozen=True):
     reason: str
 
 
-def dropped_rows(answered: Answered, decisions: Mapping[str, Decision], kept: Collection[str]) -> list[Dropped]:
+def dropped_rows(answered: Answered, decisions: Mapping[str, Acceptance], kept: Collection[str]) -> list[Dropped]:
     """A row for each description and dialogue that was written here and is not among `kept`."""
     decided = {decision.query: decision for decision in decisions.values()}
     texts = {text.id: text for text in answered.texts}
@@ -36,7 +36,7 @@ def dropped_rows(answered: Answered, decisions: Mapping[str, Decision], kept: Co
             continue
         said = [texts[name] for name in query.texts if name in texts]
         decision = decided.get(
-            query.id, Decision(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
+            query.id, Acceptance(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
         )
         rows.append(
             Dropped(

@@ -17,8 +17,8 @@ from ctxr.metrics.picks import HumanAccuracy, human_accuracy
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.resampling import by_units, by_units_and_workers
 from ctxr.metrics.votes import Votes
-from ctxr.pipelines.aggregating.acceptance import Decision
-from ctxr.pipelines.aggregating.ballots import Pick, of_kind, votes_on_images, votes_on_positions
+from ctxr.pipelines.aggregating.acceptance import Acceptance
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, of_kind, votes_on_images, votes_on_positions
 from ctxr.pipelines.result_tables import Table
 
 ALL, ACCEPTED, FULL, FIRST, TRUSTED = "all votes", "accepted only", "full share", "first votes", "blocked left out"
@@ -54,15 +54,15 @@ class AccuracyRow:
         return {"kind": self.kind, "basis": self.basis} | asdict(self.accuracy)
 
 
-def kinds_of(picks: Sequence[Pick]) -> list[str]:
+def kinds_of(picks: Sequence[RetrieverPick]) -> list[str]:
     """`all`, and the kinds of sets apart where there are several."""
     kinds = sorted({one.kind for one in picks}, reverse=True)
     return ["all", *kinds] if len(kinds) > 1 else kinds
 
 
 def agreements(
-    picks: Sequence[Pick],
-    decisions: Mapping[str, Decision],
+    picks: Sequence[RetrieverPick],
+    decisions: Mapping[str, Acceptance],
     blocked: Collection[str],
     rng: np.random.Generator,
     resamples: int,
@@ -70,7 +70,7 @@ def agreements(
     """Alpha by kind of set and basis: nominal on image ids and on positions, interval on positions of videos alone."""
     rows = []
     for kind in [one for one in kinds_of(picks) if one != "all"]:
-        levels: list[tuple[Level, str, Callable[[Sequence[Pick]], Votes]]] = [
+        levels: list[tuple[Level, str, Callable[[Sequence[RetrieverPick]], Votes]]] = [
             ("nominal", "image ids", votes_on_images),
             ("nominal", "positions", votes_on_positions),
         ]
@@ -86,8 +86,8 @@ def agreements(
 
 
 def accuracies(
-    picks: Sequence[Pick],
-    decisions: Mapping[str, Decision],
+    picks: Sequence[RetrieverPick],
+    decisions: Mapping[str, Acceptance],
     blocked: Collection[str],
     rng: np.random.Generator,
     resamples: int,
@@ -107,7 +107,7 @@ def accuracies(
     return rows
 
 
-def _parts(picks: Sequence[Pick]) -> dict[str, list[Pick]]:
+def _parts(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
     """All picks, those on each kind of set, and those on each side of the benchmark, where there are several."""
     parts = {kind: of_kind(picks, kind) for kind in kinds_of(picks)}
     sides = [side for side in SPLITS if any(one.unit.split == side for one in picks)]
@@ -116,12 +116,12 @@ def _parts(picks: Sequence[Pick]) -> dict[str, list[Pick]]:
     return parts
 
 
-def accuracy_of(picks: Sequence[Pick], rng: np.random.Generator, resamples: int) -> HumanAccuracy:
+def accuracy_of(picks: Sequence[RetrieverPick], rng: np.random.Generator, resamples: int) -> HumanAccuracy:
     """Share of these picks that are right."""
     return human_accuracy(votes_on_images(picks), np.array([one.right for one in picks]), rng, resamples)
 
 
-def kept_table(decisions: Mapping[str, Decision], picks: Sequence[Pick]) -> Table:
+def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPick]) -> Table:
     """Descriptions by side of the benchmark: voted on, kept, and why the others fell."""
     side = {one.unit.id: one.unit.split or "none" for one in picks}
     order = ("train", "valid", "test", "none")
@@ -194,12 +194,16 @@ def _alpha(row: AgreementRow | None) -> str | None:
     return f"{row.both.value:.2f}{span}"
 
 
-def _accepted(picks: Sequence[Pick], decisions: Mapping[str, Decision], out: Collection[str]) -> list[Pick]:
+def _accepted(
+    picks: Sequence[RetrieverPick], decisions: Mapping[str, Acceptance], out: Collection[str]
+) -> list[RetrieverPick]:
     """Votes that count, on what was kept."""
     return [one for one in picks if decisions[one.unit.id].reason is None and one.worker not in out]
 
 
-def _bases(picks: Sequence[Pick], decisions: Mapping[str, Decision], out: Collection[str]) -> dict[str, list[Pick]]:
+def _bases(
+    picks: Sequence[RetrieverPick], decisions: Mapping[str, Acceptance], out: Collection[str]
+) -> dict[str, list[RetrieverPick]]:
     return {
         ALL: list(picks),
         FULL: [one for one in picks if one.unit.full],

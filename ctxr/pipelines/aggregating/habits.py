@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.metrics.positions import Confusion, PositionBias, errors_by_distance, neighbour_confusion, position_bias
-from ctxr.pipelines.aggregating.ballots import Pick, of_kind
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, of_kind
 from ctxr.pipelines.result_tables import Table
 
 
@@ -30,7 +30,7 @@ class Habit:
         return asdict(self)
 
 
-def habits(picks: Sequence[Pick], rng: np.random.Generator) -> list[Habit]:
+def habits(picks: Sequence[RetrieverPick], rng: np.random.Generator) -> list[Habit]:
     """One row for each kind and size of set, over all workers."""
     rows = []
     for kind in sorted({one.kind for one in picks}, reverse=True):

@@ -47,7 +47,7 @@ def consensus(answered: Answered, rule: str, blocked: Collection[str]) -> list[J
     for (_, label), rows in sorted(columns.items()):
         votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
         if rule == "majority":
-            values = majority(votes).value
+            values = majority(votes)
         else:
             posterior = dawid_skene(votes, smoothing=1.0).posterior
             values = np.where(posterior.max(axis=1) > 0.5, posterior.argmax(axis=1), TIE)

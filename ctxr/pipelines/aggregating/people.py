@@ -15,7 +15,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.data.records import Record
 from ctxr.metrics import trust
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
-from ctxr.pipelines.aggregating.ballots import Pick, votes_on_images
+from ctxr.pipelines.aggregating.ballots import RetrieverPick, votes_on_images
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.tasks_artifact import Answered
 
@@ -64,7 +64,7 @@ class Worker(Record, frozen=True):
 
 
 def people(
-    answered: Answered, picks: Sequence[Pick], blocked: Collection[str], good: float, poor: float
+    answered: Answered, picks: Sequence[RetrieverPick], blocked: Collection[str], good: float, poor: float
 ) -> list[Worker]:
     """Everybody who answered, by pseudonym.
 
@@ -148,7 +148,7 @@ def _skill(right: float, votes: float) -> Skilled:
     return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
 
 
-def _found(picks: Sequence[Pick]) -> dict[str, Skilled]:
+def _found(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
     if not picks:
         return {}
     votes = votes_on_images(picks)
@@ -160,7 +160,7 @@ def _found(picks: Sequence[Pick]) -> dict[str, Skilled]:
     return {str(name): _skill(found, texts) for name, found, texts in columns if name and texts}
 
 
-def _places(picks: Sequence[Pick]) -> dict[str, float]:
+def _places(picks: Sequence[RetrieverPick]) -> dict[str, float]:
     """Corrected p-value of each worker's habit of place, over sets of the commonest size."""
     sizes = Counter(len(one.unit.images) for one in picks)
     if not sizes:

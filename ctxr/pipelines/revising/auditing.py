@@ -163,7 +163,7 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     if not rows:
         return {}, 0
     votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
-    values = majority(votes).value.tolist()
+    values = majority(votes).tolist()
     named = zip(votes.unit_names, values, strict=True)
     found = {str(name): bool(votes.labels[value]) for name, value in named if value != TIE}
     return found, sum(value == TIE for value in values)

@@ -25,7 +25,7 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, talk: Talk, wrong: flo
     """
     import numpy as np
 
-    from ctxr.annotation.simulation.judges import Judge
+    from ctxr.annotation.simulation.judges import SimulatedJudge
     from ctxr.annotation.simulation.visitor import known_pictures, work_in_turns
     from ctxr.data.readers import read_dataset
     from ctxr.pipelines.rehearsal import served
@@ -33,7 +33,7 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, talk: Talk, wrong: flo
     pictures, truth = known_pictures(read_dataset(drawn)), truth_of(drawn)
     with served(workdir, PEOPLE) as opened:
         people = [
-            Judge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
+            SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
             for place, (name, link) in enumerate(opened["links"].items())
         ]
         with talk.progress("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ctxr.metrics.stratified import allocate
-from ctxr.pipelines.asking import Candidate
+from ctxr.pipelines.asking import StatementRow
 from ctxr.pipelines.revising.records import AuditSample, CandidateRow
 
 BANDS = (0.1, 0.5, 0.9)
@@ -50,13 +50,15 @@ def as_candidates(
     captions: Mapping[str, Sequence[str]],
     texts: Mapping[str, str],
     authors: Mapping[str, str],
-) -> list[Candidate]:
+) -> list[StatementRow]:
     """The sample as `ctxr export-tasks entail` takes it; nothing in it tells what the classifier said.
 
     Args:
         captions: written for each image. texts, authors: of each caption, by query.
     """
     return [
-        Candidate(one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption])
+        StatementRow(
+            one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption]
+        )
         for one in sorted(drawn, key=lambda one: one.key())
     ]

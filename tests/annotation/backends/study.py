@@ -1,17 +1,13 @@
 """A small study, done once on our own journal and then told to every platform as if it had been done there."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from ctxr.annotation.backends.mturk_csv import COLUMNS
 from ctxr.annotation.forms import Choice, Pick, Write
 from ctxr.annotation.journal import Identities, Lease, Visit, open_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
@@ -22,7 +18,6 @@ from ctxr.data.tables import encode_row
 from ctxr.pipelines.export_tasks import ExportTasks, run
 from ctxr.pipelines.import_answers import ImportAnswers
 from ctxr.pipelines.tasks_artifact import read_tasks
-from tests.annotation.backends.browser import Page
 from tests.annotation.backends.fake_mturk import FakeMTurk
 from tests.pipelines.world_dataset import write_world_dataset
 
@@ -130,9 +125,7 @@ def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]
     run(options(workdir, task))
     tasks = read_tasks(workdir / "tasks" / task)
     (workdir / "crowd").mkdir(exist_ok=True)
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     done, now, rested = [], START, 0
     for identity in WORKERS:
         journal.enrol(person(identity), "local", now)
@@ -175,58 +168,10 @@ def deliver(workdir: Path, task: str, backend: str, done: list[Done], monkeypatc
         for one in done:
             fake.work(fake.hit_of(one.unit.id), one.identity, one.values, one.began, one.at)
         return config
-    file = workdir / f"{backend}-results.{'csv' if backend == 'mturk-csv' else 'json'}"
-    make = {"mturk-csv": results_csv, "label-studio": labelled, "prolific": submissions}[backend]
+    file = workdir / f"{backend}-results.json"
+    make = {"label-studio": labelled, "prolific": submissions}[backend]
     file.write_text(make(export.folder(), done), encoding="utf-8", newline="")
     return replace(config, file=file)
-
-
-def pacific(moment: datetime) -> str:
-    return moment.astimezone(ZoneInfo("America/Los_Angeles")).strftime("%a %b %d %H:%M:%S %Z %Y")
-
-
-def results_csv(folder: Path, done: list[Done]) -> str:
-    """What the requester downloads after a batch was worked on in browsers."""
-    batch: dict[str, tuple[dict[str, str], str]] = {}
-    for file in sorted((folder / "mturk-csv").glob("batch*.csv")):
-        layout = (
-            folder / "mturk-csv" / f"layout{file.name.removeprefix('batch').partition('-votes')[0]}.html"
-        ).read_text()
-        for row in csv.DictReader(io.StringIO(file.read_text(), newline="")):
-            batch[row["unit"]] = (row, layout)
-    rows: list[dict[str, str]] = []
-    inputs: dict[str, None] = {}
-    fields: dict[str, None] = {}
-    for number, one in enumerate(done):
-        row, layout = batch[one.unit.id]
-        for name, value in row.items():
-            layout = layout.replace(f"${{{name}}}", value)
-        sent = Page(layout).posted(one.values)
-        inputs |= dict.fromkeys(f"Input.{name}" for name in row)
-        fields |= dict.fromkeys(f"Answer.{name}" for name in sent)
-        rows.append(
-            dict.fromkeys(COLUMNS, "")
-            | {f"Input.{name}": value for name, value in row.items()}
-            | {f"Answer.{name}": value for name, value in sent.items()}
-            | {
-                "HITId": f"3H{one.unit.id[-8:].upper()}",
-                "Reward": "$0.10",
-                "AssignmentId": f"3A{number:08d}",
-                "WorkerId": one.identity,
-                "AssignmentStatus": "Submitted",
-                "SubmitTime": pacific(one.at),
-                "WorkTimeInSeconds": str(int((one.at - one.began).total_seconds())),
-                "LifetimeApprovalRate": "100% (12/12)",
-                "Approve": "",
-                "Reject": "",
-            }
-        )
-    stream = io.StringIO(newline="")
-    columns = [*COLUMNS, *inputs, *sorted(fields), "Approve", "Reject"]
-    writer = csv.DictWriter(stream, columns, restval="", quoting=csv.QUOTE_ALL, lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def labelled(folder: Path, done: list[Done]) -> str:

@@ -16,7 +16,7 @@ from ctxr.pipelines.tasks_artifact import read_judgments, read_tasks
 from tests.annotation.backends import study
 
 TASKS = ("describe", "retrieve", "verify", "tag", "entail", "audit")
-BACKENDS = ("local", "mturk", "mturk-csv", "prolific", "label-studio")
+BACKENDS = ("local", "mturk", "prolific", "label-studio")
 TABLES = ("texts", "queries", "judgments")
 
 
@@ -24,9 +24,7 @@ def talk(workdir: Path) -> list[Answer]:
     """Two people talk about a photo on our own server, and it is imported."""
     export(study.options(workdir, "dialogue"))
     tasks = read_tasks(workdir / "tasks" / "dialogue")
-    journal = open_journal(
-        workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol, tasks.seed
-    )
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     people, now = [study.person(name) for name in study.WORKERS[:2]], study.START
     for worker in people:
         journal.enrol(worker, "local", now)
@@ -87,7 +85,7 @@ def test_a_talk_comes_from_our_own_server_alone(tmp_path: Path, monkeypatch: pyt
     assert read.dialogues == tuple(row for outcome in outcomes for row in outcome.dialogues)
     assert read.texts == tuple(row for outcome in outcomes for row in outcome.texts)
     assert run(ImportAnswers(workdir=workdir)).up_to_date
-    for backend in ("mturk", "mturk-csv", "label-studio"):
+    for backend in ("mturk", "label-studio"):
         with pytest.raises(UsageError, match="cannot bring two people together"):
             export(study.options(workdir, "dialogue", backend))
 
@@ -108,7 +106,7 @@ def spoil(file: Path, how: str, backend: str, unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("how", ["foreign", "edited", "truncated"])
-@pytest.mark.parametrize("backend", ["mturk", "mturk-csv", "label-studio", "prolific"])
+@pytest.mark.parametrize("backend", ["mturk", "label-studio", "prolific"])
 def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
     backend: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

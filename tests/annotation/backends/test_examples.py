@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.annotation.backends import label_studio, mturk, mturk_csv, prolific
+from ctxr.annotation.backends import label_studio, mturk, prolific
 from ctxr.annotation.journal import Visit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
@@ -35,54 +35,6 @@ ADDRESSES = {name: f"https://img.example.org/{name}.jpg" for unit in UNITS.value
 
 def told(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
     return [(answer.unit, dict(answer.values), answer.at, answer.seconds) for answer in answers]
-
-
-def test_a_results_file_of_a_batch() -> None:
-    read = mturk_csv.answers(EXAMPLES / "batch-results.csv", UNITS, ADDRESSES, PROTOCOL, KEY)
-    assert told([row.answer for row in read.rows]) == [
-        ("u-harbour", {"pick": ("harbour/img12",)}, "2025-11-20T18:01:31.000Z", 31.0),
-        ("u-harbour", {"pick": ("harbour/img7",)}, "2025-07-01T17:00:05.000Z", None),
-        ("u-harbour", {"pick": ()}, "2025-11-20T18:02:00.000Z", 12.0),
-    ]
-    assert [refusal.where for refusal in read.refused] == ["batch-results.csv:5"]
-    assert read.rows[0].answer.worker == pseudonym(KEY, "mturk", "A1EXAMPLEONE")
-    assert read.people[read.rows[0].answer.worker] == ("mturk", "A1EXAMPLEONE")
-
-
-def test_a_reviewed_file_opened_in_a_spreadsheet_gives_the_same(tmp_path: Path) -> None:
-    plain = EXAMPLES / "batch-results.csv"
-    reviewed = tmp_path / plain.name
-    reviewed.write_bytes(mturk_csv.review(plain, {2: True, 3: True}))
-    lines = reviewed.read_text().splitlines()
-    assert [line.endswith('"X",""') for line in lines] == [False, True, True, False, False]
-    assert '"\'-"' in lines[2]
-    read = mturk_csv.answers(reviewed, UNITS, ADDRESSES, PROTOCOL, KEY)
-    assert read == mturk_csv.answers(plain, UNITS, ADDRESSES, PROTOCOL, KEY)
-
-
-@pytest.mark.parametrize("column", ["AssignmentId", "WorkerId", "Input.unit", "Input.seal", "Answer.pick"])
-def test_a_results_file_without_a_column_is_none(column: str, tmp_path: Path) -> None:
-    file = tmp_path / "results.csv"
-    file.write_text((EXAMPLES / "batch-results.csv").read_text().replace(f'"{column}"', '"Other"', 1))
-    with pytest.raises(DataError, match=f"has no column {column}"):
-        mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
-
-
-def test_all_columns_that_a_results_file_lacks_are_named_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "results.csv"
-    text = (EXAMPLES / "batch-results.csv").read_text()
-    file.write_text(text.replace('"WorkerId"', '"Other"', 1).replace('"Input.seal"', '"Another"', 1))
-    with pytest.raises(DataError, match=r"has no column WorkerId, Input\.seal: it is not"):
-        mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
-
-
-@pytest.mark.parametrize("date", ["01/07/25 10:00", "Fri Dec 31 23:00:05 PDT 9999", "9999-12-31T23:00:05-08:00"])
-def test_a_date_that_is_none_names_its_row(date: str, tmp_path: Path) -> None:
-    file = tmp_path / "results.csv"
-    text = (EXAMPLES / "batch-results.csv").read_text()
-    file.write_text(text.replace("Tue Jul 01 10:00:05 PDT 2025", date))
-    with pytest.raises(DataError, match=rf"results\.csv:3: SubmitTime '{date}' is no time"):
-        mturk_csv.answers(file, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
 def test_an_archive_of_assignments() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ctxr.annotation.backends import prolific, prolific_client
-from ctxr.annotation.backends.prolific import Study
+from ctxr.annotation.backends.prolific import StudyOffer
 from ctxr.annotation.journal import Visit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
@@ -20,7 +20,7 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError, UsageError
 
 KEY = bytes(range(32))
-STUDY = Study("https://crowd.example.org/", "Find the image", 20, 30.0, 120, "GBP", ("desktop", "tablet"))
+STUDY = StudyOffer("https://crowd.example.org/", "Find the image", 20, 30.0, 120, "GBP", ("desktop", "tablet"))
 
 
 def unit(number: int, split: str = "valid") -> Unit:

@@ -1,6 +1,7 @@
 """Who gets which unit, one rule a test."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 from ctxr.annotation.journal import Lease, NoWork
@@ -8,6 +9,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.shuffling import shown_order
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
+    PUBLISHED,
     START,
     after,
     answer,
@@ -110,7 +112,7 @@ def test_what_is_given_back_is_served_again_in_the_same_slot(opener: Opener) -> 
 def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener) -> None:
     sets = image_sets(3)
     units = [tagged(one, 1) for one in sets]
-    journal = opener(units, sets, seed=7)
+    journal = opener(units, sets, replace(PUBLISHED, seed=7))
     for worker in enrolled(journal, "w1", "w2", "w3"):
         lease = leased(journal, worker)
         unit = lease.unit

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -158,8 +159,9 @@ class Schedule:
 
 
 def run(opener: Opener, protocol: Protocol, seed: int, steps: int, workers: int = 9, count: int = 6) -> Schedule:
+    protocol = replace(protocol, seed=seed)
     units, sets = study(protocol, count)
-    journal = opener(units, sets, protocol, seed=seed, lease_for=LEASE_FOR)
+    journal = opener(units, sets, protocol, lease_for=LEASE_FOR)
     model = Model(list(units), {one.id: one for one in sets}, protocol, seed, LEASE_FOR)
     schedule = Schedule(journal, model, random.Random(seed), workers)
     for _ in range(steps):

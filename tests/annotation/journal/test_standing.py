@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from ctxr.annotation.journal import NoWork, Refused
-from ctxr.annotation.journal.standing import pool_shares
-from ctxr.annotation.journal.trust import chance_below
+from ctxr.annotation.journal.worker_state import chance_below, pool_shares
 from ctxr.annotation.protocol import Protocol
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.model import chance_below as added_up

@@ -8,7 +8,7 @@ import pytest
 from ctxr.annotation.journal import NoWork, Refused
 from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError, UsageError
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
@@ -85,7 +85,7 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
     enrolled(journal, "w1", "w2")
     journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
     lease = leased(journal, "w1", tasks=["describe"])
-    assert journal.met(lease) == Met(own=TEXT["description"])
+    assert journal.met(lease) == Exposure(own=TEXT["description"])
     with pytest.raises(Refused, match="nearly the same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]

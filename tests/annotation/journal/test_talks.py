@@ -9,7 +9,7 @@ import pytest
 from ctxr.annotation.journal import Lease, NoWork, Refused
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Limits
+from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.tasks import task_of
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
@@ -102,7 +102,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
 
 def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([msgspec.structs.replace(talked(one), limits=Limits(turns_before_share=2))], sets, FREE)
+    journal = opener([msgspec.structs.replace(talked(one), limits=AnswerLimits(turns_before_share=2))], sets, FREE)
     first, second = together(journal, "w1", "w2")
     chat(journal, first, second, 1)
     with pytest.raises(Refused, match="after 2 messages"):

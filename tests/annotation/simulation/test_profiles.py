@@ -26,9 +26,9 @@ def test_care_makes_right_and_place_makes_first() -> None:
 
 
 def test_what_is_true_of_several_is_shared_among_them() -> None:
-    spread = chances(Profile("sure", 1.0, 0.0, 1.0, 1.0), {"a": True, "b": True, "c": False}, ("a", "b", "c"))
+    spread = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": True, "b": True, "c": False}, ("a", "b", "c"))
     assert spread == {"a": 0.5, "b": 0.5, "c": 0.0}
-    unsure = chances(Profile("sure", 1.0, 0.0, 1.0, 1.0), {"a": None, "b": None, "c": False}, ("a", "b", "c"))
+    unsure = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": None, "b": None, "c": False}, ("a", "b", "c"))
     assert unsure == {"a": 0.5, "b": 0.5, "c": 0.0}
 
 

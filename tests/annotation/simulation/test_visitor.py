@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ctxr.annotation.simulation.crowd import Person
-from ctxr.annotation.simulation.judges import Judge
+from ctxr.annotation.simulation.judges import SimulatedJudge
 from ctxr.annotation.simulation.visitor import Visitor
 
 
 def test_nobody_visits_without_knowing_what_to_answer() -> None:
     with pytest.raises(TypeError, match=r"abstract method '?answer"):
         Visitor("ada", "http://localhost/i/x", {}, np.random.default_rng(0))  # type: ignore[abstract]
-    assert not Person.__abstractmethods__ | Judge.__abstractmethods__
+    assert not Person.__abstractmethods__ | SimulatedJudge.__abstractmethods__

@@ -9,7 +9,7 @@ from ctxr.annotation.forms import Choice, Pick, Write
 from ctxr.annotation.records import Turn, Unit
 from ctxr.annotation.tasks import NAMES, dialogue, tag, task_of, verify
 from ctxr.annotation.tasks.entail import LABELS
-from ctxr.annotation.tasks.values import Met
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.data.records import Judgment
 from ctxr.errors import DataError
 from tests.annotation.crowd_units import TEN, answer, unit
@@ -42,8 +42,8 @@ def as_values(turns: tuple[Turn, ...]) -> dict[str, tuple[str, ...]]:
     return {"turns": (msgspec.json.encode(turns).decode(),), "pair": ("w-anna", "w-ben")}
 
 
-def codes(one: Unit, values: Mapping[str, tuple[str, ...]], met: Met | None = None) -> list[str]:
-    return [problem.code for problem in task_of(one).validate(one, values, met or Met())]
+def codes(one: Unit, values: Mapping[str, tuple[str, ...]], met: Exposure | None = None) -> list[str]:
+    return [problem.code for problem in task_of(one).validate(one, values, met or Exposure())]
 
 
 def test_every_task_is_there() -> None:
@@ -85,7 +85,7 @@ def test_nothing_is_no_answer(one: Unit) -> None:
     )
 )
 def test_whatever_is_sent_is_refused_in_words_or_can_be_scored(one: Unit, values: dict[str, tuple[str, ...]]) -> None:
-    wrong = task_of(one).validate(one, values, Met())
+    wrong = task_of(one).validate(one, values, Exposure())
     assert all(problem.sentence.endswith((".", "?")) or ":" in problem.sentence for problem in wrong)
     if (not wrong and "pair" in values) or one.task != "dialogue":
         assert wrong or task_of(one).score(one, answer(one, values=values)) is not None
@@ -161,8 +161,8 @@ def test_line_ends_and_the_joiners_of_scripts_and_emoji_are_no_odd_characters() 
 def test_own_and_others_texts_are_recognised() -> None:
     text = "the grey cat on the left has its ear folded back"
     values = {"description": (text,)}
-    assert codes(DESCRIBE, values, Met(own=(text.upper(),))) == ["repeats_yourself"]
-    assert codes(DESCRIBE, values, Met(others=(text + ".",))) == ["copied"]
+    assert codes(DESCRIBE, values, Exposure(own=(text.upper(),))) == ["repeats_yourself"]
+    assert codes(DESCRIBE, values, Exposure(others=(text + ".",))) == ["copied"]
 
 
 def test_only_the_marked_image_is_marked() -> None:

@@ -16,7 +16,10 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
-from ctxr.annotation.web import Bell, Doors, Signer, Site, make_app
+from ctxr.annotation.web.app import make_app
+from ctxr.annotation.web.chat import Bell
+from ctxr.annotation.web.signing import Signer
+from ctxr.annotation.web.site import Access, Site
 from ctxr.data.records import Image, ImageSet
 from tests.annotation.web.reading import read
 
@@ -128,8 +131,8 @@ class Crowd:
 def crowd(
     folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any
 ) -> Crowd:
-    """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Doors, Protocol."""
-    doors = {name: settings.pop(name) for name in ("anybody", "studies", "base_url") if name in settings}
+    """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Access, Protocol."""
+    access = {name: settings.pop(name) for name in ("anybody", "studies", "base_url") if name in settings}
     chosen = tuple(UNITS.values()) if units is None else units
     protocol = Protocol(**({"disjoint": "none"} | settings.pop("protocol", {})))
     given = clock if isinstance(clock, Clock) else Clock()
@@ -141,7 +144,7 @@ def crowd(
         Signer(KEY),
         paint(folder / "images"),
         dict.fromkeys(IMAGES, SIZE),
-        Doors(doors.pop("base_url", BASE), **doors),
+        Access(access.pop("base_url", BASE), **access),
         now=clock or given,
         **({"rate": 0} | settings),
     )

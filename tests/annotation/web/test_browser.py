@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from ctxr.annotation.web import Study
+from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving
@@ -241,7 +241,7 @@ def test_a_shared_talk_is_accessible_in_both_themes_and_fits_a_phone(make_crowd:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_other_pages_are_accessible_too(make_crowd: MakeCrowd, show: Show, theme: str) -> None:
-    crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies={"pilot": Study(dict, 1)})
+    crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies={"pilot": Study(dict, 1, ("describe",))})
     with serving(crowd) as running:
         tab = show(running, crowd, "ada", theme, 360)
         link = tab.url

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from ctxr.annotation.web import Study
+from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd
 from tests.annotation.web.reading import Reading, read
@@ -20,8 +20,8 @@ ENTAIL = [msgspec.structs.replace(UNITS["entail"], id=f"u-entail-{number}") for 
 RETURN = "https://app.prolific.com/submissions/complete?cc="
 
 
-def pays(code: str = "C1DONE", bundle: int = 2, **more: Any) -> Study:
-    return Study(lambda: {"COMPLETED": code, "FAILED_ATTENTION_CHECK": f"{code}BAD"}, bundle, **more)
+def pays(code: str = "C1DONE", bundle: int = 2, tasks: tuple[str, ...] = ("entail",), **more: Any) -> Study:
+    return Study(lambda: {"COMPLETED": code, "FAILED_ATTENTION_CHECK": f"{code}BAD"}, bundle, tasks, **more)
 
 
 def entry(door: str = "pilot", person: str = PERSON, visit: str = "a") -> str:
@@ -72,7 +72,7 @@ def test_each_study_pays_for_answers_of_its_own(make_crowd: MakeCrowd) -> None:
 
 
 def test_a_study_gives_its_own_tasks_and_asks_its_own_bundle(make_crowd: MakeCrowd) -> None:
-    studies = {"entail": pays(bundle=1, tasks=("entail",)), "verify": pays(bundle=1, tasks=("verify",))}
+    studies = {"entail": pays(bundle=1), "verify": pays(bundle=1, tasks=("verify",))}
     crowd = make_crowd(*ENTAIL, UNITS["verify"], UNITS["describe"], studies=studies)
     for door in ("entail", "verify"):
         for number in range(3 if door == "entail" else 1):
@@ -109,7 +109,7 @@ def test_who_is_stopped_gets_the_code_for_that(make_crowd: MakeCrowd) -> None:
 
 def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: MakeCrowd) -> None:
     codes: dict[str, str] = {}
-    crowd = make_crowd(*ENTAIL, studies={"pilot": Study(lambda: codes, 1)})
+    crowd = make_crowd(*ENTAIL, studies={"pilot": Study(lambda: codes, 1, ("entail",))})
     visitor = crowd.visitor()
     page = sent(visitor, visitor.get(entry()))
     assert "is not here yet" in page.text

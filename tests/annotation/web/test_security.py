@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from ctxr.annotation.web.signing import Link, Session, Signer
+from ctxr.annotation.web.signing import LeaseLink, Session, Signer
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd
 from tests.annotation.web.reading import Reading, read
@@ -33,7 +33,7 @@ def test_a_link_that_was_not_made_here_opens_nothing(make_crowd: MakeCrowd, chan
         # not its last sign, whose lowest bits are no part of the signature
         "x": f"{link[:-9]}{'A' if link[-9] != 'A' else 'B'}{link[-8:]}",
         "cut": link[:-4],
-        "other key": Signer(b"other" * 8).link(Link(lease.token, lease.worker)),
+        "other key": Signer(b"other" * 8).link(LeaseLink(lease.token, lease.worker)),
         "other purpose": crowd.site.signer.invitation(lease.token),
     }[change]
     assert visitor.get(f"/w/{forged}").status_code == 403
@@ -57,14 +57,14 @@ def test_a_link_signed_for_another_worker_does_not_lend_their_lease(make_crowd: 
     crowd = make_crowd(UNITS["describe"])
     opened(crowd)
     ben = crowd.invited("ben")
-    borrowed = crowd.site.signer.link(Link(lease_of(crowd).token, crowd.worker("ben")))
+    borrowed = crowd.site.signer.link(LeaseLink(lease_of(crowd).token, crowd.worker("ben")))
     assert ben.get(f"/w/{borrowed}").status_code == 404
 
 
 def test_a_lease_that_never_was_is_not_there(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd()
     visitor, _ = opened(crowd)
-    made = crowd.site.signer.link(Link("no such lease", crowd.worker("ada")))
+    made = crowd.site.signer.link(LeaseLink("no such lease", crowd.worker("ada")))
     assert visitor.get(f"/w/{made}").status_code == 404
 
 

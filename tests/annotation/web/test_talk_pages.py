@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
-from ctxr.annotation.web import talk
-from ctxr.annotation.web.buckets import Buckets
+from ctxr.annotation.web import chat
+from ctxr.annotation.web.guard import Buckets
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd, crowd
 from tests.annotation.web.reading import read
@@ -29,7 +29,7 @@ def say(visitor: TestClient, room: str, text: str) -> Any:
 def test_news_come_at_once_and_are_waited_for_where_there_are_none(
     make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "HELD_SECONDS", 0.3)
+    monkeypatch.setattr(chat, "HELD_SECONDS", 0.3)
     site = make_crowd(UNITS["dialogue"])
     ada, first = room_of(site, "ada")
     room_of(site, "ben")
@@ -42,7 +42,7 @@ def test_news_come_at_once_and_are_waited_for_where_there_are_none(
 
 
 def test_an_odd_cursor_is_no_error(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(chat, "HELD_SECONDS", 0.0)
     site = make_crowd(UNITS["dialogue"])
     ada, first = room_of(site, "ada")
     for after in ("x", "-1", "9" * 30, "9" * 5000):
@@ -50,7 +50,7 @@ def test_an_odd_cursor_is_no_error(make_crowd: MakeCrowd, monkeypatch: pytest.Mo
 
 
 def test_what_is_said_at_one_server_is_heard_at_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(chat, "LOOK_SECONDS", 0.05)
     one, two = crowd(tmp_path, [UNITS["dialogue"]]), crowd(tmp_path, [UNITS["dialogue"]])
     ada, first = room_of(one, "ada")
     ben, second = room_of(two, "ben")
@@ -89,7 +89,7 @@ def test_an_empty_message_and_one_to_nobody_are_refused_and_kept_in_the_box(make
 
 
 def test_a_bell_forgets_who_has_gone() -> None:
-    bell = talk.Bell()
+    bell = chat.Bell()
     thread = threading.Thread(target=lambda: asyncio.run(bell.wait("unit", 0.01)))
     thread.start()
     thread.join()
@@ -98,7 +98,7 @@ def test_a_bell_forgets_who_has_gone() -> None:
 
 
 def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.annotation.web.buckets._MOST_NAMES", 10)
+    monkeypatch.setattr("ctxr.annotation.web.guard._MOST_NAMES", 10)
     now = [0.0]
     buckets = Buckets(2, 3, lambda: now[0])
     assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0.5]

@@ -137,29 +137,10 @@ def literal_majority(answered: Answered) -> dict[str, str | None]:
 
 
 def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: Answered) -> None:
-    found = consensus(picks_of(answered), "majority")
+    found = consensus(picks_of(answered))
     assert found == literal_majority(answered)
     tied = decide(picks_of(answered), "majority", ())
     assert {tied[unit].reason for unit, winner in found.items() if winner is None} <= {"tie", "writer_blocked"}
-
-
-@pytest.mark.parametrize("rule", ["one-coin", "mace"])
-def test_a_modelled_consensus_believes_the_careful_where_they_tie_with_the_spammer(work: Path, rule: str) -> None:
-    two = Protocol(train_needed=2, train_most=2, eval_needed=2, eval_most=2)
-    answered = crowd(work / "filtered", two)
-    said = consensus(picks_of(answered), rule)
-    by_unit: dict[str, dict[str, str]] = defaultdict(dict)
-    for one in picks_of(answered):
-        by_unit[one.unit.id][one.worker] = one.picked
-    tied = {
-        unit: next(pick for worker, pick in votes.items() if worker != "w-spammer")
-        for unit, votes in by_unit.items()
-        if len(votes) == 2 and "w-spammer" in votes and "w-hasty" not in votes and len(set(votes.values())) == 2
-    }
-    assert len(tied) >= 3
-    assert sum(said[unit] == pick for unit, pick in tied.items()) >= 0.8 * len(tied)
-    reasons = {one.reason for one in decide(picks_of(answered), rule, ()).values()}
-    assert {None, "not_found"} <= reasons <= {None, "tie", "not_found"}
 
 
 def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None:

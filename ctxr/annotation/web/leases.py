@@ -11,13 +11,13 @@ from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal import Lease
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.pages import Pages, Told
-from ctxr.annotation.web.signing import Link, Session
-from ctxr.annotation.web.views import View, view_of
+from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.signing import LeaseLink, Session
+from ctxr.annotation.web.views import FormView, view_of
 
 
 @dataclass(frozen=True)
-class Held:
+class LeasedUnit:
     """A lease and the right to use it.
 
     Attributes:
@@ -25,12 +25,12 @@ class Held:
     """
 
     pages: Pages
-    link: Link
+    link: LeaseLink
     lease: Lease
     session: Session
     here: str
 
-    def again(self) -> "Held":
+    def again(self) -> "LeasedUnit":
         """The same as it is now."""
         lease = self.pages.site.journal.find(self.lease.token)
         return self if lease is None else replace(self, lease=lease)
@@ -49,7 +49,7 @@ class Held:
         """What a picture is called on this lease's pages."""
         return self.pages.site.signer.picture(self.lease.token, image)
 
-    def view(self, given: Mapping[str, Sequence[str]]) -> View:
+    def view(self, given: Mapping[str, Sequence[str]]) -> FormView:
         """The form as its template needs it."""
         return view_of(self.form, self.key, self.pages.site.sizes, given)
 
@@ -70,30 +70,30 @@ class Held:
         return {self.key(image): image for image in shown}
 
 
-async def held(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> Held:
+async def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> LeasedUnit:
     """The unit that the link in the address (or `text`) stands for.
 
-    Raises Told for a link that was not made here, another worker's, or a lease that is not there; TooMany for too many of them.
+    Raises HttpProblem for a link that was not made here, another worker's, or a lease that is not there; TooMany for too many of them.
     """
     text = text or request.path_params["link"]
     link = pages.site.signer.read_link(text)
     if link is None:
-        raise Told(403, "This link is not whole", "Please go back and open the page again.")
+        raise HttpProblem(403, "This link is not whole", "Please go back and open the page again.")
     session = pages.session(request)
     if session.worker != link.worker:
         reason = "It belongs to somebody else." if session.worker else "Your session is over."
-        raise Told(403, "This page is not open to you", reason, "Please come in by your own link.")
+        raise HttpProblem(403, "This page is not open to you", reason, "Please come in by your own link.")
     pages.slow_down(link.worker, cost)
     lease = await run_in_threadpool(partial(pages.site.journal.find, link.lease))
     if lease is None or lease.worker != link.worker:
-        raise Told(404, "This page is not here any more", "Please go on with the next one.")
-    return Held(pages, link, lease, session, f"{pages.at}/w/{text}")
+        raise HttpProblem(404, "This page is not here any more", "Please go on with the next one.")
+    return LeasedUnit(pages, link, lease, session, f"{pages.at}/w/{text}")
 
 
-async def received(one: Held, request: Request, step: str = "") -> dict[str, list[str]]:
+async def received(one: LeasedUnit, request: Request, step: str = "") -> dict[str, list[str]]:
     """The fields of a form that was posted to `here + step`; what was written by hand is shown back should anything fail now.
 
-    Raises Told for a form that was not made here, TooLarge for a long one.
+    Raises HttpProblem for a form that was not made here, TooLarge for a long one.
     """
     posted = await read_form(request)
     request.state.kept = one.texts(posted)

@@ -1,19 +1,17 @@
 """Two people in one room: a page, what happened since, and what each of them may do; the journal decides all of it."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
-from ctxr.annotation.forms import Talk as TalkField
-from ctxr.annotation.journal import Refused, Room
-from ctxr.annotation.web.held import Held, held, received
+from ctxr.annotation.forms import Talk
+from ctxr.annotation.journal import ChatRoom, Refused
+from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work
 
@@ -60,7 +58,7 @@ class Bell:
                 del self._waiting[unit]
 
 
-class Talk:
+class Chat:
     """The endpoints of a talk."""
 
     def __init__(self, pages: Pages, work: Work, bell: Bell) -> None:
@@ -68,10 +66,10 @@ class Talk:
 
     async def show(self, request: Request) -> Response:
         """The room as it is now."""
-        one = await held(self.pages, request)
+        one = await leased_unit(self.pages, request)
         return await run_in_threadpool(self._page, one)
 
-    def _page(self, one: Held, problems: tuple[str, ...] = (), typed: str = "") -> Response:
+    def _page(self, one: LeasedUnit, problems: tuple[str, ...] = (), typed: str = "") -> Response:
         if not one.is_talk or one.lease.state != "live":
             return self.pages.go(one.here.removeprefix(self.pages.at))
         self.site.journal.here(one.lease.token, one.lease.worker, self.site.now())
@@ -92,7 +90,7 @@ class Talk:
             **self.work.around(one),
         )
 
-    def news(self, one: Held) -> dict[str, Any]:
+    def news(self, one: LeasedUnit) -> dict[str, Any]:
         """The room as this seat may see it, ready for a page or for JSON; `go` leads on when it is over."""
         journal = self.site.journal
         one = one.again()  # a new partner may have brought another unit and another seat
@@ -124,7 +122,7 @@ class Talk:
 
     async def events(self, request: Request) -> Response:
         """What is new after event number `after`: at once where something is, else held until it is, or for a while."""
-        one = await held(self.pages, request)
+        one = await leased_unit(self.pages, request)
         try:
             after = int(request.query_params.get("after", "0"))
         except ValueError:
@@ -138,11 +136,11 @@ class Talk:
             await self.bell.wait(one.lease.unit.id, min(left, LOOK_SECONDS))
         return JSONResponse(await run_in_threadpool(self.news, one))
 
-    def _here(self, one: Held) -> None:
+    def _here(self, one: LeasedUnit) -> None:
         if one.lease.state == "live":
             self.site.journal.here(one.lease.token, one.lease.worker, self.site.now())
 
-    def _is_new(self, one: Held, after: int) -> bool:
+    def _is_new(self, one: LeasedUnit, after: int) -> bool:
         lease = self.site.journal.find(one.lease.token)
         if lease is None or lease.state != "live":
             return True
@@ -150,33 +148,19 @@ class Talk:
 
     async def say(self, request: Request) -> Response:
         """Say something."""
-        journal = self.site.journal
-
-        def act(one: Held, text: str) -> object:
-            return journal.say(one.lease.token, one.link.worker, text, self.site.now())
-
-        return await self._act(request, "say", act)
+        return await self._act(request, "say")
 
     async def share(self, request: Request) -> Response:
         """Share the photo, if the journal finds it time."""
-        journal = self.site.journal
-        return await self._act(
-            request, "share", lambda one, _: journal.share(one.lease.token, one.link.worker, self.site.now())
-        )
+        return await self._act(request, "share")
 
     async def finish(self, request: Request) -> Response:
         """This side has said everything."""
-        journal = self.site.journal
-        return await self._act(
-            request, "finish", lambda one, _: journal.finish(one.lease.token, one.link.worker, self.site.now())
-        )
+        return await self._act(request, "finish")
 
     async def leave(self, request: Request) -> Response:
         """Go; the partner is told."""
-        journal = self.site.journal
-        answer = await self._act(
-            request, "leave", lambda one, _: journal.leave(one.lease.token, one.link.worker, self.site.now())
-        )
+        answer = await self._act(request, "leave")
         if answer.status_code != 303:
             return answer
         return self.pages.message(
@@ -185,13 +169,13 @@ class Talk:
             links=[("Go on with something else", f"{self.pages.at}/next?more=1")],
         )
 
-    async def _act(self, request: Request, step: str, act: Callable[[Held, str], object]) -> Response:
-        one = await held(self.pages, request)
+    async def _act(self, request: Request, step: Literal["say", "share", "finish", "leave"]) -> Response:
+        one = await leased_unit(self.pages, request)
         posted = await received(one, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
         try:
-            await run_in_threadpool(partial(act, one, text))
+            await run_in_threadpool(self._step, one, step, text)
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
@@ -203,12 +187,23 @@ class Talk:
             JSONResponse({"problems": []}) if plain else self.pages.go(f"{one.here.removeprefix(self.pages.at)}/talk")
         )
 
+    def _step(self, one: LeasedUnit, step: str, text: str) -> None:
+        journal, mine, now = self.site.journal, (one.lease.token, one.link.worker), self.site.now()
+        if step == "say":
+            journal.say(*mine, text, now)
+        elif step == "share":
+            journal.share(*mine, now)
+        elif step == "finish":
+            journal.finish(*mine, now)
+        else:
+            journal.leave(*mine, now)
 
-def _least(one: Held) -> int:
-    return next(field.turns_before_share for field in one.form.fields if isinstance(field, TalkField))
+
+def _least(one: LeasedUnit) -> int:
+    return next(field.turns_before_share for field in one.form.fields if isinstance(field, Talk))
 
 
-def _presence(room: Room) -> str:
+def _presence(room: ChatRoom) -> str:
     if room.done:
         return "You have finished. Your partner may still be writing."
     if room.present:
@@ -218,7 +213,7 @@ def _presence(room: Room) -> str:
     return "Waiting for a partner. The time you wait counts, and you can leave whenever you like."
 
 
-def _gate(room: Room, least: int) -> str:
+def _gate(room: ChatRoom, least: int) -> str:
     if room.shared:
         return "Both of you see the photo. Go on, or finish."
     if room.may_share:

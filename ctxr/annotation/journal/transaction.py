@@ -1,0 +1,76 @@
+"""What every step of the journal works with: an open transaction, the time, and the numbers that the journal goes by."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select
+
+from ctxr.annotation.protocol import Protocol
+
+SURE = 0.95
+"""Probability from which on a worker's accuracy counts as below the limit."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Every number of a journal.
+
+    Attributes:
+        lease_for: how long a worker may take. patience: how long somebody in a talk may give no sign of life.
+        longest_wait: how long somebody waits for a partner.
+    """
+
+    protocol: Protocol
+    lease_for: timedelta = timedelta(minutes=30)
+    patience: timedelta = timedelta(minutes=5)
+    longest_wait: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One transaction of the journal.
+
+    Attributes:
+        now: microseconds since 1970, UTC; 0 where nothing goes by the time.
+    """
+
+    connection: Connection
+    rules: Rules
+    now: int = 0
+
+    def after(self, wait: timedelta) -> int:
+        """The time so much later."""
+        return self.now + wait // _MICROSECOND
+
+    def row(self, query: Select[Any], **values: object) -> RowMapping | None:
+        """The row that a query finds; None where it finds none."""
+        return self.connection.execute(query, values).mappings().one_or_none()
+
+    def rows(self, query: Select[Any]) -> list[RowMapping]:
+        """All rows that a query finds."""
+        return list(self.connection.execute(query).mappings())
+
+
+def micros(moment: datetime) -> int:
+    """An aware time as the journal stores it: microseconds since 1970, UTC. Raises ValueError for one without a zone."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} does not say its time zone")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(stored: int) -> datetime:
+    """The time, aware, UTC."""
+    return _EPOCH + stored * _MICROSECOND
+
+
+def stamp(stored: int) -> str:
+    """ISO 8601 with milliseconds and "Z".
+
+    >>> stamp(1_500_000)
+    '1970-01-01T00:00:01.500Z'
+    """
+    return moment(stored).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,222 @@
+"""Ways in: a name, an invitation, a submission on Prolific, which is also left with the code by which it is paid."""
+
+import re
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ctxr.annotation.journal import Refused, Visit
+from ctxr.annotation.journal.identities import LEFT
+from ctxr.annotation.web.guard import TooMany, read_form
+from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.signing import Session
+from ctxr.annotation.web.site import Study
+
+LONGEST_NAME = 60
+
+DONE = "https://app.prolific.com/submissions/complete"
+
+WAIT_SECONDS = 15
+"""After so long a page that waits for something looks again."""
+
+_PLATFORM = "prolific"
+
+_ID = re.compile(r"[0-9a-zA-Z]{10,64}")
+
+_ENDINGS = {
+    "complete": ("COMPLETED", "Thank you, that was all", "Your answers are stored."),
+    "stopped": ("FAILED_ATTENTION_CHECK", "Thank you for your work", "What you did is kept and will be looked at."),
+}
+"""Type of the completion code, and what is said, by how the work ended."""
+
+
+class SignIn:
+    """The endpoints by which people come in."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages, self.site = pages, pages.site
+
+    async def home(self, request: Request) -> Response:
+        """Where the bare address leads."""
+        session = self.pages.session(request)
+        if session.worker:
+            return await run_in_threadpool(self._welcome_back, session.worker)
+        if not self.site.access.anybody:
+            return self.pages.message(
+                "You need a personal link",
+                ["Whoever asked you to take part can send you one.", "If you had one, please open it again."],
+            )
+        return self._form(request)
+
+    async def enter(self, request: Request) -> Response:
+        """Enrol with a name, where anybody may."""
+        if not self.site.access.anybody:
+            raise HttpProblem(404, "This page is not here")
+        posted = await read_form(request)
+        self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
+        name = " ".join((posted.get("name") or [""])[0].split())
+        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+            return self._form(request, name, "Please write a name of one to sixty characters.")
+        if wait := self.site.newcomers.take(request.client.host if request.client else ""):
+            raise TooMany(wait)
+        identity = f"open/{name.casefold()}"
+        known = await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity))
+        if known is not None:
+            return self._form(
+                request,
+                name,
+                "Somebody has come in with this name. If it was you, use your personal link, or add a letter.",
+            )
+        session = await run_in_threadpool(self.pages.admit, "local", identity)
+        personal = f"{self.site.access.base_url}/i/{self.site.signer.invitation(identity)}"
+        response = self.pages.message(
+            f"Welcome, {name}",
+            ["To come back from another browser, or after a month, keep this personal link. It is yours alone."],
+            links=[("Begin", f"{self.pages.at}/next"), ("My personal link", personal)],
+        )
+        self.pages.remember(response, session)
+        return response
+
+    async def invited(self, request: Request) -> Response:
+        """A personal link: a page with one button, so that a link alone puts nobody into somebody else's place."""
+        identity, session = self._identity(request), self.pages.session(request)
+        if session.worker == self.site.pseudonym("local", identity):
+            return self.pages.go("/next")
+        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        response = self.pages.message(
+            "Welcome",
+            ["This is your personal link. What you do from here on is yours."],
+            form={
+                "action": here,
+                "fields": [("csrf", self.site.signer.form_token(session.nonce, here))],
+                "button": "Come in",
+            },
+        )
+        self.pages.remember(response, session)
+        return response
+
+    async def accept(self, request: Request) -> Response:
+        """Come in by a personal link."""
+        identity, session = self._identity(request), self.pages.session(request)
+        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        self.pages.check_form(request, await read_form(request), session.nonce, here)
+        session = await run_in_threadpool(self.pages.admit, "local", identity)
+        response = self.pages.go("/next")
+        self.pages.remember(response, session)
+        return response
+
+    def _identity(self, request: Request) -> str:
+        identity = self.site.signer.read_invitation(request.path_params["token"])
+        if identity is None:
+            raise HttpProblem(
+                403, "This link is not whole", "Please copy all of it, to its last letter, and try again."
+            )
+        return identity
+
+    def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
+        session = self.pages.session(request)
+        response = self.pages.page(
+            "door.html",
+            422 if problem else 200,
+            title="Come in",
+            csrf=self.site.signer.form_token(session.nonce, f"{self.pages.at}/enter"),
+            name=name,
+            problems=[problem] if problem else [],
+        )
+        self.pages.remember(response, session)
+        return response
+
+    def _welcome_back(self, worker: str) -> Response:
+        done = self.site.journal.done_by(worker)
+        line = (
+            "Nothing sent yet." if not done else f"You have sent {done} {'answer' if done == 1 else 'answers'} so far."
+        )
+        return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
+
+
+class Prolific:
+    """The way in and the way out of people from Prolific."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages, self.site = pages, pages.site
+
+    async def come(self, request: Request) -> Response:
+        """A participant of a study."""
+        door = request.path_params["study"]
+        if door not in self.site.access.studies:
+            raise HttpProblem(404, "This study is not here", "Please return the submission on Prolific.")
+        told = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
+        if not all(_ID.fullmatch(one) for one in told):
+            raise HttpProblem(
+                400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
+            )
+        address = request.client.host if request.client else ""
+        session = await run_in_threadpool(self._come, door, told, address, self.pages.session(request))
+        response = self.pages.go("/next")
+        self.pages.remember(response, session)
+        return response
+
+    def _come(self, door: str, told: list[str], address: str, before: Session) -> Session:
+        """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
+        submission, participant, study = told
+        if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
+            raise TooMany(wait)
+        worker = self.site.pseudonym(_PLATFORM, participant)
+        given, now = self.site.journal.done_by(worker), self.site.now()
+        visit = Visit(submission, participant, study, worker, door, given, now)
+        try:
+            self.site.identities.come(visit, self.site.access.studies[door].lasts, before.submission)
+        except Refused as refused:
+            raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
+        return self.pages.admit(_PLATFORM, participant, submission)
+
+    def visit(self, session: Session) -> Visit | None:
+        """What this browser came with; None for who came another way. Raises HttpProblem where it counts no more."""
+        if session.platform != _PLATFORM:
+            return None
+        visit = self.site.identities.visit(session.submission)
+        if visit is None or visit.ending == LEFT or visit.door not in self.site.access.studies:
+            raise HttpProblem(
+                403, "This submission is over", "Please open the study from Prolific’s own page once more."
+            )
+        return visit
+
+    def tasks(self, visit: Visit) -> tuple[str, ...]:
+        """What this person is given."""
+        return self._study(visit).tasks
+
+    def round(self, session: Session) -> tuple[int, int] | None:
+        """Answers for this submission, and how many it is paid for; None for who came another way."""
+        visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
+        if visit is None or visit.door not in self.site.access.studies:
+            return None
+        bundle = self._study(visit).bundle
+        return min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle
+
+    def ended(self, visit: Visit) -> Response | None:
+        """The page with the completion code; None while there is work to do before it."""
+        study = self._study(visit)
+        ending = visit.ending or self.site.journal.ending(
+            visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, self.tasks(visit)
+        )
+        if not ending:
+            return None
+        kind, title, line = _ENDINGS[ending]
+        known = study.codes()
+        code = known.get(kind) or known.get("COMPLETED", "")
+        if not code:
+            again = [("Look again", f"{self.pages.at}/next")]
+            wait = "The code by which Prolific pays you is not here yet. Please leave this page open."
+            return self.pages.message(title, [line, wait], links=again, again=WAIT_SECONDS)
+        self.site.identities.end(visit.submission, ending)
+        return self.pages.message(
+            title,
+            [line, "Please go back to Prolific, so that you are paid."],
+            code=code,
+            links=[("Complete on Prolific", f"{DONE}?{urlencode({'cc': code})}")],
+        )
+
+    def _study(self, visit: Visit) -> Study:
+        return self.site.access.studies[visit.door]
