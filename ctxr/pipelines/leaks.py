@@ -1,7 +1,7 @@
 """What the splits of a dataset share: sources, files, descriptions, and pictures that look or embed alike."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,11 +14,21 @@ from ctxr.pipelines.picture_vectors import PictureVectors, open_pictures
 from ctxr.pipelines.result_tables import Table
 from ctxr.pipelines.talk import Talk
 
-if TYPE_CHECKING:
-    from ctxr.pipelines.stats import Stats
+
+@dataclass(frozen=True)
+class Nearness:
+    """What counts as a near-duplicate.
+
+    Attributes:
+        look: root mean square colour difference (0..1) at 16 x 16 pixels; None: pictures are not opened.
+        embedding: share of the encoder's threshold.
+    """
+
+    look: float | None
+    embedding: float
 
 
-def leakage_table(config: "Stats", dataset: Dataset, vectors: PictureVectors | None, talk: Talk) -> Table | str:
+def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | None, talk: Talk) -> Table | str:
     """Every comparison of two splits that the dataset allows, with numbers and examples."""
     sides: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
     present: list[str] = [split for split in SPLITS if split in sides.values()]
@@ -35,15 +45,15 @@ def leakage_table(config: "Stats", dataset: Dataset, vectors: PictureVectors | N
     leaks += shared_things("same description", _texts(dataset, sides), present)
     notes = []
     if vectors is not None:
-        limit = config.near_embedding * vectors.threshold
+        limit = near.embedding * vectors.threshold
         leaks += _alike(f"embedding within {limit:.3g} ({vectors.encoder})", vectors, of_image, limit, present)
     else:
         notes.append("no embeddings to compare by")
-    prints = None if config.skip_pictures else _prints(dataset, of_image, talk)
-    if prints is not None:
-        leaks += _alike(f"look within {config.near:g}", prints, of_image, config.near, present)
+    prints = None if near.look is None else _prints(dataset, of_image, talk)
+    if near.look is not None and prints is not None:
+        leaks += _alike(f"look within {near.look:g}", prints, of_image, near.look, present)
     else:
-        notes.append("pictures were not opened" if config.skip_pictures else "no pictures to compare by look")
+        notes.append("pictures were not opened" if near.look is None else "no pictures to compare by look")
     rows = tuple((leak.what, " – ".join(leak.splits), leak.shared, leak.of, leak.nearest) for leak in leaks)
     note = "of: different things of that sort in the second split" + "".join(f"; {note}" for note in notes)
     examples = tuple(f"{leak.what}: {example}" for leak in leaks for example in leak.examples)

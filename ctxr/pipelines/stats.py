@@ -68,7 +68,7 @@ def run(config: Stats, talk: Talk | None = None) -> StatsReport:
     talk = talk or Silent()
     from ctxr.models.tokens import load_tokenizer
     from ctxr.pipelines import stats_tables as tables
-    from ctxr.pipelines.leaks import leakage_table
+    from ctxr.pipelines.leaks import Nearness, leakage_table
     from ctxr.pipelines.picture_vectors import distances_of, vectors_of
     from ctxr.pipelines.published import published_table
 
@@ -83,6 +83,7 @@ def run(config: Stats, talk: Talk | None = None) -> StatsReport:
         parsed = dict(zip(described, tokenizer.parse(described), strict=True))
     vectors = vectors_of(dataset, config.encoder, config.device, talk)
     distances = distances_of(dataset, vectors if config.encoder else None)
+    near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
     found = {
         "splits": tables.by_split(dataset),
         "sources": tables.by_source(dataset),
@@ -94,7 +95,7 @@ def run(config: Stats, talk: Talk | None = None) -> StatsReport:
         "distances": tables.distance_table(dataset, distances),
         "phenomena": tables.phenomena_table(dataset),
         "licences": tables.licences(dataset),
-        "leakage": leakage_table(config, dataset, vectors, talk),
+        "leakage": leakage_table(near, dataset, vectors, talk),
     }
     made = {name: one for name, one in found.items() if isinstance(one, Table)}
     missing = [one for one in found.values() if isinstance(one, str) and one]

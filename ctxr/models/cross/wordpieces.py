@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxr.data.world import words
 from ctxr.errors import DataError
 from ctxr.models.cross.config import TOKENS
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+WORDS = Path(__file__).resolve().parents[1] / "weights" / "words.txt"
+"""The words of the drawn world (`ctxr.data.world.words`), sorted."""
 
 PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 
@@ -50,7 +52,7 @@ def made_vocabulary() -> list[str]:
     inside = [*string.ascii_lowercase, *string.digits, *pairs]
     signs = list(string.punctuation)
     pieces = [PADDING, UNKNOWN, START, END, MASK, *signs, *inside, *(f"##{piece}" for piece in inside)]
-    return list(dict.fromkeys([*pieces, *sorted(_world_words())]))
+    return list(dict.fromkeys([*pieces, *WORDS.read_text(encoding="utf-8").split()]))
 
 
 def make_tokenizer(pieces: Sequence[str], lower: bool = True, most: int = TOKENS) -> Callable[[Sequence[str]], Tensor]:
@@ -81,20 +83,3 @@ def make_tokenizer(pieces: Sequence[str], lower: bool = True, most: int = TOKENS
         return torch.tensor(rows, dtype=torch.int64).reshape(-1, most)
 
     return tokenize
-
-
-def _world_words() -> set[str]:
-    """Every word that the toy world's descriptions are made of."""
-    tables = [table for name, table in vars(words).items() if name.isupper()]
-    return {word for phrase in _phrases(tables) for word in phrase.lower().replace("-", " ").split() if word.isalpha()}
-
-
-def _phrases(table: object) -> Iterator[str]:
-    if isinstance(table, str):
-        yield table
-    elif isinstance(table, dict):
-        for value in table.values():
-            yield from _phrases(value)
-    elif isinstance(table, list | tuple | set | frozenset):
-        for value in table:
-            yield from _phrases(value)

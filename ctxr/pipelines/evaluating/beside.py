@@ -10,11 +10,10 @@ from ctxr.errors import DataError
 from ctxr.pipelines.evaluating.gallery_runs import GalleryRun
 from ctxr.pipelines.evaluating.matching import EvalSplit
 from ctxr.pipelines.evaluating.runs import Run
-from ctxr.pipelines.leaks import leakage_table
+from ctxr.pipelines.leaks import Nearness, leakage_table
 from ctxr.pipelines.lineage import chosen_on_test, foreign_notes
 from ctxr.pipelines.published import HUMANS, is_release
 from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.stats import Stats
 from ctxr.pipelines.talk import Talk
 from ctxr.pipelines.training.gallery_sides import GallerySplit
 
@@ -65,7 +64,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
 
 def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], talk: Talk) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
-    table = leakage_table(Stats(skip_pictures=True), dataset, None, talk)
+    table = leakage_table(Nearness(None, 0.0), dataset, None, talk)
     if isinstance(table, str):
         return [f"{table}: nothing can be said of leaks"]
     evaluated = {side.name for side in sides}
