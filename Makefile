@@ -32,6 +32,7 @@ check: setup    ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 prove: setup    ## the long proofs: many kills, fuzzing, the same bytes as GOLDEN_BASE writes (a commit; HEAD)
 	$(BIN)/python -m pytest -m prove

@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 
 from bench.table import Row, median_seconds
-from ctxr.metrics.agreement import Level, alpha
-from ctxr.metrics.dawid_skene import dawid_skene
-from ctxr.metrics.resampling import by_units, by_units_and_workers
+from ctxr.metrics.agreement import Level, alpha, by_units, by_units_and_workers
+from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
 
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")

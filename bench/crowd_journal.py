@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.table import Row
-from ctxr.annotation.journal import Journal, Lease, open_journal
+from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from scripts.postgres_server import programs, server

@@ -22,15 +22,16 @@ from urllib.parse import urlencode
 from sqlalchemy import func, select
 
 from bench.table import Row
-from ctxr.annotation.journal import open_journal, tables
+from ctxr.annotation.artifacts import TaskBatch, write_tasks
+from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
 from ctxr.annotation.web.signing import Signer
-from ctxr.data.records import Image, ImageSet
-from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
+from ctxr.store.records import Image, ImageSet
 from scripts.postgres_server import programs, server
 
 PATIENCE = 60.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, median_seconds
-from ctxr.data.opencv_video import open_video
-from ctxr.pipelines.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
+from ctxr.media.opencv_video import open_video
+from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
 
 ROUNDS = 3
 

@@ -10,8 +10,7 @@ import torch
 from PIL import Image
 
 from bench.table import Row, median_seconds
-from ctxr.models.encode import load_encoder
-from ctxr.models.loading import find_source
+from ctxr.models.encoders import find_source, load_encoder
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 

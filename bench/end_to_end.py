@@ -11,10 +11,11 @@ import numpy as np
 
 from bench.footage import ffmpeg_null_seconds, footage
 from bench.table import Row, median_seconds
-from ctxr.data.opencv_video import open_video
-from ctxr.models.encode import Encoder, load_encoder
-from ctxr.pipelines.build_sets import BuildSets, run
-from ctxr.pipelines.sets_report import SetsReport
+from ctxr.engine.report import SetsReport
+from ctxr.media.opencv_video import open_video
+from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.pipelines.curation.build_sets import run
+from ctxr.pipelines.curation.config import BuildSets
 
 LITERAL_FRAMES = 96
 """Frames on which the literal procedure is timed; it is the same for every frame."""

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from bench.table import Row, median_seconds
-from ctxr.data.readers import read_dataset
+from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.metrics.compare import RESAMPLES, mcnemar, mean_interval, sign_flip
 from ctxr.metrics.ranking import accuracy, places, recall, reciprocal_rank
-from ctxr.pipelines.eval import Eval, run
+from ctxr.pipelines.modelling.config import Eval
+from ctxr.pipelines.modelling.eval import run
 
 PER_SET = {3: 432, 2: 396, 1: 218}
 """Sets of the published test split by number of descriptions."""

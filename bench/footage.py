@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 
 from bench.table import median_seconds
-from ctxr.data.opencv_video import open_video
-from ctxr.data.video import Pixels
+from ctxr.media.opencv_video import open_video
+from ctxr.media.video import Pixels
 
 OUT = Path(__file__).parent / "out"
 SIZE = (1280, 720)

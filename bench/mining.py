@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.table import Row, median_seconds
 from ctxr.metrics.retrieval import Vectors, top
-from ctxr.models.matches import best_matches
+from ctxr.models.neighbours import best_matches
 from ctxr.models.precision import has_bf16_units
 
 CAPTIONS, WIDTH, BEST = 100_000, 512, 30

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.finite_population import Stratum
-from ctxr.metrics.poststratified import KnownPairs, Sampled, entailed_share, known_at
-from ctxr.metrics.stratified import Part, Reliability, allocate, reliability
+from ctxr.metrics.stratified import (
+    KnownPairs,
+    Part,
+    Reliability,
+    Sampled,
+    Stratum,
+    allocate,
+    entailed_share,
+    known_at,
+    reliability,
+)
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 MINED, GIVEN = 30, 2

@@ -17,8 +17,8 @@ import numpy as np
 
 from bench.overlays import Box, Picture, fit, overlay, photos, real_folder
 from bench.table import Row, median_seconds
-from ctxr.models.brisque import Brisque
-from ctxr.models.text_area import LAYOUT, SPARSE_TEXT, TextFacts, TextReader, words_in, working_size
+from ctxr.media.brisque import Brisque
+from ctxr.media.text_area import LAYOUT, SPARSE_TEXT, TextFacts, TextReader, words_in, working_size
 
 SIZES = ((360, 640), (720, 1280))
 PUBLISHED = 0.65

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.table import Row, median_seconds
-from ctxr.data.images import encode_jpeg
-from ctxr.data.records import Facts, LedgerRow, Source
-from ctxr.data.units import SourceUnit, Stamp
 from ctxr.errors import DataError
-from ctxr.models.selection import count_sets
-from ctxr.pipelines.picking import Picking
-from ctxr.pipelines.quality import QualityGate, QualityLimits
-from ctxr.pipelines.video_unit import Embedder, UnitContext, pick_from_ledger
+from ctxr.media.images import encode_jpeg
+from ctxr.metrics.selection import count_sets
+from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
+from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
+from ctxr.store.records import Facts, LedgerRow, Source
+from ctxr.store.units import SourceUnit, Stamp
 
 FRAMES = 10_000
 THRESHOLD = 0.35

@@ -10,11 +10,8 @@ import numpy as np
 
 from bench.__main__ import show
 from bench.table import Row
-from ctxr.metrics.corrected import rogan_gladen
-from ctxr.metrics.finite_population import Stratum
-from ctxr.metrics.relations import from_pairs
-from ctxr.metrics.retrieval import Vectors, retrieved, top
-from ctxr.metrics.stratified import Part, rates
+from ctxr.metrics.retrieval import Vectors, from_pairs, retrieved, top
+from ctxr.metrics.stratified import Part, Stratum, rates, rogan_gladen
 
 SIZE, WIDTH, ASKED = 100_000, 64, 2000
 CLUSTERS, PAIRS, POOL, AUDITED = 50, 10, 2000, 200

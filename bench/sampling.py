@@ -9,10 +9,11 @@ from pathlib import Path
 
 from bench.footage import footage, real_videos
 from bench.table import Row
-from ctxr.data.records import Image, ImageSet
-from ctxr.data.tables import read_table
-from ctxr.pipelines.build_sets import BuildSets, run
-from ctxr.pipelines.sets_report import SetsReport
+from ctxr.engine.report import SetsReport
+from ctxr.pipelines.curation.build_sets import run
+from ctxr.pipelines.curation.config import BuildSets
+from ctxr.store.records import Image, ImageSet
+from ctxr.store.tables import read_table
 
 EVERY = 1000.0
 """A rate that leaves no frame out: only the gate does."""

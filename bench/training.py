@@ -20,20 +20,19 @@ from torch.nn import functional
 from bench import training_gpu
 from bench.embedding import frames
 from bench.table import Row, median_seconds
-from ctxr.data.hashing import sha256_file
-from ctxr.data.images import encode_jpeg
-from ctxr.models.clip import ClipScorer, trainable
-from ctxr.models.encode import load_encoder
+from ctxr.engine.progress import Silent
+from ctxr.media.images import encode_jpeg
+from ctxr.models.encoders import find_source, load_encoder
 from ctxr.models.layers import unit
-from ctxr.models.loading import find_source
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
-from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.training.asked import EvalQuery
-from ctxr.pipelines.training.encoded import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.encoded import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.queries import EvalQuery
+from ctxr.store.hashing import sha256_file
 
 EPOCHS = 10
 HEAD = Recipe(variant="temporal", optimiser="adam", lr=1e-4, batch=36, epochs=EPOCHS, patience=0)

@@ -14,9 +14,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.table import Row
-from ctxr.models.clip import ClipScorer, trainable
-from ctxr.models.loading import EncoderSource, find_source
+from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import PixelTable, Questions
 from ctxr.models.training.recipe import Recipe

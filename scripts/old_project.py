@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ctxr.pipelines.world_benchmark import WorldBenchmark, write_benchmark
-from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "old_project"

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.cli.render import Terminal, show_table
-from ctxr.data.caption_truth import CaptionTruth, of_gallery
-from ctxr.data.records import Image
-from ctxr.data.tables import read_table
-from ctxr.pipelines.entailing import CLASSIFIERS
-from ctxr.pipelines.result_tables import Table
-from ctxr.pipelines.revise_labels import ReviseLabels, run
-from ctxr.pipelines.revising.records import CandidateRow
-from ctxr.pipelines.revising.rounds import LEDGER, folder_of
+from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
+from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.engine.report import Table
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.revise_labels import run
+from ctxr.store.kinds import CLASSIFIERS
+from ctxr.store.records import Image
+from ctxr.store.tables import read_table
 from scripts.ending import exit_code
 
 GALLERY, OWN, DRAWS = "test", "own", 2000

@@ -17,18 +17,17 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from ctxr.data.entailment import EntailmentPair
-from ctxr.data.readers.entailment import read_pairs
-from ctxr.data.tables import read_table, write_table
+from ctxr.datasets.pairs import EntailmentPair
+from ctxr.datasets.readers.entailment import read_pairs
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, mcnemar, mean_interval
 from ctxr.metrics.entailment import quality
-from ctxr.pipelines import train
-from ctxr.pipelines.entailing_eval import PROBABILITIES, JudgedPair
-from ctxr.pipelines.entailing_pairs import PAIRS
-from ctxr.pipelines.eval import Eval
-from ctxr.pipelines.eval import run as evaluate
-from ctxr.pipelines.train import Train
+from ctxr.pipelines.modelling import train
+from ctxr.pipelines.modelling.classifier_eval import JudgedPair
+from ctxr.pipelines.modelling.config import Eval, Train
+from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.problems.entailment import PAIRS, PROBABILITIES
+from ctxr.store.tables import read_table, write_table
 from scripts.ending import exit_code
 from scripts.weak_positive_proof import Spoken
 

@@ -9,11 +9,12 @@ from multiprocessing import get_context
 import msgspec
 import numpy as np
 
-from ctxr.data.world import Scene, captions, render, sample_scene
-from ctxr.data.world.attributes import COLOURS, SIZES, TEXTURES
-from ctxr.data.world.backdrops import BACKDROPS, window
-from ctxr.data.world.outlines import FACED, SHAPES
-from ctxr.data.world.scenes import choose
+from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
+from ctxr.synthetic.world.backdrops import BACKDROPS, window
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.outlines import FACED, SHAPES
+from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
+from ctxr.synthetic.world.statements import captions
 
 ASPECTS = (1.0, 4 / 3, 16 / 9, 16 / 9, 3 / 4)
 """Width / height of the scenes: the encoder squashes every picture to a square, so it has to see squashed ones."""

@@ -1,4 +1,4 @@
-"""Train the gate before Tesseract (`ctxr.models.text_gate`) on text drawn over the photographs of scikit-image.
+"""Train the gate before Tesseract (`ctxr.media.text_area`) on text drawn over the photographs of scikit-image.
 
     python -m scripts.train_text_gate FOLDER_WITH_TTF_FONTS --steps 6000
 
@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from safetensors.torch import load_file, save_file
 from skimage import data as photographs
 
-from ctxr.models.text_gate import LAYERS, WEIGHTS, even_contrast
+from ctxr.media.text_area import LAYERS, WEIGHTS, even_contrast
 
 Picture = NDArray[np.uint8]
 Heat = NDArray[np.float32]

@@ -76,7 +76,7 @@ def write(learner: Learner, out: Path) -> None:
 
 def judge(out: Path, seed: int) -> None:
     """Print the held-out figures and write the calibrated threshold beside the weights."""
-    from ctxr.models.encode import load_encoder
+    from ctxr.models.encoders import load_encoder
 
     (out / "ctxr.json").unlink(missing_ok=True)
     encoder = load_encoder(f"local-dir:{out}", device="cpu")

@@ -13,28 +13,27 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.data.caption_truth import CaptionTruth, of_gallery
-from ctxr.data.readers import read_dataset
-from ctxr.data.records import Judgment
-from ctxr.data.tables import read_table, write_table
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.rounds import JUDGMENTS, folder_of
+from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.engine.progress import Silent, Talk
 from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
 from ctxr.metrics.entail_at import Entailed, count
-from ctxr.metrics.relations import relate
-from ctxr.metrics.retrieval import QueryScores
-from ctxr.pipelines.revise_labels import ReviseLabels
-from ctxr.pipelines.revise_labels import run as revise
-from ctxr.pipelines.revising.rounds import JUDGMENTS, folder_of
-from ctxr.pipelines.scoring import Device, checkpoints, with_regions
-from ctxr.pipelines.talk import Silent, Talk
-from ctxr.pipelines.train import Train, run
-from ctxr.pipelines.training.asked import contents_of, pictures_of
-from ctxr.pipelines.training.encoded import PictureFiles
-from ctxr.pipelines.training.gallery import found_by
-from ctxr.pipelines.training.gallery_rankings import recalls_of
-from ctxr.pipelines.training.gallery_sides import GallerySplit, gallery_sides
-from ctxr.pipelines.training.pair_looks import Rerank
-from ctxr.pipelines.world_captions import SAYINGS, WorldCaptions, write_captions
+from ctxr.metrics.retrieval import QueryScores, relate
+from ctxr.pipelines.modelling.config import Train
+from ctxr.pipelines.modelling.train import run
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.revise_labels import run as revise
+from ctxr.problems.encoded import PictureFiles
+from ctxr.problems.gallery.scoring import found_by, recalls_of
+from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
+from ctxr.problems.pair_scores import Rerank
+from ctxr.problems.queries import contents_of, pictures_of
+from ctxr.problems.scoring import Device, checkpoints, with_regions
+from ctxr.store.records import Judgment
+from ctxr.store.tables import read_table, write_table
+from ctxr.synthetic.captions import SAYINGS, WorldCaptions, write_captions
 
 KS = (10, 30)
 WORKER = "entailment-truth"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.data.caption_truth import CaptionTruth
-from ctxr.data.entailment import EntailmentPair
-from ctxr.data.tables import read_table
+from ctxr.datasets.pairs import EntailmentPair
+from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import CtxrError
-from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+from ctxr.store.tables import read_table
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 
 Features = Callable[[EntailmentPair], set[str]]
 

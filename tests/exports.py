@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ctxr.data.hashing import sha256_file
-from ctxr.pipelines.export import Export, ExportReport
-from ctxr.pipelines.export import run as run_export
-from ctxr.pipelines.rebuild import Rebuild, RebuildReport
-from ctxr.pipelines.rebuild import run as run_rebuild
+from ctxr.pipelines.curation.config import Rebuild, RebuildReport
+from ctxr.pipelines.curation.rebuild import run as run_rebuild
+from ctxr.pipelines.sharing.config import Export, ExportReport
+from ctxr.pipelines.sharing.export import run as run_export
+from ctxr.store.hashing import sha256_file
 
 
 def export(sets: Path, out: Path, to: str, **options: Any) -> ExportReport:

@@ -1,4 +1,4 @@
-"""What a study will cost and what it will pay: votes, money, hours, and the floor below which nobody is asked to work.
+"""The cost of a study and its pay: votes, money, hours, the minimum pay, and forecasts from a pilot.
 
 Money is in whole cents. Nothing is rounded before the end, where it is rounded up: a forecast that is too low is a broken promise.
 """
@@ -6,8 +6,14 @@ Money is in whole cents. Nothing is rounded before the end, where it is rounded 
 import math
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from statistics import median
 
+from ctxr.annotation.artifacts import JUDGMENTS
+from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UsageError
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.tables import read_table
 
 PLATFORMS = ("local", "mturk", "prolific")
 
@@ -140,3 +146,30 @@ def money(cents: float) -> str:
     '12.34'
     """
     return f"{cents / 100:,.2f}"
+
+
+PILOT = 20
+"""Timed answers from which a median says something."""
+
+
+def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
+    """Every imported answer with its unit, checks of the workers left out; empty before the first import."""
+    folder = workdir / JUDGMENTS
+    if not (folder / MANIFEST).is_file():
+        return []
+    units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit) if unit.purpose == "work"}
+    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
+
+
+def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float | None, int]:
+    """Median time of an answer to a task, and of how many; (None, 0) where nobody was timed."""
+    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
+    return (median(times), len(times)) if times else (None, 0)
+
+
+def planned_floor(workdir: Path) -> int:
+    """Cents an hour below which nothing is launched: what `ctxr plan` was told, else Prolific's."""
+    folder = workdir / "plan"
+    if not (folder / MANIFEST).is_file():
+        return FLOOR
+    return int(open_artifact(folder, "plan").manifest.config["floor"])

@@ -5,14 +5,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.protocol import Protocol, digest, share
 from ctxr.annotation.records import Answer, Dialogue, Purpose, Unit
-from ctxr.annotation.shuffling import digest, share
 from ctxr.annotation.tasks import entail, task_of, verify
-from ctxr.annotation.tasks.naming import made_id
-from ctxr.data.dataset import Dataset
-from ctxr.data.records import ImageSet, Query, SplitName, Text
+from ctxr.annotation.tasks.values import made_id
+from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
+from ctxr.store.records import ImageSet, Query, SplitName, Text
 
 
 def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:

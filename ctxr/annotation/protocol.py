@@ -1,15 +1,18 @@
-"""How the crowd is asked: the published protocol as defaults, every number of it a choice.
+"""The published annotation protocol as defaults, adaptive voting, and the seeded order of pictures.
 
 ImageCoDe, section 3: three random targets of each set are described; a training description is kept when one other worker
 finds its target, a validation or test description when two of three do.
 """
 
+import hashlib
+import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ctxr.annotation.records import PUBLISHED, AnswerLimits
-from ctxr.data.records import SplitName
+from ctxr.annotation.records import PUBLISHED, AnswerLimits, Unit
 from ctxr.errors import UsageError
+from ctxr.store.records import SplitName
 
 Disjoint = Literal["wholly", "partly", "none"]
 
@@ -85,3 +88,55 @@ class Protocol:
     def limits(self) -> AnswerLimits:
         """What travels with each unit."""
         return AnswerLimits(self.least_words, self.sameness, self.turns_before_share)
+
+
+Verdict = Literal["open", "accepted", "dropped"]
+
+
+def verdict(right: int, wrong: int, needed: int, most: int) -> Verdict:
+    """What votes say so far: decided as soon as the votes to come cannot change it.
+
+    >>> [verdict(right, wrong, 2, 3) for right, wrong in ((1, 1), (2, 0), (0, 2))]
+    ['open', 'accepted', 'dropped']
+    """
+    if right >= needed:
+        return "accepted"
+    return "dropped" if most - wrong < needed else "open"
+
+
+def wanted(unit: Unit, right: int, wrong: int, unknown: int = 0) -> int:
+    """How many answers a unit wants in all, given those it has: never more than `unit.most`.
+
+    With a known truth it wants just enough more to be accepted, while that is possible; without one, or with `full`, all.
+    """
+    if unit.full or not unit.truth:
+        return unit.most
+    votes = right + wrong + unknown
+    if verdict(right, wrong, unit.needed, unit.most) != "open":
+        return votes
+    return min(unit.most, votes + unit.needed - right)
+
+
+def shown_order(images: Sequence[str], ordered: bool, unit: str, slot: int, seed: int) -> tuple[str, ...]:
+    """The images of a unit as the worker in `slot` sees them; of an ordered set, as they are.
+
+    Each image gets the HMAC of unit, slot and its id under the seed, and they are sorted by it: a permutation that depends
+    on no library's random numbers and on no hash that changes between runs.
+    """
+    if ordered:
+        return tuple(images)
+    return tuple(sorted(images, key=lambda image: digest(seed, unit, str(slot), image)))
+
+
+def digest(seed: int, *words: str) -> bytes:
+    """32 bytes that look like chance and depend on nothing but the seed and the words."""
+    return hmac.new(f"ctxr-{seed}".encode(), "\0".join(words).encode(), hashlib.sha256).digest()
+
+
+def share(seed: int, *words: str) -> float:
+    """A number in 0..1, uniform over words: what falls below .1 is a seeded tenth.
+
+    >>> share(0, "unit") == share(0, "unit"), 0 <= share(1, "unit") < 1
+    (True, True)
+    """
+    return int.from_bytes(digest(seed, *words)[:8]) / 2**64

@@ -11,8 +11,8 @@ import os
 import secrets
 from pathlib import Path
 
-from ctxr.data.atomic import disk_errors
 from ctxr.errors import DataError
+from ctxr.store.atomic import disk_errors
 
 PRIVATE = "private"
 """Folder inside the crowd's folder that must not be published: the key, and who is behind each pseudonym."""

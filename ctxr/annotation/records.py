@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from ctxr.data.records import Judgment, Query, Record, SplitName, Text
+from ctxr.store.records import Judgment, Query, Record, SplitName, Text
 
 TaskName = Literal["describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit"]
 Purpose = Literal["work", "qualification", "gold", "attention"]

@@ -1,5 +1,6 @@
 """The front door: finds the command, calls it, shows its report, and turns errors into text and exit codes. Nothing heavy is
-imported here."""
+imported here.
+"""
 
 import errno
 import os

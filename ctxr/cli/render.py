@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ctxr.engine.report import Table as Tabular
 from ctxr.errors import CtxrError
-from ctxr.pipelines.result_tables import Table as Tabular
 
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""

@@ -1,39 +1,26 @@
 """What is shown of each command's report: blocks of facts, tables and lines, and the error that ends it where something was found."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import stdev
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
+from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
+from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import FindingsError, PartialError, plural
-from ctxr.pipelines import audit
-from ctxr.pipelines import plan as planning
-from ctxr.pipelines.aggregate import AggregateReport
-from ctxr.pipelines.check_artifact import Check
-from ctxr.pipelines.demo import DemoReport
-from ctxr.pipelines.demo_crowd import CrowdReport
-from ctxr.pipelines.demo_models import MEANING, ModelsReport
-from ctxr.pipelines.demo_revision import MEANING as REVISED
-from ctxr.pipelines.demo_revision import K, Proportion, RevisionReport
-from ctxr.pipelines.eval import EvalReport
-from ctxr.pipelines.export import ExportReport
-from ctxr.pipelines.export_tasks import ExportTasksReport
-from ctxr.pipelines.import_answers import ImportAnswersReport
-from ctxr.pipelines.listen import ListenReport
-from ctxr.pipelines.rebuild import RebuildReport
-from ctxr.pipelines.regions import RegionsReport
-from ctxr.pipelines.report import ReportPage
-from ctxr.pipelines.revise_labels import ReviseReport
-from ctxr.pipelines.serve import Collected, Opened
-from ctxr.pipelines.sets_report import SetsReport
-from ctxr.pipelines.stats import StatsReport
-from ctxr.pipelines.train import TrainReport
-from ctxr.pipelines.training import summary
-from ctxr.pipelines.verify import VerifyReport
-from ctxr.pipelines.workers import WorkersReport
+from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
+from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
+from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
+from ctxr.pipelines.inspection.config import AuditReport, Check, StatsReport
+from ctxr.pipelines.inspection.report import ReportPage
+from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
+from ctxr.pipelines.revision.config import ReviseReport
+from ctxr.pipelines.sharing.config import ExportReport
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -78,9 +65,9 @@ def _sources(counts: Mapping[str, int]) -> str:
     return ", ".join(parts)
 
 
-def plan(report: planning.PlanReport) -> Iterator[Block]:
+def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
-    yield planning.as_table(report)
+    yield plan_table(report)
     yield Sentences("assumed", report.notes)
 
 
@@ -231,11 +218,11 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield Sentences("to know", report.notes)
 
 
-def shortcuts(report: audit.AuditReport) -> Iterator[Block]:
+def shortcuts(report: AuditReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
-        yield audit.as_table(report)
+        yield audit_table(report)
     yield Sentences("cannot be tried", report.missing)
     yield Sentences("to know", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
@@ -249,8 +236,8 @@ def shortcuts(report: audit.AuditReport) -> Iterator[Block]:
 
 def training(report: TrainReport) -> Iterator[Block]:
     """A run, and how good each of its seeds is."""
-    yield Summary(report.run, summary.facts(report))
-    yield summary.table(report)
+    yield Summary(report.run, training_facts(report))
+    yield training_table(report)
 
 
 def regions(report: RegionsReport) -> Iterator[Block]:
@@ -354,120 +341,12 @@ def _problems(report: Sequence[Check]) -> list[Check]:
     return [check for check in report if check.state == "problem"]
 
 
-def demo(report: DemoReport) -> Iterator[Block]:
-    """What each part of the chain found in the drawn world, next to the truth."""
-    yield from image_sets(report.built)
-    yield ""
-    yield from image_sets(report.filtered)
-    yield ""
-    yield _found(report)
-    yield "frames in which a blur or a title comes or goes have no right answer and are not counted"
-    yield _crowd(report.crowd)
-    yield from _models(report.models)
-    yield from _revised(report.revision)
-    yield (
-        f"\n[bold]look at[/]   {report.page} in a browser; {report.filtered.artifact / 'images'};\n"
-        f"          {report.models.page}, with what each model picked and what it looked at;\n"
-        f"          {report.revision.page}, with what was added to each picture"
-    )
-    yield (
-        "[bold]now yours[/] ctxr build-sets FOLDER      videos or photos, any number\n"
-        "          ctxr build-sets --yield-curve\n"
-        "          ctxr filter --brisque 0.65 --max-text 0.02\n"
-        "          ctxr report\n"
-        "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
-        "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare; ctxr report\n"
-        "          ctxr train --recipe entailment --dataset PAIRS; ctxr revise-labels --entail\n"
-        "          ctxr doctor work/filtered"
-    )
-
-
 def _grid(title: str, names: Sequence[str], left: int = 1) -> Grid:
     """An empty table; the first columns hold text, the others figures."""
     table = Grid(title=title, title_justify="left", title_style="bold")
     for number, name in enumerate(names):
         table.add_column(name, justify="left" if number < left else "right")
     return table
-
-
-def _found(report: DemoReport) -> Grid:
-    table = _grid("found next to the truth", ("", "found", "missed", "false", "precision", "recall"))
-    found = {
-        "blurred frames": report.blurred,
-        "frames with text": report.titled,
-        "duplicate photos": report.duplicates,
-    }
-    for name, one in found.items():
-        if one is not None:
-            figures = map(str, (one.right, one.missed, one.false))
-            table.add_row(name, *figures, f"{one.precision:.2f}", f"{one.recall:.2f}")
-    return table
-
-
-def _crowd(crowd: CrowdReport) -> str:
-    lines = [
-        f"\n[bold]the crowd[/] {crowd.workers} simulated workers gave {crowd.answers} answers at the pages of ctxr serve: "
-        f"{crowd.kept} descriptions kept, {crowd.dropped} dropped",
-        f"          spammers and pickers of the first place: {crowd.found} found, {crowd.missed} missed, "
-        f"{crowd.accused} careful workers accused",
-    ]
-    for one in crowd.estimates:
-        found = "undefined" if one.found is None else f"{one.found:.3f}"
-        span = f"{one.low:.3f} to {one.high:.3f} in 95 % of draws{'' if one.fits else ': outside'}"
-        lines.append(f"          {one.name} {found}, put by the simulation at {span}")
-    return "\n".join(lines)
-
-
-def _models(models: ModelsReport) -> Iterator[Block]:
-    yield (
-        f"\n[bold]models[/]    trained on {models.queries['train']} drawn descriptions, judged on {models.queries['test']}: "
-        "too few to tell neighbours apart\n"
-        "          (docs/log.md has the larger run); a blind guess finds 10 % of the images"
-    )
-    table = _grid("accuracy on test, %", ("run", "what it is", "all", "95 %", "video", "static"), left=2)
-    for one in models.runs:
-        whole = Proportion(one.value, one.low, one.high)
-        parts = (_percent(Proportion(part, None, None)) for part in (one.video, one.static))
-        table.add_row(one.run, MEANING[one.run], _percent(whole), _span(whole), *parts)
-    yield table
-
-
-def _revised(report: RevisionReport) -> Iterator[Block]:
-    quality = ", ".join(f"{name} {_percent(share)}" for name, share in report.classifier.items())
-    kappa = ", ".join(f"{name} {'undefined' if one is None else f'{one:.2f}'}" for name, one in report.kappa.items())
-    yield (
-        f"\n[bold]revised[/]   an entailment classifier learned from {report.learned} drawn pictures, too few for a good one; on "
-        f"{report.judged} pairs of others, %:\n"
-        f"          {quality}\n"
-        f"          {report.added} of {report.candidates:,} candidates for {report.pictures} pictures were added, at a probability of "
-        f"{report.threshold:.3f} or more\n"
-        f"          simulated people gave {report.answers} answers on {report.looked} of them; {kappa}"
-    )
-    added = _grid("what was added, %", ("", "by people", "95 %", "as drawn"))
-    for one in report.reliable:
-        added.add_row(one.name, _percent(one.people), _span(one.people), _percent(Proportion(one.drawn, None, None)))
-    yield added
-    yield (
-        f"recall is that among the candidates; {report.doubtful} of them are too close to call and count neither way in what was drawn"
-    )
-    runs = _grid(f"Entail@{K} by the drawn truth, %", ("run", "what it is", f"E@{K}", "95 %"), left=2)
-    for run, share in report.entail_at.items():
-        runs.add_row(run, REVISED[run], _percent(share), _span(share))
-    yield runs
-    if report.gain is None:
-        yield "nothing was added, so nothing could be trained with it"
-    else:
-        yield f"what was added changes it by {_percent(report.gain, '+')} points ({_span(report.gain, '+')})"
-
-
-def _percent(share: Proportion, sign: str = "") -> str:
-    return "–" if share.value is None else f"{100 * share.value:{sign}.1f}"
-
-
-def _span(share: Proportion, sign: str = "") -> str:
-    if share.low is None or share.high is None:
-        return "–"
-    return f"{100 * share.low:{sign}.1f} to {100 * share.high:{sign}.1f}"
 
 
 def _finished(up_to_date: bool) -> str:
@@ -484,3 +363,95 @@ def _numbers(counts: Mapping[str, int]) -> str:
 
 def _splits(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {number}" for name, number in counts["splits"].items()) or "none"
+
+
+def plan_table(report: PlanReport) -> Table:
+    """The forecast as a table for people."""
+    rows = tuple(
+        (
+            one.task,
+            one.units,
+            round(one.votes),
+            f"{one.seconds:.0f} s" + ("" if one.measured else " assumed"),
+            money(one.reward),
+            money(one.per_hour),
+            round(one.hours, 1),
+            money(one.fee),
+            money(one.cost),
+        )
+        for one in report.forecasts
+    )
+    note = (
+        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
+        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time"
+    )
+    heads = ("task", "units", "answers", "median", "pay", "an hour", "hours", "fees", "cost")
+    return Table(f"What it takes on {report.platform}", heads, rows, note)
+
+
+def audit_table(report: AuditReport) -> Table:
+    """The verdicts as a table for people."""
+    rows = tuple(
+        (
+            one.rule,
+            one.part,
+            one.queries,
+            f"{one.accuracy:.3f} ({one.low:.3f}–{one.high:.3f})",
+            one.chance,
+            one.corrected,
+            "above chance" if one.flagged else "",
+        )
+        for one in report.verdicts
+    )
+    note = (
+        f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
+        f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
+        f"tests, flagged below 0.025; positions {report.learnt}"
+    )
+    heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
+    return Table("Shortcuts", heads, rows, note)
+
+
+def training_facts(report: TrainReport) -> dict[str, str]:
+    """Names and values, for the top of the result."""
+    there = {"already": "trained before: nothing to do"} if report.up_to_date else {}
+    return {
+        "variant": report.variant,
+        "encoder": report.encoder,
+        **({"regions": report.regions} if report.regions else {}),
+        "dataset": report.dataset,
+        "pairs" if report.variant == ENTAILMENT else "queries": ", ".join(
+            f"{count} {side}" for side, count in report.queries.items()
+        ),
+        "written": str(report.folder),
+        **there,
+    }
+
+
+def training_table(report: TrainReport) -> Table:
+    """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
+    sides = [side for side in ("valid", "test") if any(getattr(one, side) is not None for one in report.seeds)]
+    rows: list[tuple[Any, ...]] = [
+        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, side)) for side in sides))
+        for one in report.seeds
+    ]
+    if len(report.seeds) > 1:
+        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, side)) for side in sides)))
+        rows.append(("s.d.", None, None, *(_spread(report.seeds, side) for side in sides)))
+    said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
+    galleries = report.variant == IN_BATCH
+    if galleries:
+        said.append("TR and IR at 1, 5, 10")
+    elif report.variant != ENTAILMENT:
+        said.append("candidates that share the highest score share the hit")
+    what = "mean recall, %" if galleries else "accuracy, %"
+    return Table(what, ("seed", "epoch", "of", *sides), tuple(rows), "; ".join(said), digits=1)
+
+
+def _share_in_percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _spread(seeds: tuple[SeedResult, ...], side: str) -> float | None:
+    shares = [share for one in seeds if (share := getattr(one, side)) is not None]
+    return 100 * stdev(shares) if len(shares) > 1 else None

@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.resampling import LEVEL, percentiles
+from ctxr.metrics.agreement import LEVEL, percentiles
 from ctxr.metrics.votes import Column, Doubles, Flags, factorise
 
 RESAMPLES = 10_000

@@ -1,12 +1,15 @@
-"""One answer for each unit from several votes, by majority.
+"""One answer for each unit from several votes: by majority, or weighted by estimated skill (Dawid and Skene 1979).
 
-Where all units share the same few labels, `ctxr.metrics.dawid_skene` also weighs workers by how often they seem to be right.
+Where all units share the same few labels, `ctxr.metrics.consensus` also weighs workers by how often they seem to be right.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from ctxr.metrics.differences import cells
-from ctxr.metrics.votes import Codes, Votes
+from ctxr.errors import DataError
+from ctxr.metrics.agreement import cells
+from ctxr.metrics.votes import Codes, Doubles, Votes
 
 TIE = -1
 """Stands for the value of a unit whose votes decide nothing, or that has none."""
@@ -29,3 +32,94 @@ def majority(votes: Votes) -> Codes:
     value[cell_units[best]] = cell_values[best]
     value[np.bincount(cell_units[best], minlength=size) != 1] = TIE
     return value
+
+
+MOST_CELLS = 100_000_000
+"""Cells of all confusion tables together that are still worth a try: 800 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class DawidSkene:
+    """Maximum-likelihood estimates.
+
+    Attributes:
+        posterior: [U, V] probability of each class; the prior where a unit has no vote.
+        prior: [V] share of each class. confusion: [W, V, V] probability that worker w says l where j is true; a row of
+            zeros where nothing is known of that class.
+        log_likelihood: of all votes. history: after each round; without smoothing it never falls.
+        converged: whether the last round gained less than the tolerance.
+    """
+
+    posterior: Doubles
+    prior: Doubles
+    confusion: Doubles
+    log_likelihood: float
+    history: tuple[float, ...]
+    converged: bool
+
+
+def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, rounds: int = 500) -> DawidSkene:
+    """EM from the shares of each unit's votes.
+
+    Args:
+        votes: workers may differ from unit to unit, and may judge a unit several times (gathered with `repeats`): their
+            judgments of one unit are taken as independent given its class.
+        smoothing: votes that each worker is given beforehand in each cell of his table, and units in each class; 0 is the
+            paper's.
+        tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.
+
+    Raises:
+        DataError: so many workers and labels that their tables would not fit, as where labels are images of many sets.
+
+    >>> from ctxr.metrics.votes import gather
+    >>> votes = gather([1, 1, 1, 2, 2, 2, 3, 3, 3], ["x", "y", "z"] * 3, [0, 0, 1, 1, 1, 0, 1, 1, 0])
+    >>> found = dawid_skene(votes)
+    >>> found.posterior.argmax(axis=1).tolist(), found.confusion[2].round(3).tolist()
+    ([0, 1, 1], [[0.0, 1.0], [1.0, 0.0]])
+    """
+    size, crowd, kinds = len(votes.unit_names), len(votes.worker_names), len(votes.labels)
+    if crowd * kinds * kinds > MOST_CELLS:
+        raise DataError(
+            f"{crowd} workers with a table of {kinds} x {kinds} labels each are more than votes can fill",
+            "ask for majority, which needs no shared labels",
+        )
+    said = votes.workers * np.int64(kinds) + votes.values
+    counts = np.bincount(votes.units * np.int64(kinds) + votes.values, minlength=size * kinds).reshape(size, kinds)
+    known = counts.sum(axis=1) > 0
+    # classes come first, so that each is one stretch of memory
+    posterior = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).T.copy()
+    prior, confusion = np.zeros(kinds), np.zeros((crowd, kinds, kinds))
+    history: list[float] = []
+    converged = not len(votes)
+    while len(history) < rounds and not converged:
+        prior = (posterior[:, known].sum(axis=1) + smoothing) / (known.sum() + kinds * smoothing)
+        confusion = _confusion(votes.units, said, posterior, crowd, smoothing)
+        posterior, log_likelihood = _classes(votes.units, said, prior, confusion, size)
+        history.append(log_likelihood)
+        converged = len(history) > 1 and abs(history[-1] - history[-2]) < tolerance * len(votes)
+    return DawidSkene(posterior.T, prior, confusion, history[-1] if history else 0.0, tuple(history), converged)
+
+
+def _confusion(units: Codes, said: Codes, posterior: Doubles, crowd: int, smoothing: float) -> Doubles:
+    """Equation 2.3: [W, V true, V said]."""
+    kinds = len(posterior)
+    tables = np.full((crowd, kinds, kinds), smoothing)
+    for true, row in enumerate(posterior):
+        tables[:, true, :] += np.bincount(said, row[units], crowd * kinds).reshape(crowd, kinds)
+    totals = tables.sum(axis=2, keepdims=True)
+    shares: Doubles = np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0)
+    return shares
+
+
+def _classes(units: Codes, said: Codes, prior: Doubles, confusion: Doubles, size: int) -> tuple[Doubles, float]:
+    """Equation 2.5, [V, U], and the log likelihood of the votes."""
+    with np.errstate(divide="ignore"):
+        logs, start = np.log(confusion), np.log(prior)
+    kinds = len(prior)
+    scores = np.empty((kinds, size))
+    for true in range(kinds):
+        scores[true] = np.bincount(units, logs[:, true, :].reshape(-1)[said], size) + start[true]
+    most = scores.max(axis=0)
+    each = np.exp(scores - most)
+    total = each.sum(axis=0)
+    return each / total, float((most + np.log(total)).sum())

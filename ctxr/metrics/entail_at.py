@@ -12,11 +12,8 @@ import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
-from ctxr.metrics.corrected import Rates, rogan_gladen
-from ctxr.metrics.first import First, first
-from ctxr.metrics.poststratified import KnownPairs, entailed_share
-from ctxr.metrics.relations import Relation
-from ctxr.metrics.retrieval import BLOCK, QueryScores
+from ctxr.metrics.retrieval import BLOCK, First, QueryScores, Relation, first
+from ctxr.metrics.stratified import KnownPairs, Rates, entailed_share, rogan_gladen
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)

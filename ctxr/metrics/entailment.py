@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError
+from ctxr.metrics.agreement import LEVEL, percentiles
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.proportions import exact_interval
-from ctxr.metrics.resampling import LEVEL, percentiles
 from ctxr.metrics.votes import Column, Doubles, Flags
 
 BETA = 0.5

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ctxr.data.records import Judgment, Query
+from ctxr.store.records import Judgment, Query
 
 
 @dataclass(frozen=True)

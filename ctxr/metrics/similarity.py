@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError
+from ctxr.metrics.agreement import LEVEL, percentiles
 from ctxr.metrics.compare import pearson
-from ctxr.metrics.resampling import LEVEL, percentiles
 from ctxr.metrics.votes import Column, Doubles
 
 DRAWS = 1000

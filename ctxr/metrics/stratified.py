@@ -1,7 +1,15 @@
-"""Precision and recall of a classifier over a finite pool of pairs, from an audit that drew from each stratum of it.
+"""Precision and recall over a finite pool of pairs, and Entail@K, from an audit stratified by decision, probability and rank.
+
+Sensitivity and specificity come from an audit by strata (`stratified.rates`), also of another set, as long as the classifier errs
+there as here. Intervals hold both what was drawn: the looks of the audit, and whole clusters of the observed pairs
+(`python -m bench retrieval` counts how often they hold the truth).
 
 What people looked at is known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
 Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
+
+One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
+of its looks among the first K; where fewer than `LEAST` fell there, that of all its looks. What was looked at counts as it is: a
+census gives the truth exactly, and its interval is that of the pictures alone.
 """
 
 import math
@@ -11,11 +19,157 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import NO_VARIATION, Agreement
-from ctxr.metrics.compare import Interval
-from ctxr.metrics.corrected import DRAWS, Rates
-from ctxr.metrics.finite_population import Stratum, Total, columns_of, finite_share, finite_total
-from ctxr.metrics.resampling import LEVEL
+from ctxr.metrics.agreement import LEVEL, NO_VARIATION, Agreement, percentiles
+from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
+from ctxr.metrics.proportions import share_limits
+from ctxr.metrics.retrieval import BLOCK, QueryScores, first
+from ctxr.metrics.votes import Codes, Doubles
+
+DRAWS = 4000
+
+LEAST_DISCRIMINATION = 0.05
+"""Sensitivity + specificity - 1 below which nothing can be said: the correction would divide by next to nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Sensitivity and specificity over a population, with draws of what they may be, [R] each."""
+
+    sensitivity: float
+    specificity: float
+    drawn_sensitivity: Doubles
+    drawn_specificity: Doubles
+
+
+def rogan_gladen(
+    hits: Doubles, trials: Doubles | Codes, rates: Rates, rng: np.random.Generator, confidence: float = LEVEL
+) -> Interval:
+    """(observed + specificity - 1) / (sensitivity + specificity - 1), cut to 0..1.
+
+    Args:
+        hits, trials: [C] how many pairs of each cluster (a picture's) the classifier calls entailed, of how many.
+        rates: how the classifier errs, over all pairs of a population.
+
+    No value where nothing was observed, or where the classifier hardly tells the two apart.
+
+    >>> rates = Rates(0.8, 0.9, np.array([0.8]), np.array([0.9]))
+    >>> found = rogan_gladen(np.array([31.0]), np.array([100]), rates, np.random.default_rng(0))
+    >>> round(found.value, 3)
+    0.3
+    """
+    if not trials.sum():
+        return Interval(None, clusters=len(trials))
+    value = _invert(np.array([hits.sum() / trials.sum()]), np.array([rates.sensitivity]), np.array([rates.specificity]))
+    observed = _observed(hits, trials, rng, len(rates.drawn_sensitivity))
+    drawn = _invert(observed, rates.drawn_sensitivity, rates.drawn_specificity)
+    defined = drawn[~np.isnan(drawn)]
+    if np.isnan(value[0]) or not defined.size:
+        return Interval(None, clusters=len(trials))
+    low, high = percentiles(defined, confidence)
+    return Interval(float(value[0]), low, high, len(trials), len(defined))
+
+
+def _invert(observed: Doubles, sensitivity: Doubles, specificity: Doubles) -> Doubles:
+    tells = sensitivity + specificity - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: Doubles = np.clip((observed + specificity - 1) / tells, 0.0, 1.0)
+    share[tells < LEAST_DISCRIMINATION] = np.nan
+    return share
+
+
+def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, draws: int) -> Doubles:
+    """The observed share with whole clusters drawn again, [draws]; one cluster varies as its pairs would by themselves."""
+    count = len(trials)
+    if count == 1:
+        alone: Doubles = rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
+        return alone
+    shares = np.empty(draws)
+    for draw in range(draws):
+        weights = np.bincount(rng.integers(0, count, count), minlength=count)
+        total = weights @ trials
+        shares[draw] = weights @ hits / total if total else np.nan
+    return shares
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
+
+    population: int
+    sampled: int
+    positive: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many pairs of some strata are entailed: `value`, and between which numbers that is."""
+
+    value: float
+    low: float
+    high: float
+
+
+def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total | None:
+    """The number of entailed pairs in all strata together. What was drawn is known, only the rest of each stratum varies
+    (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a prior would say too much
+    of large strata where next to nothing holds.
+
+    None where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
+
+    >>> finite_total([Stratum(10, 10, 7)])
+    Total(value=7.0, low=7.0, high=7.0)
+    """
+    population, sampled, positive = columns_of(strata)
+    if not sampled.all():
+        return None
+    share, rest = positive / sampled, population - sampled
+    value = float(share @ population)
+    below, above = rest_spread(sampled, positive, rest, confidence=confidence)
+    return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
+
+
+def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
+    """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
+    for one in strata:
+        if not 0 <= one.positive <= one.sampled <= one.population:
+            raise DataError(
+                f"a stratum of {one.population} cannot have {one.sampled} drawn and {one.positive} entailed"
+            )
+    table = np.array([(one.population, one.sampled, one.positive) for one in strata], np.float64).reshape(-1, 3)
+    population, sampled, positive = table[table[:, 0] > 0].T
+    return population, sampled, positive
+
+
+def rest_spread(
+    sampled: Doubles, positive: Doubles, rest: Doubles, *, weight: int = 1, of: float = 1.0, confidence: float = LEVEL
+) -> tuple[float, float]:
+    """How far below and above its estimate the number of entailed pairs may lie that nobody looked at, in all strata together.
+
+    Args:
+        sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
+        rest: [S] pairs that nobody looked at. weight: 2 where the sampled pairs vary with the share too.
+        of: the distances are shares of so many pairs.
+    """
+    sampled, positive, rest = (column[rest > 0] for column in (sampled, positive, rest))
+    share = positive / sampled
+    limits = share_limits(share, 1 / (1 / sampled + weight / rest), sampled - 1, confidence)
+    below, above = (float(np.linalg.norm((limit - share) * rest / of)) for limit in limits)
+    return below, above
+
+
+def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interval:
+    """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
+    there is none, or no pair at all.
+
+    >>> found = finite_share([Stratum(10, 10, 7)])
+    >>> found.value, found.low, found.high
+    (0.7, 0.7, 0.7)
+    """
+    found, pairs = finite_total(strata, confidence), sum(one.population for one in strata)
+    if found is None or not pairs:
+        return Interval(None)
+    return Interval(found.value / pairs, found.low / pairs, found.high / pairs, len(strata))
+
 
 UNSEEN = "a stratum was not looked at"
 
@@ -169,3 +323,107 @@ def kappa(parts: Sequence[Part]) -> Agreement:
     if chance >= 1 - 1e-15:
         return Agreement(None, looked, 2 * looked, NO_VARIATION)
     return Agreement((observed - chance) / (1 - chance), looked, 2 * looked)
+
+
+LEAST = 4
+"""Looks among the first K from which on a stratum's share is of them alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Pairs that a sample was drawn from by strata, parallel columns [P].
+
+    Attributes:
+        images, captions: places. strata: numbers below S. said: 1 entailed, 0 not, -1 where nobody decided.
+        drawn: whether the pair was drawn by chance from its stratum: others that people know of tell of themselves alone.
+        looks: [S, 2] pairs decided and entailed of those drawn from each whole stratum, also of pictures that are not here.
+    """
+
+    images: Codes
+    captions: Codes
+    strata: Codes
+    said: Codes
+    drawn: np.typing.NDArray[np.bool_]
+    looks: Doubles
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPairs:
+    """What is known of the pairs among the first K of I pictures, those written for them left out.
+
+    Attributes:
+        entailed: [I] pairs that people call so. rest: [I, S] those that nobody decided, by stratum. looks: [S, 2] decided and
+            entailed of the pairs that the rest of each stratum is estimated from.
+    """
+
+    entailed: Doubles
+    rest: Doubles
+    looks: Doubles
+
+
+def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
+    """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
+    everyone, width = scored.shape
+    step = max(1, block // width)
+    found = np.zeros((len(sampled.images), len(ks)))
+    order = np.argsort(sampled.images, kind="stable")
+    for start in range(0, everyone, step):
+        held = np.arange(start, min(start + step, everyone))
+        best = first(scored.rows(held), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [start, held[-1] + 1], sorter=order))]
+        known, wanted = (
+            rows * width + columns
+            for rows, columns in (
+                (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
+            )
+        )  # fmt: skip
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        there = known[place] == wanted
+        found[ours[there]] = best.chances[place[there]]
+    return found
+
+
+def known_at(sampled: Sampled, chance: Doubles, images: int) -> KnownPairs:
+    """Sum up pairs by their chance [P] to be among the first K of one of `images` pictures."""
+    strata = len(sampled.looks)
+    unseen = sampled.said < 0
+    entailed = np.bincount(sampled.images, chance * (sampled.said > 0), images)
+    cell = sampled.images * strata + sampled.strata
+    rest = np.bincount(cell, chance * unseen, images * strata).reshape(images, strata)
+    seen = chance * (sampled.drawn & ~unseen)
+    here = np.stack(
+        [np.bincount(sampled.strata, seen * weight, strata) for weight in (np.ones(len(seen)), sampled.said > 0)],
+        axis=1,
+    )
+    return KnownPairs(
+        entailed.astype(np.float64), rest.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
+    )
+
+
+def entailed_share(
+    written: Doubles, known: KnownPairs, k: int, clusters: Clusters, confidence: float = LEVEL
+) -> Interval:
+    """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
+
+    Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
+    squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
+    holds. No value where a stratum with pairs that nobody decided was not looked at.
+    """
+    rest = known.rest.sum(axis=0)
+    held = rest > 0
+    looks, positive = known.looks[held].T
+    if not len(written) or not looks.all():
+        return Interval(None, clusters=clusters.size)
+    share = positive / looks
+    counted = written + known.entailed + known.rest[:, held] @ share
+    everything = k * len(written)
+    value = float(counted.sum() / everything)
+    totals = clusters.totals(np.stack([counted, np.ones(len(counted))], axis=1))
+    found = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
+    if clusters.size < LEAST_CLUSTERS or not held.any():
+        return found
+    # pairs that were looked at stand in the figure too, and vary with the share: hence the weight
+    strata = rest_spread(looks, positive, rest[held], weight=2, of=everything, confidence=confidence)
+    pictures = [0.0 if edge is None else edge - value for edge in (found.low, found.high)]
+    below, above = (np.hypot(drawn, each) for drawn, each in zip(pictures, strata, strict=True))
+    return replace(found, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from ctxr.models.blip import is_blip, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
+from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.hub import makes_pairs
-from ctxr.models.loading import EncoderSource, find_source
 
 
 def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:

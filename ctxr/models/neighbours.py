@@ -1,10 +1,184 @@
-"""Exact nearest neighbours among the vectors of a pool, for image sets made of photos (ImageCoDe, section 3.1)."""
+"""Exact nearest neighbours and best matches of vectors, block by block (ImageCoDe, section 3.1).
+
+The search behind it, `ExactSearch`, finds nearest neighbours too (`ctxr.models.neighbours`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.matches import Doubles, ExactSearch, Indices, Vectors, is_coarse
+from ctxr.models.precision import cpu_matmul_precision, float32_matmul, has_bf16_units
+
+Vectors = NDArray[np.float32]
+Indices = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Pairs = tuple[Indices, Indices]
+
+MATCH_ENGINES = ("auto", "bf16", "fp32")
+GROUP = 32  # columns looked at through their maximum first
+PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The best k of each of Q queries.
+
+    Attributes:
+        indices: [Q, k] int64 best first, `NOBODY` where fewer are left. scores: [Q, k] float32, -inf there.
+    """
+
+    indices: Indices
+    scores: Vectors
+
+
+def best_matches(
+    queries: Vectors,
+    pool: Vectors,
+    k: int,
+    without: Pairs | None = None,
+    block: int = 512,
+    engine: str = "auto",
+) -> Matches:
+    """The `k` candidates of the highest dot product for every query, equal ones by index.
+
+    The answer is that of a stable sort of all products in float64, whatever the engine and the block: approximate products only
+    choose which pairs are computed so. Memory does not grow with Q x M: `block` rows of products are held at a time.
+
+    Args:
+        queries: [Q, D] float32. pool: [M, D] float32.
+        k: how many, at least 1; cut to M.
+        without: parallel columns (query, candidate) of pairs that are left out.
+        engine: `bf16` or `fp32` products, or `auto`: bf16 where this processor has units for it.
+
+    Raises UsageError for an unknown engine, or `k` or `block` below 1; DataError for vectors that do not fit or are not finite.
+    """
+    if engine not in MATCH_ENGINES:
+        raise UsageError(f"unknown engine {engine!r}", hint=f"choose one of {', '.join(MATCH_ENGINES)}")
+    if k < 1 or block < 1:
+        raise UsageError(f"cannot take {k} matches in blocks of {block}", hint="1 or more of each")
+    if queries.ndim != 2 or pool.ndim != 2 or queries.shape[1] != pool.shape[1]:
+        raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
+    if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
+        raise DataError("a vector is not finite", hint="look at the pictures and the weights that it was made of")
+    found = ExactSearch(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
+    return Matches(found[0], found[1].astype(np.float32))
+
+
+def is_coarse(engine: str) -> bool:
+    """Whether an engine takes products in bf16."""
+    return engine == "bf16" or (engine == "auto" and has_bf16_units())
+
+
+def products(left: Vectors, right: Vectors) -> Doubles:
+    """Dot products of pairs [n, D], in float64."""
+    found: Doubles = np.vecdot(np.asarray(left, np.float64), np.asarray(right, np.float64))
+    return found
+
+
+class ExactSearch:
+    """The best of a pool for each query: approximate products rule pairs out, exact values order what is left.
+
+    For a query a and a candidate b with rounded a', b' and errors e = a - a', f = b - b': a·b - a'·b' = e·b + a'·f, which is at
+    most |e||b| + |a'||f|. `bound` adds the rounding of D sums in fp32 and that of the product to bf16.
+
+    Args:
+        coarse: products in bf16, else in fp32.
+        without: parallel columns (query, candidate) of pairs that are left out.
+        exact: values of pairs, two times [n, D] -> [n]; higher is better.
+        slack: by which the order of products can differ from that of `exact`.
+    """
+
+    def __init__(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        coarse: bool,
+        without: Pairs | None = None,
+        exact: Callable[[Vectors, Vectors], Doubles] = products,
+        slack: float = 0.0,
+    ) -> None:
+        import torch
+
+        self.queries, self.pool, self.exact = np.ascontiguousarray(queries), np.ascontiguousarray(pool), exact
+        self.setting = cpu_matmul_precision()
+        asked, held = torch.from_numpy(self.queries), torch.from_numpy(self.pool)
+        self.asked, rounded = (asked.bfloat16(), held.bfloat16()) if coarse else (asked, held)
+        self.held: Any = torch.nn.functional.pad(rounded, (0, 0, 0, -len(pool) % GROUP))
+        self.bound = slack
+        if len(queries) and len(pool):
+            longest = float(asked.norm(dim=1).max()), float(held.norm(dim=1).max())
+            self.bound += pool.shape[1] * 2**-23 * longest[0] * longest[1]
+            if coarse:
+                lost = (
+                    float((asked - self.asked.float()).norm(dim=1).max()),
+                    float((held - rounded.float()).norm(dim=1).max()),
+                )
+                self.bound += lost[0] * longest[1] + (longest[0] + lost[0]) * lost[1] + 2**-8 * longest[0] * longest[1]
+        rows, columns = without or (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        order = np.argsort(rows, kind="stable")
+        self.left_out = rows[order], columns[order]
+
+    def best(self, k: int, block: int) -> tuple[Indices, Doubles]:
+        """The best `k` of every query, best first, and their values: two times [Q, k], `NOBODY` and -inf where fewer are left."""
+        import torch
+
+        count = len(self.queries)
+        indices, values = np.full((count, k), NOBODY, np.int64), np.full((count, k), -np.inf)
+        if not k:
+            return indices, values
+        # written again for every block: fresh pages would cost more than the products
+        coarse = torch.empty((min(block, count), len(self.held)), dtype=self.held.dtype)
+        fine = torch.empty(coarse.shape) if coarse.dtype != torch.float32 else coarse
+        for start in range(0, count, block):
+            stop = min(start + block, count)
+            with torch.inference_mode(), float32_matmul(self.setting):
+                torch.mm(self.asked[start:stop], self.held.T, out=coarse[: stop - start])
+                if fine is not coarse:
+                    fine.copy_(coarse)
+            found = fine.numpy()[: stop - start]
+            found[:, len(self.pool) :] = -np.inf
+            first, last = np.searchsorted(self.left_out[0], [start, stop])
+            found[self.left_out[0][first:last] - start, self.left_out[1][first:last]] = -np.inf
+            row, column = self._candidates(found, k)
+            indices[start:stop], values[start:stop] = self.ranked(np.arange(start, stop), row, column, k)
+        return indices, values
+
+    def ranked(self, queries: Indices, row: Indices, column: Indices, k: int) -> tuple[Indices, Doubles]:
+        """The best `k` among given pairs, equal ones by index, as `best`; `row` counts in `queries`."""
+        exact = np.empty(len(row))
+        for start in range(0, len(row), PAIRS):
+            part = slice(start, start + PAIRS)
+            exact[part] = self.exact(self.queries[queries[row[part]]], self.pool[column[part]])
+        order = np.lexsort((column, -exact, row))
+        row, column, exact = row[order], column[order], exact[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)
+        kept = rank < k
+        indices, values = np.full((len(queries), k), NOBODY, np.int64), np.full((len(queries), k), -np.inf)
+        indices[row[kept], rank[kept]], values[row[kept], rank[kept]] = column[kept], exact[kept]
+        return indices, values
+
+    def _candidates(self, found: Vectors, k: int) -> Pairs:
+        """Pairs among which the k best of each row are sure to be: what reaches the k-th best less twice the bound.
+
+        The k-th best true value of a row is at least the k-th best approximate one less the bound, and a column that reaches it
+        has at least that less the bound again. k groups of columns hold a product each that is at least the k-th highest maximum,
+        so most groups need no second look.
+        """
+        groups = found.reshape(len(found), GROUP, -1)
+        highest = groups.max(axis=1)
+        known = highest if highest.shape[1] >= k else found
+        floor = np.partition(known, -k, axis=1)[:, -k] - np.float32(2 * self.bound)
+        # a row that has fewer than k left takes all of them, and none that was left out
+        floor = np.maximum(floor, np.finfo(np.float32).min)
+        row, group = np.nonzero(highest >= floor[:, None])
+        pair, place = np.nonzero(groups[row, :, group] >= floor[row, None])
+        return row[pair], place * highest.shape[1] + group[pair]
+
 
 Neighbours = tuple[Indices, NDArray[np.float32]]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ctxr.annotation.records import Answer, Unit
-from ctxr.data.dataset import Dataset
-from ctxr.data.records import Image, ImageSet, Judgment, Query, SplitName, Text
+from ctxr.datasets.dataset import Dataset
+from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 TEN = tuple(f"clip/img{place}" for place in range(10))
 

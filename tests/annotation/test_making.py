@@ -13,12 +13,10 @@ from ctxr.annotation.making import (
     retrieve_units,
     tag_units,
 )
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.protocol import Protocol, share, shown_order, verdict, wanted
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
-from ctxr.annotation.shuffling import share, shown_order
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
-from ctxr.annotation.voting import verdict, wanted
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set, unit
 from tests.annotation.tasks.test_tasks import SHARED, as_values

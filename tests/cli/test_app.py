@@ -12,14 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS, Command, named
 from ctxr.cli.options import field_help, load_toml
 from ctxr.cli.render import Terminal
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
-from ctxr.pipelines.build_sets import BuildSets
-from ctxr.pipelines.filter import Filter
-from ctxr.pipelines.import_answers import ImportAnswersReport
+from ctxr.pipelines.curation.config import BuildSets, Filter
 
 runner = CliRunner()
 
@@ -55,7 +54,7 @@ def test_an_error_becomes_one_sentence_a_hint_and_its_code(
     def fail(*_: object) -> None:
         raise error("the [thing] broke", hint="mend it")
 
-    monkeypatch.setattr("ctxr.pipelines.filter.run", fail)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", fail)
     result = runner.invoke(app, ["filter"])
     assert result.exit_code == code
     assert result.stderr.split("\n")[:2] == ["error: the [thing] broke", "hint:  mend it"]
@@ -65,13 +64,13 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxr.pipelines.filter.run", stop)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", stop)
     result = runner.invoke(app, ["filter"])
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
     assert "run the same command again: it goes on where it was" in result.stderr
     # nothing of these is kept
-    monkeypatch.setattr("ctxr.pipelines.report.run", stop)
+    monkeypatch.setattr("ctxr.pipelines.inspection.report.run", stop)
     result = runner.invoke(app, ["report"])
     assert result.exit_code == 130
     assert "run the same command again\n" in result.stderr
@@ -86,7 +85,7 @@ def test_typed_options_win_over_the_file_and_the_file_over_defaults(
         seen.append(config)
         raise typer.Exit
 
-    monkeypatch.setattr("ctxr.pipelines.filter.run", note)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", note)
     (tmp_path / "f.toml").write_text('brisque = 1\nmax-text = 0.2\nout = "there"\n')
     result = runner.invoke(app, ["filter", "--config", str(tmp_path / "f.toml"), "--brisque", "0.65"])
     assert result.exit_code == 0
@@ -271,7 +270,7 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, m
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("ctxr.pipelines.filter.run", fail)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", fail)
     result = runner.invoke(app, ["filter"])
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {message}\nhint:  ")
@@ -312,7 +311,7 @@ def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) ->
 def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counts = {"answers": 1, "workers": 1}
     report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [])
-    monkeypatch.setattr("ctxr.pipelines.import_answers.run", lambda config, talk: report)
+    monkeypatch.setattr("ctxr.annotation.answers.run", lambda config, talk: report)
     result = runner.invoke(app, ["import-answers"])
     assert "1 answer of 1 worker\n" in result.stdout
     counts |= {"answers": 200}

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from ctxr.cli import render
 from ctxr.cli.render import Terminal, pieces, show_table
-from ctxr.pipelines.result_tables import Table
+from ctxr.engine.report import Table
 
 RUNS = tuple(f"clip-run-number-{number}" for number in range(8))
 COMPARED = Table(

@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxr.metrics.agreement
-import ctxr.metrics.differences
-import ctxr.metrics.resampling
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, Level, Paired, alpha
-from ctxr.metrics.resampling import by_units, by_units_and_workers
+from ctxr.metrics.agreement import Agreement, Level, Paired, alpha, by_units, by_units_and_workers
 from ctxr.metrics.votes import gather
 from tests.metrics.crowd import pick, table, tables
 
@@ -71,9 +68,7 @@ def rows_of(rows: list[list[float | str | None]]) -> list[tuple[int, int, float]
     return [(u, w, float(v)) for w, row in enumerate(rows) for u, v in enumerate(row) if v is not None]
 
 
-@pytest.mark.parametrize(
-    "module", [ctxr.metrics.agreement, ctxr.metrics.differences, ctxr.metrics.resampling], ids=lambda m: m.__name__
-)
+@pytest.mark.parametrize("module", [ctxr.metrics.agreement], ids=lambda m: m.__name__)
 def test_the_examples_in_the_text_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -132,7 +127,7 @@ def test_many_distinct_values_give_the_same_by_stripes_as_by_the_table(monkeypat
     rng = np.random.default_rng(5)
     votes = gather(np.repeat(np.arange(300), 3), np.tile(np.arange(3), 300), rng.random(900))
     whole = alpha(votes, "ratio")
-    monkeypatch.setattr(ctxr.metrics.differences, "TABLE", 7)
+    monkeypatch.setattr(ctxr.metrics.agreement, "TABLE", 7)
     assert alpha(votes, "ratio").value == pytest.approx(whole.value, abs=1e-12)
     for level in ("nominal", "ordinal", "interval"):
         judged = list(zip(votes.units.tolist(), votes.workers.tolist(), votes.labels[votes.values], strict=True))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import ctxr.metrics.compare
 from ctxr.errors import DataError
+from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import (
     Clusters,
     Interval,
@@ -21,7 +22,6 @@ from ctxr.metrics.compare import (
     pearson_interval,
     sign_flip,
 )
-from ctxr.metrics.resampling import percentiles
 
 Simulated = tuple[np.ndarray, np.ndarray, np.ndarray]
 

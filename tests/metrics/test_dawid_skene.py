@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-import ctxr.metrics.dawid_skene
+import ctxr.metrics.consensus
 from ctxr.errors import DataError
-from ctxr.metrics.dawid_skene import dawid_skene
+from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
 from tests.metrics.anaesthetists import anaesthetists
 from tests.metrics.crowd import table, tables
@@ -47,7 +47,7 @@ def slow_em(votes: Votes, rounds: int) -> tuple[list[list[float]], list[float], 
 
 
 def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.dawid_skene).failed == 0
+    assert doctest.testmod(ctxr.metrics.consensus).failed == 0
 
 
 def test_the_anaesthetists_come_out_as_published() -> None:

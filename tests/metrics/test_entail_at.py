@@ -6,10 +6,9 @@ import pytest
 from bench.retrieval import study
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.corrected import Rates, rogan_gladen
 from ctxr.metrics.entail_at import Counted, Entailed, count, entail_at
-from ctxr.metrics.relations import from_pairs, relate
-from ctxr.metrics.retrieval import Matrix
+from ctxr.metrics.retrieval import Matrix, from_pairs, relate
+from ctxr.metrics.stratified import Rates, rogan_gladen
 
 
 def sure(sensitivity: float, specificity: float) -> Rates:

@@ -6,7 +6,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.entailment import FEW_CALLED, calibration, f_score, quality, threshold_for
-from ctxr.metrics.finite_population import Stratum, finite_share
+from ctxr.metrics.stratified import Stratum, finite_share
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ import pkgutil
 
 import pytest
 
-import ctxr.data
+import ctxr.datasets
+import ctxr.engine
 import ctxr.metrics
+import ctxr.store
 
 MODULES = [
-    one.name for room in (ctxr.metrics, ctxr.data) for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
+    one.name
+    for room in (ctxr.metrics, ctxr.store, ctxr.engine, ctxr.datasets)
+    for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
 ]
 
 

@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.kappa
-import ctxr.metrics.tags
+import ctxr.metrics.agreement
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, alpha
-from ctxr.metrics.kappa import Weights, cohen, fleiss, gwet
-from ctxr.metrics.tags import masi, masi_alpha, tag_alphas
+from ctxr.metrics.agreement import Agreement, Weights, alpha, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
 from ctxr.metrics.votes import Votes, gather
 from tests.metrics.crowd import table, tables
 
@@ -41,8 +38,8 @@ def slow_agreeing(rows: list[list[float | str | None]]) -> tuple[float, dict[flo
 
 
 def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.kappa).failed == 0
-    assert doctest.testmod(ctxr.metrics.tags).failed == 0
+    assert doctest.testmod(ctxr.metrics.agreement).failed == 0
+    assert doctest.testmod(ctxr.metrics.agreement).failed == 0
 
 
 def test_cohens_own_table_gives_his_kappa() -> None:

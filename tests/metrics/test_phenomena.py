@@ -1,7 +1,7 @@
 """Shares of phenomena: the right base, majorities, rounds."""
 
-from ctxr.data.records import Judgment, Query
 from ctxr.metrics.phenomena import shares
+from ctxr.store.records import Judgment, Query
 
 KINDS = {"v": "video", "p": "photos"}
 

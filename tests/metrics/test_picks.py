@@ -5,10 +5,9 @@ import doctest
 import numpy as np
 import pytest
 
-import ctxr.metrics.picks
 import ctxr.metrics.positions
+import ctxr.metrics.workers
 from ctxr.errors import DataError
-from ctxr.metrics.picks import human_accuracy
 from ctxr.metrics.positions import (
     Confusion,
     errors_by_distance,
@@ -18,6 +17,7 @@ from ctxr.metrics.positions import (
 )
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.votes import Codes, Doubles, gather
+from ctxr.metrics.workers import human_accuracy
 from tests.metrics.crowd import pick
 
 
@@ -34,7 +34,7 @@ def answer(
 
 
 def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.picks).failed == 0
+    assert doctest.testmod(ctxr.metrics.workers).failed == 0
     assert doctest.testmod(ctxr.metrics.positions).failed == 0
 
 

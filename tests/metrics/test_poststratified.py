@@ -5,8 +5,8 @@ import pytest
 
 from bench.poststratified import KINDS, studies, world
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.poststratified import KnownPairs, Sampled, chances, entailed_share, known_at
 from ctxr.metrics.retrieval import Matrix, hits_at
+from ctxr.metrics.stratified import KnownPairs, Sampled, chances, entailed_share, known_at
 
 
 def test_a_census_gives_the_truth_and_the_interval_of_the_pictures_alone() -> None:

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
-from ctxr.metrics.relations import Relation, from_pairs, number, relate
-from ctxr.metrics.retrieval import Matrix, Vectors, average_precision_at_r, caption_retrieval, hits_at, retrieved, top
+from ctxr.metrics.retrieval import (
+    Matrix,
+    Relation,
+    Vectors,
+    average_precision_at_r,
+    caption_retrieval,
+    from_pairs,
+    hits_at,
+    number,
+    relate,
+    retrieved,
+    top,
+)
 
 
 def literal(order: list[int], right: set[int], ks: tuple[int, ...]) -> list[float]:

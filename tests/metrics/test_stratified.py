@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
-from ctxr.metrics.corrected import rogan_gladen
-from ctxr.metrics.finite_population import Stratum, finite_total
-from ctxr.metrics.kappa import cohen
+from ctxr.metrics.agreement import cohen
 from ctxr.metrics.proportions import share_limits
-from ctxr.metrics.stratified import Part, allocate, kappa, rates, reliability
+from ctxr.metrics.stratified import Part, Stratum, allocate, finite_total, kappa, rates, reliability, rogan_gladen
 from ctxr.metrics.votes import gather
 
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.trust
+import ctxr.metrics.workers
 from ctxr.errors import UsageError
-from ctxr.metrics.trust import decisions, found_by_others, skills
 from ctxr.metrics.votes import gather
+from ctxr.metrics.workers import decisions, found_by_others, skills
 
 
 def slow_above(right: int, votes: int, threshold: float) -> float:
@@ -23,7 +23,7 @@ def slow_above(right: int, votes: int, threshold: float) -> float:
 
 
 def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.trust).failed == 0
+    assert doctest.testmod(ctxr.metrics.workers).failed == 0
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.floats(0.01, 0.99))

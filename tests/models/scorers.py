@@ -5,12 +5,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.base import Batch
 from ctxr.models.blip import load_blip
-from ctxr.models.clip import ClipScorer, trainable
 from ctxr.models.context import ContextHead
-from ctxr.models.loading import find_source
-from ctxr.models.pairs import PairScorer
+from ctxr.models.encoders import find_source
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer, trainable
 from tests.models.blip_folder import WORDS, make_blip
 from tests.models.encoder_folder import make_folder
 

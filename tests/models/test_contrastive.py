@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.clip import ClipScorer
+from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastTrainer, info_nce, vectors_of
 from ctxr.models.training.galleries import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.gradcache import cached_gradients

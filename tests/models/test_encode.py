@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ctxr.errors import CtxrError
-from ctxr.models.encode import Encoder, load_encoder
+from ctxr.models.encoders import Encoder, load_encoder
 from tests.models.encoder_folder import PREPROCESS, make_folder
 
 
@@ -174,5 +174,5 @@ def test_only_rgb_bytes_are_images(encoder: Encoder, wrong: np.ndarray) -> None:
 
 
 def test_importing_the_encoders_leaves_torch_alone() -> None:
-    code = "import sys, ctxr.models.encode; sys.exit('torch' in sys.modules or 'open_clip' in sys.modules)"
+    code = "import sys, ctxr.models.encoders; sys.exit('torch' in sys.modules or 'open_clip' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

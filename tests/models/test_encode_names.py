@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models import hub, loading
-from ctxr.models.encode import load_encoder
+from ctxr.models import encoders as loading
+from ctxr.models import hub
+from ctxr.models.encoders import load_encoder
 from ctxr.models.precision import choose_device, choose_precision
 from tests.models.encoder_folder import MODEL, make_folder
 

@@ -10,9 +10,10 @@ import open_clip
 import pytest
 import torch
 
-from ctxr.data.world import Scene, captions, render, sample_scene
-from ctxr.models.encode import Encoder, load_encoder
-from ctxr.models.loading import TINY_FOLDER
+from ctxr.models.encoders import TINY_FOLDER, Encoder, load_encoder
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.scenes import Scene, sample_scene
+from ctxr.synthetic.world.statements import captions
 
 SCENES = 200
 

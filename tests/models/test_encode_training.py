@@ -7,8 +7,8 @@ import pytest
 import torch
 from open_clip.tokenizer import SimpleTokenizer
 
-from ctxr.data.world import Scene, sample_scene
-from ctxr.models.encode import load_encoder
+from ctxr.models.encoders import load_encoder
+from ctxr.synthetic.world.scenes import Scene, sample_scene
 from scripts.tiny_judge import retrieval
 from scripts.tiny_learner import SIZE, Batches, Learner, tokenized
 from scripts.tiny_pool import Pool, make_pool, vary

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.matches import NOBODY, best_matches
+from ctxr.models.neighbours import NOBODY, best_matches
 
 
 def vectors(seed: int, count: int, width: int = 24) -> np.ndarray:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
-from ctxr.models.base import Batch
+from ctxr.models.scorers import Batch
 from ctxr.models.training.galleries import GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.loop import TrainingRun
 from ctxr.models.training.matching import (

@@ -7,11 +7,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ctxr.data.regions import BOX
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models.loading import find_source
-from ctxr.models.regions import GridRegions, averaging, coarser, feature_map, grid_boxes
-from ctxr.models.regions_detector import DetectorRegions, build, weights_here
+from ctxr.models.encoders import find_source
+from ctxr.models.regions import (
+    DetectorRegions,
+    GridRegions,
+    averaging,
+    build,
+    coarser,
+    feature_map,
+    grid_boxes,
+    weights_here,
+)
+from ctxr.store.regions import BOX
 from tests.models.encoder_folder import make_folder
 
 SMALL = {"min_size": 64, "max_size": 96, "rpn_pre_nms_top_n_test": 60, "rpn_post_nms_top_n_test": 12}

@@ -8,11 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ctxr.models.base import Batch
-from ctxr.models.clip import ClipScorer
 from ctxr.models.context import SCALE, ContextHead, fuse
 from ctxr.models.layers import Block, parameters_of, unit
-from ctxr.models.pairs import PairScorer
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from tests.models.scorers import BLIP_SCORERS, SCORERS, WIDTH, make_blip_scorer, make_head, make_scorer, random_batch
 
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.errors import CtxrError
-from ctxr.models.base import Batch
-from ctxr.models.clip import ClipScorer, trainable
-from ctxr.models.loading import find_source
+from ctxr.models.encoders import find_source
+from ctxr.models.scorers import Batch, ClipScorer, trainable
 from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.scoring import accuracy_of, score_all
@@ -160,7 +159,7 @@ def test_a_training_killed_while_it_writes_goes_on_from_the_epoch_before(
     with pytest.raises(Killed):
         make_trainer(tmp_path / "cut", callbacks=Callbacks(epoch=killer(1))).run()
     with monkeypatch.context() as patched:
-        patched.setattr("ctxr.models.training.loop.save_state", cut)
+        patched.setattr("ctxr.models.training.state.save_state", cut)
         with pytest.raises(Killed):
             make_trainer(tmp_path / "cut").run()
     make_trainer(tmp_path / "cut").run()

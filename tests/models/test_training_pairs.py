@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from ctxr.errors import CtxrError, UsageError
-from ctxr.models.base import Batch
 from ctxr.models.blip import load_blip
-from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead
-from ctxr.models.devices import in_microbatches
-from ctxr.models.pairs import PairScorer
+from ctxr.models.precision import in_microbatches
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.optimising import make_optimiser
 from ctxr.models.training.questions import with_features

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import UsageError
-from ctxr.models.clip import ClipScorer
+from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.questions import by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.recipe import Recipe

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctxr.models.base import Batch
+from ctxr.models.scorers import Batch
 from ctxr.models.training.questions import (
     Questions,
     with_distractors,

@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.base import Batch
-from ctxr.models.clip import ClipScorer
+from ctxr.models.scorers import Batch, ClipScorer
 from ctxr.models.training.loop import BEST, STATE, Callbacks
 from ctxr.models.training.questions import PositivePairs, Questions
 from ctxr.models.training.recipe import WEAK, Recipe

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctxr.models.clip import ClipScorer
+from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.recipe import Recipe

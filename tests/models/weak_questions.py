@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from ctxr.models.clip import ClipScorer
+from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.questions import PositivePairs, Questions
 from tests.models.scorers import make_head
 from tests.models.training_questions import Table, make_questions

@@ -41,7 +41,7 @@ def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def recipes(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with `sets` of the shared footage, and the recipe of them."""
-    from tests.pipelines.test_build_sets import build
+    from tests.pipelines.curation.test_build_sets import build
 
     project = tmp_path_factory.mktemp("recipes")
     build(footage, project / "sets", sources=(str(footage),))

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.data.artifacts import Parent, finish, open_artifact
-from ctxr.data.dataset import Dataset
-from ctxr.data.readers import read_dataset
-from ctxr.data.records import Image, ImageSet, Judgment, Query, Record, Split, SplitName, Text
-from ctxr.data.tables import read_table, write_table
-from ctxr.pipelines.eval import Eval, EvalReport, run
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.pipelines.modelling.config import Eval, EvalReport
+from ctxr.pipelines.modelling.eval import run
+from ctxr.store.artifacts import Parent, finish, open_artifact
+from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Split, SplitName, Text
+from ctxr.store.tables import read_table, write_table
 from tests.releases import annotation_yaml, write_release
 
 FILM, STREET, PHOTOS = (

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ctxr.data.caption_truth import CaptionTruth, of_gallery
-from ctxr.data.records import Judgment
-from ctxr.data.tables import read_table, write_table
-from ctxr.pipelines.world_captions import WorldCaptions, write_captions
+from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.store.records import Judgment
+from ctxr.store.tables import read_table, write_table
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 
 CLASSIFIER = "entailment:stand-in"
 

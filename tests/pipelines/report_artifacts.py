@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.data.artifacts import Parent, open_artifact
-from ctxr.data.embeddings import Vectors, spread
-from ctxr.data.hashing import sha256_file
-from ctxr.data.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.data.units import SourceUnit, Stamp, write_unit
-from ctxr.pipelines.sets_artifact import SetsOrigin, complete
-from ctxr.pipelines.sets_report import KIND
-from ctxr.pipelines.talk import Silent
+from ctxr.engine.progress import Silent
+from ctxr.pipelines.curation.image_sets import SetsOrigin, complete
+from ctxr.store.arrays import Vectors, spread
+from ctxr.store.artifacts import Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import IMAGE_SETS as KIND
+from ctxr.store.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.units import SourceUnit, Stamp, write_unit
 
 SIZE = 4
 """Images in a set."""

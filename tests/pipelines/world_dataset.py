@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.data.artifacts import finish
-from ctxr.data.hashing import sha256_file
-from ctxr.data.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
-from ctxr.data.tables import write_table
-from ctxr.data.world import TAGS, contextual_description, render, sample_sets
-from ctxr.data.world.sets import SIZE
+from ctxr.store.artifacts import finish
+from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
+from ctxr.store.tables import write_table
+from ctxr.synthetic.world.describing import contextual_description
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.sets import SIZE, sample_sets
+from ctxr.synthetic.world.tags import TAGS
 
 
 def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:

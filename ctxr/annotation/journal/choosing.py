@@ -9,8 +9,8 @@ from ctxr.annotation.journal import leasing, rooms, tables, worker_state
 from ctxr.annotation.journal.leasing import candidate, give, held_by, unit
 from ctxr.annotation.journal.results import NoWork
 from ctxr.annotation.journal.transaction import Transaction
+from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Purpose
-from ctxr.annotation.shuffling import digest
 
 LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 """Tasks whose units come out of answers to another one."""

@@ -11,9 +11,9 @@ from sqlalchemy import RowMapping, bindparam, delete, func, insert, select, upda
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.transaction import Transaction
+from ctxr.annotation.protocol import verdict, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.voting import verdict, wanted
 
 _ANSWER = tables.answer.c
 _LAST_DECISION = select(func.coalesce(func.max(tables.decision.c.number), -1))

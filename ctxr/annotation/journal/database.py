@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from ctxr.data.atomic import disk_errors
 from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.atomic import disk_errors
 
 _LOCK = 0x63747872
 """Number of the advisory lock, "ctxr"."""

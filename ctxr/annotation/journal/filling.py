@@ -5,31 +5,18 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import (
-    ColumnElement,
-    Table,
-    Text,
-    bindparam,
-    cast,
-    func,
-    insert,
-    literal_column,
-    null,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, null, select, update
 from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.making import follow
+from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.shuffling import digest
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.voting import wanted
-from ctxr.data.records import ImageSet
 from ctxr.errors import DataError, UsageError
+from ctxr.store.records import ImageSet
 
 R = TypeVar("R", Unit, ImageSet)
 

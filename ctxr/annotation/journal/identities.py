@@ -23,7 +23,7 @@ from ctxr.annotation.journal.database import Database
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.journal.transaction import micros, moment
 from ctxr.annotation.pseudonyms import pseudonym
-from ctxr.data.atomic import disk_errors
+from ctxr.store.atomic import disk_errors
 
 _metadata = MetaData()
 

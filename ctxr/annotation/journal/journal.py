@@ -28,8 +28,8 @@ from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stam
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks.values import Exposure, Values
-from ctxr.data.records import ImageSet
 from ctxr.errors import DataError
+from ctxr.store.records import ImageSet
 
 Ending = Literal["complete", "stopped"]
 """How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""

@@ -9,24 +9,14 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import (
-    RowMapping,
-    and_,
-    bindparam,
-    exists,
-    insert,
-    not_,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import RowMapping, and_, bindparam, exists, insert, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.journal.transaction import Transaction, moment
+from ctxr.annotation.protocol import shown_order
 from ctxr.annotation.records import Purpose, Unit
-from ctxr.annotation.shuffling import shown_order
 from ctxr.annotation.tasks import NAMES
 
 HOLDS = ("live", "answered")

@@ -12,7 +12,7 @@ from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Exposure, Values
-from ctxr.data.records import ImageSet
+from ctxr.store.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
 

@@ -2,10 +2,9 @@
 
 from ctxr.annotation.forms import Form, Picture, PictureGallery, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.naming import query_of
-from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits
+from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits, query_of
 from ctxr.annotation.wording import Problem, problems
-from ctxr.data.records import Judgment, Query, Text
+from ctxr.store.records import Judgment, Query, Text
 
 SEATS = 1
 FRESH = False  # one worker may describe several targets of a set

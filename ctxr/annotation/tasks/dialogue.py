@@ -8,10 +8,9 @@ import msgspec
 
 from ctxr.annotation.forms import Form, Line, Passage, Picture, PictureGallery, Talk
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
-from ctxr.annotation.tasks.naming import made_id
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, made_id, misfits, odd
 from ctxr.annotation.wording import Problem
-from ctxr.data.records import Judgment, Query, Text
+from ctxr.store.records import Judgment, Query, Text
 
 SEATS = 2
 FRESH = False

@@ -4,7 +4,7 @@ from ctxr.annotation.forms import Form, Line, Passage, Pick, Picture, PictureGal
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import Exposure, Values, misfits
 from ctxr.annotation.wording import Problem
-from ctxr.data.records import Judgment
+from ctxr.store.records import Judgment
 
 SEATS = 1
 FRESH = True  # who has seen the set with another target has learned its images

@@ -1,11 +1,14 @@
-"""What came back from a form: checked against the fields, whoever sent it."""
+"""Values that come back from a form, checked against its fields; labels and ids that tasks share."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unicodedata import category
 
 from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
+from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.wording import Problem
+from ctxr.store.records import Judgment, Query
 
 ODD_CHARACTERS = Problem("odd_characters", "The text holds characters that cannot be shown. Please type it anew.")
 
@@ -85,3 +88,39 @@ def _offered(form: Form, field: Pick | Choice) -> set[str]:
 def clean(text: str) -> str:
     """A text as it is stored: spaces and line ends made plain, nothing else."""
     return " ".join(text.split())
+
+
+def alone(form: Form, values: Values, field: str, label: str, problem: Problem) -> list[Problem]:
+    """What is wrong with the values, where `label` goes with no other: `problem` if it does."""
+    wrong = misfits(form, values)
+    if not wrong and label in values[field] and len(values[field]) > 1:
+        return [problem]
+    return wrong
+
+
+def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
+    """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = looked, and no."""
+    chosen = set(answer.values.get(field, ()))
+    right = chosen == set(unit.truth) if unit.truth else None
+    if unit.purpose != "work" or unit.query is None:
+        return Outcome(right=right)
+    rows = tuple(
+        Judgment(unit.query, label, answer.worker, float(label in chosen), answer.at, answer.seconds, unit.round)
+        for label in unit.labels
+    )
+    query = Query(unit.query, unit.image_set, unit.text_ids, unit.labels)
+    return Outcome(queries=(query,), judgments=rows, right=right)
+
+
+def made_id(prefix: str, *parts: str) -> str:
+    """An id from what it is made of.
+
+    >>> made_id("q", "unit", "worker") == made_id("q", "unit", "worker")
+    True
+    """
+    return f"{prefix}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
+
+
+def query_of(unit: str, worker: str) -> str:
+    """The query that a worker's description in a unit makes."""
+    return made_id("q", unit, worker)

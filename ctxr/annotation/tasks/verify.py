@@ -2,8 +2,7 @@
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.labelled import alone, judged
-from ctxr.annotation.tasks.values import Exposure, Values
+from ctxr.annotation.tasks.values import Exposure, Values, alone, judged
 from ctxr.annotation.wording import Problem
 
 SEATS = 1

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ctxr.annotation.journal import Refused
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.chat import Bell, Chat
 from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
 from ctxr.annotation.web.pages import HttpProblem, Pages, static

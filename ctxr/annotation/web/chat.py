@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.forms import Talk
-from ctxr.annotation.journal import ChatRoom, Refused
+from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from ctxr.annotation.forms import Form, Talk, Write
-from ctxr.annotation.journal import Lease
+from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.pages import HttpProblem, Pages

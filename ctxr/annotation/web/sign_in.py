@@ -7,8 +7,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ctxr.annotation.journal import Refused, Visit
-from ctxr.annotation.journal.identities import LEFT
+from ctxr.annotation.journal.identities import LEFT, Visit
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.guard import TooMany, read_form
 from ctxr.annotation.web.pages import HttpProblem, Pages
 from ctxr.annotation.web.signing import Session

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ctxr.annotation.journal import Identities, Journal
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.web.guard import Buckets
 from ctxr.annotation.web.signing import Signer
 

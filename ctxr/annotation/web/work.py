@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from ctxr.annotation.forms import Write
-from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received

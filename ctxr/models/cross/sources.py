@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross import config as configs
-from ctxr.models.cross.config import TOKENS, CrossConfig
-from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.cross import encoder as configs
+from ctxr.models.cross.encoder import TOKENS, CrossConfig, RegionEncoder
 from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta, read_volta_config
 from ctxr.models.cross.wordpieces import made_vocabulary, make_tokenizer, read_vocabulary
 from ctxr.models.preprocess import Preprocess
@@ -34,7 +33,7 @@ class CrossSource:
         width: D of a pair.
         looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX].
         features: F of a region; 0 for pixels.
-        build: makes the module (a `ctxr.models.pairs.PairEncoder`) on the CPU, fp32, in evaluation mode; its weights
+        build: makes the module (a `ctxr.models.scorers.PairEncoder`) on the CPU, fp32, in evaluation mode; its weights
             take gradients.
         tokenize: texts to int64 token ids [B, T], 0 where there is none.
         preprocess: what is done to a picture first; None for regions.

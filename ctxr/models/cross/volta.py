@@ -1,4 +1,4 @@
-"""Checkpoints of volta: its names for weights, and ours (specs A0.2, 6)."""
+"""Checkpoints of volta: its configuration as a `CrossConfig`, and its names for weights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ctxr.data.regions import BOX
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross.config import CrossConfig, Stage, Stream
-from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
 from ctxr.models.published import check_shapes, read_tensors, renamed
+from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
 _GATES = ("tt", "tv", "vt", "vv")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxr.errors import DataError
-from ctxr.models.cross.config import TOKENS
+from ctxr.models.cross.encoder import TOKENS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 WORDS = Path(__file__).resolve().parents[1] / "weights" / "words.txt"
-"""The words of the drawn world (`ctxr.data.world.words`), sorted."""
+"""The words of the drawn world (`ctxr.synthetic.world.words`), sorted."""
 
 PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 

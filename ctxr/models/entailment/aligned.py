@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import UsageError
+from ctxr.models.encoders import EncoderSource, find_source, fingerprint
 from ctxr.models.entailment.fusion import FusionBranch
-from ctxr.models.loading import EncoderSource, find_source, fingerprint
 from ctxr.models.preprocess import Preprocess
 
 WORDS_AT_ONCE = 64

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ctxr.models.preprocess import Preprocess
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from ctxr.models.preprocess import Preprocess
-
-TEXT, IMAGE, JOINT = 0, 1, 2
-"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
 
 
 @dataclass(frozen=True)
@@ -56,31 +53,6 @@ class Classifier(Protocol):
 
         Raises DataError for a picture that cannot be read.
         """
-
-
-SHARED = "shared"
-"""Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
-
-REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
-"""Kinds of branches that earlier versions had, each with what to train instead."""
-
-
-@dataclass(frozen=True)
-class BranchSizes:
-    """Of branches that start from nothing; published ones bring their own.
-
-    Attributes:
-        width: D. vision_layers, text_layers, fusion_layers: of each part. image_size: pixels that a published vision transformer
-            looks at, 0 for as many as it was trained on. seed: of first weights.
-    """
-
-    width: int = 128
-    vision_layers: int = 2
-    text_layers: int = 2
-    fusion_layers: int = 2
-    dropout: float = 0.1
-    image_size: int = 0
-    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
-from ctxr.models.entailment.base import BranchSizes, ImageSource
+from ctxr.models.entailment.base import ImageSource
+from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.vision import black_patches
 
 

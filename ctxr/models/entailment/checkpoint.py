@@ -11,17 +11,17 @@ import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
-from ctxr.data.atomic import link_or_copy, write_bytes
-from ctxr.data.hashing import sha256_file, sha256_of
-from ctxr.data.images import read_image
 from ctxr.errors import DataError, UsageError
-from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, Claim
+from ctxr.media.images import read_image
+from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
-from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import ClaimTable, make_claims, probabilities
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_file, sha256_of
 
 CONFIG, WEIGHTS, TRAINED_ON = "config.json", "weights.safetensors", "trained_on.json"
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ctxr.models.cross.wordpieces import END, START, made_vocabulary, make_tokenizer
 from ctxr.models.entailment.aligned import start_aligned
-from ctxr.models.entailment.base import BranchSizes, ImageSource
+from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import GridRegions

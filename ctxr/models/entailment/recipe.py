@@ -1,9 +1,10 @@
 """Everything that decides the training of an entailment classifier, as numbers and names."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from ctxr.errors import UsageError
-from ctxr.models.entailment.base import IMAGE, JOINT, REMOVED, SHARED, TEXT, BranchSizes
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
 
 
@@ -88,3 +89,32 @@ class ClassifierRecipe(Recipe):
             raise UsageError(f"width = {self.width} is no multiple of 32", hint="--set width=128")
         if min(self.masked, self.head_width, self.image_size) < 0:
             raise UsageError("masked, head_width and image_size cannot be below 0", hint="--set masked=4")
+
+
+TEXT, IMAGE, JOINT = 0, 1, 2
+"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
+
+
+SHARED = "shared"
+"""Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
+
+REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
+"""Kinds of branches that earlier versions had, each with what to train instead."""
+
+
+@dataclass(frozen=True)
+class BranchSizes:
+    """Of branches that start from nothing; published ones bring their own.
+
+    Attributes:
+        width: D. vision_layers, text_layers, fusion_layers: of each part. image_size: pixels that a published vision transformer
+            looks at, 0 for as many as it was trained on. seed: of first weights.
+    """
+
+    width: int = 128
+    vision_layers: int = 2
+    text_layers: int = 2
+    fusion_layers: int = 2
+    dropout: float = 0.1
+    image_size: int = 0
+    seed: int = 0

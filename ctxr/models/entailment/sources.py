@@ -10,11 +10,11 @@ from torch import Tensor
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import is_blip
 from ctxr.models.entailment.albef import albef_source
-from ctxr.models.entailment.base import SHARED, BranchSizes, ImageSource, TextSource
+from ctxr.models.entailment.base import ImageSource, TextSource
 from ctxr.models.entailment.blip import blip_source
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
-from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.recipe import SHARED, BranchSizes, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.devices import in_microbatches
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
+from ctxr.models.precision import in_microbatches
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import Images, Questions
 

@@ -11,19 +11,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ctxr.data.atomic import link_or_copy, write_bytes
-from ctxr.data.hashing import sha256_file, sha256_of
 from ctxr.errors import DataError, UsageError
-from ctxr.models.clip import ClipScorer
 from ctxr.models.context import ContextHead, Fusion
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.devices import memory_for
+from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.hub import makes_pairs
-from ctxr.models.loading import EncoderSource, fingerprint
-from ctxr.models.pairs import PairScorer
+from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import save_tensors
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_file, sha256_of
 
 CONFIG, ENCODER, HEAD, ALONE = "config.json", "encoder.safetensors", "head.safetensors", "score.safetensors"
 _PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.metrics.retrieval import Vectors
-from ctxr.models.clip import ClipScorer
-from ctxr.models.devices import in_microbatches
+from ctxr.models.precision import in_microbatches
+from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
 from ctxr.models.training.gradcache import Gradients, cached_gradients
 

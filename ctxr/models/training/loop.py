@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.devices import is_memory
+from ctxr.models.precision import is_memory
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
 from ctxr.models.training.questions import (
     Questions,

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors
-from ctxr.models.base import Batch
-from ctxr.models.devices import in_microbatches
-from ctxr.models.matches import NOBODY, best_matches
+from ctxr.models.neighbours import NOBODY, best_matches
+from ctxr.models.precision import in_microbatches
+from ctxr.models.scorers import Batch
 from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
 from ctxr.models.training.gradcache import Gradients
 from ctxr.models.training.loop import TrainingRun

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ctxr.data.regions import RegionFeatures
-from ctxr.models.base import Batch
 from ctxr.models.preprocess import Preprocess
+from ctxr.models.scorers import Batch
+from ctxr.store.regions import RegionFeatures
 
 
 @dataclass(frozen=True)

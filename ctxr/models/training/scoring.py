@@ -9,12 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.base import Batch
-from ctxr.models.clip import ClipScorer
 from ctxr.models.context import attention_of
-from ctxr.models.devices import in_microbatches
-from ctxr.models.pairs import PairScorer
-from ctxr.models.precision import choose_precision
+from ctxr.models.precision import choose_precision, in_microbatches
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from ctxr.models.training.questions import Questions
 
 

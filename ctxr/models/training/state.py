@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ctxr.data.atomic import disk_errors
 from ctxr.models.training.optimising import laid_out_as
+from ctxr.store.atomic import disk_errors
 
 
 @dataclass

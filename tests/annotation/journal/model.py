@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ctxr.annotation.making import follow
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.protocol import Protocol, digest, verdict, wanted
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.shuffling import digest
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.voting import verdict, wanted
-from ctxr.data.records import ImageSet
+from ctxr.store.records import ImageSet
 
 
 def shuffle(seed: int, unit: Unit) -> bytes:

@@ -10,7 +10,8 @@ import sys
 import time
 from datetime import UTC, datetime
 
-from ctxr.annotation.journal import Lease, NoWork, open_journal
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import Lease, NoWork
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from tests.annotation.journal.study import SPLITS, described, image_sets, retrieved, tagged, values

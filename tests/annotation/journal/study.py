@@ -4,13 +4,13 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from ctxr.annotation.journal import Lease, Receipt
 from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.results import Lease, Receipt
 from ctxr.annotation.making import attention_unit, retrieve_unit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.tasks import verify
-from ctxr.data.records import ImageSet, Query, SplitName, Text
+from ctxr.store.records import ImageSet, Query, SplitName, Text
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")

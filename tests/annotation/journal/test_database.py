@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from ctxr.annotation.journal import open_journal
 from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.tables import metadata
 from ctxr.annotation.records import Answer
 from ctxr.errors import CtxrError, DataError, UsageError

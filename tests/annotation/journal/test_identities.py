@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.journal import Identities, Refused, Visit, open_journal
+from ctxr.annotation.journal.identities import Identities, Visit
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from tests.annotation.journal.study import START, after, answer, described, image_sets, leased
 

@@ -4,9 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from ctxr.annotation.journal import Lease, NoWork
-from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.shuffling import shown_order
+from ctxr.annotation.journal.results import Lease, NoWork
+from ctxr.annotation.protocol import Protocol, shown_order
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
     PUBLISHED,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.journal import open_journal
-from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.records import Answer
 from scripts.postgres_server import programs, server
 from tests.annotation.journal.conftest import Opener

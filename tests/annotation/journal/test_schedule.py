@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from ctxr.annotation.journal import Lease, NoWork, Refused
 from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
-from ctxr.data.records import ImageSet
+from ctxr.store.records import ImageSet
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.model import Model, side
 from tests.annotation.journal.study import (

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.journal.worker_state import chance_below, pool_shares
 from ctxr.annotation.protocol import Protocol
 from tests.annotation.journal.conftest import Opener

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from ctxr.annotation.journal import NoWork, Refused
+from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.tasks.values import Exposure

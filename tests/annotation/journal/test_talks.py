@@ -6,8 +6,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from ctxr.annotation.journal import Lease, NoWork, Refused
 from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.tasks import task_of

@@ -10,8 +10,8 @@ from ctxr.annotation.records import Turn, Unit
 from ctxr.annotation.tasks import NAMES, dialogue, tag, task_of, verify
 from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
-from ctxr.data.records import Judgment
 from ctxr.errors import DataError
+from ctxr.store.records import Judgment
 from tests.annotation.crowd_units import TEN, answer, unit
 
 DESCRIBE = unit("describe", target=TEN[3])

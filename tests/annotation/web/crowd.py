@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image as Pillow
 from starlette.testclient import TestClient
 
-from ctxr.annotation.journal import Identities, open_journal
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Unit
@@ -20,7 +21,7 @@ from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
 from ctxr.annotation.web.site import Access, Site
-from ctxr.data.records import Image, ImageSet
+from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import read
 
 KEY = b"k" * 32

@@ -8,13 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ctxr.data.regions import BOX
-from ctxr.models.base import Batch
 from ctxr.models.context import ContextHead
-from ctxr.models.cross.config import tiny_uniter, tiny_vilbert
-from ctxr.models.cross.encoder import RegionEncoder, there
+from ctxr.models.cross.encoder import RegionEncoder, there, tiny_uniter, tiny_vilbert
 from ctxr.models.cross.sources import load_cross
-from ctxr.models.pairs import PairScorer
+from ctxr.models.scorers import Batch, PairScorer
+from ctxr.store.regions import BOX
 
 FEATURES, WORDS, WIDTH = 6, 50, 32
 MAKERS = {"vilbert": tiny_vilbert, "uniter": tiny_uniter}

@@ -10,8 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross.config import uniter, vilbert
-from ctxr.models.cross.encoder import RegionEncoder
+from ctxr.models.cross.encoder import RegionEncoder, uniter, vilbert
 from ctxr.models.cross.sources import load_cross
 from ctxr.models.cross.volta import read_volta_config
 from ctxr.models.layers import parameters_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ctxr.errors import DataError
-from ctxr.models.cross.config import TOKENS
+from ctxr.models.cross.encoder import TOKENS
 from ctxr.models.cross.wordpieces import made_vocabulary, make_tokenizer, read_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "boat", "##s", "sail", "##boat", ",", "cafe"]

@@ -9,7 +9,7 @@ import torch
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.albef import albef_source
-from ctxr.models.entailment.base import BranchSizes
+from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.sources import find_image
 from ctxr.models.entailment.vision import resized_places
 from tests.models.entailment.albef_folder import SIDE, Spelled, make_albef, make_state

@@ -9,10 +9,11 @@ from torch.nn import functional
 
 from ctxr.errors import UsageError
 from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import into_space, word_vectors
-from ctxr.models.entailment.base import BranchSizes, ImageSource
+from ctxr.models.entailment.base import ImageSource
+from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.sources import find_image, find_text
-from ctxr.models.loading import find_source
 
 NAME = "aligned:ctxr-tiny"
 SIZES = BranchSizes(width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)

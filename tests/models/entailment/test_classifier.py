@@ -9,10 +9,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from ctxr.data.atomic import write_bytes
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.base import IMAGE, JOINT, TEXT, BranchSizes
 from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
@@ -22,8 +20,9 @@ from ctxr.models.entailment.classifier import (
     to_mask,
     with_masked,
 )
-from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, BranchSizes, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
+from ctxr.store.atomic import write_bytes
 from tests.models.blip_folder import WORDS
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")

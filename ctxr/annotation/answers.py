@@ -1,0 +1,572 @@
+"""Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ctxr.annotation.artifacts import (
+    JUDGMENTS,
+    Answered,
+    Tasks,
+    asked_first,
+    judgments_config,
+    read_all_tasks,
+    read_judgments,
+    write_judgments,
+)
+from ctxr.annotation.config import PLATFORMS, ImportAnswers, ImportAnswersReport
+from ctxr.annotation.frozen_units import HITS
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.launching import addresses, private_folder, read_study
+from ctxr.annotation.making import follow
+from ctxr.annotation.platforms import label_studio, local, mturk, prolific
+from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
+from ctxr.annotation.platforms.mturk import Fetched, Launched
+from ctxr.annotation.platforms.prolific import connect
+from ctxr.annotation.project_journal import is_there, opened
+from ctxr.annotation.protocol import Protocol, shown_order, wanted
+from ctxr.annotation.pseudonyms import read_key
+from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
+from ctxr.annotation.task_batch import under_one_root
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.values import Exposure
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.staging import making
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, refuse_strangers
+from ctxr.store.atomic import write_bytes
+from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
+from ctxr.store.tables import read_table, write_table
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What went to a platform: by it an import knows what is its own.
+
+    Attributes:
+        tasks: the artifacts. units: by id. addresses: of the pictures, as they were exported.
+    """
+
+    tasks: tuple[Tasks, ...]
+    units: Mapping[str, Unit]
+    addresses: Mapping[str, str]
+    protocol: Protocol
+
+
+def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
+    """The tasks that were exported to the platform of `config`; for our own server, all.
+
+    Raises UnfinishedError where there are none, UsageError where it is not clear which are meant.
+    """
+    platform = config.platform_of
+    found = [one for one in every if platform == "local" or one.backend == platform]
+    if config.tasks:
+        found = [one for one in found if one.name == config.tasks]
+    if not found:
+        named = f" in tasks/{config.tasks}" if config.tasks else ""
+        asked = sorted({unit.task for one in every if config.tasks in ("", one.name) for unit in one.units})
+        task = asked[0] if len(asked) == 1 else asked_first(config.workdir)
+        raise UnfinishedError(
+            f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks {task} --backend {platform}"
+        )
+    options = {(one.protocol, one.config.get("image_base", "")) for one in found}
+    if len(options) > 1 and platform not in ("local", "prolific"):
+        names = ", ".join(one.name for one in found)
+        raise UsageError(
+            f"tasks of {platform} were exported with different options: {names}", hint=f"--tasks {found[0].name}"
+        )
+    where: dict[str, str] = {}
+    for one in found:
+        where |= addresses(one.config.get("image_base", ""), one.images)
+    units = {unit.id: unit for one in found for unit in one.units}
+    return Exported(tuple(found), units, where, found[0].protocol)
+
+
+def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
+    """The answers that are there now. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
+    platform, file = config.platform_of, config.file
+    key = read_key(private_folder(config.workdir))
+    if platform == "label-studio" and file is not None:
+        return label_studio.answers(file, exported.units, exported.addresses, exported.protocol, key)
+    if platform == "mturk":
+        source = file or _fetch_hits(config, exported, talk)
+        return mturk.answers(source, exported.units, exported.protocol, key)
+    if platform == "prolific":
+        return _from_prolific(config, exported, key)
+    stored = _stored(config)
+    arrivals = local.answers(stored)
+    if waiting := len(stored) - len(arrivals.rows):
+        talk.warn(
+            f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+        )
+    return arrivals
+
+
+def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
+    """What belongs to an import and not into the judgments: who is who, pools, further votes.
+
+    Returns what is worth knowing, a sentence each.
+    """
+    private = private_folder(config.workdir)
+    key, notes = read_key(private), list[str]()
+    if arrivals.people:
+        identities = Identities(private, key)
+        for platform, identity in arrivals.people.values():
+            identities.worker(platform, identity)
+    if config.platform_of == "mturk" and config.file is None:
+        notes += _after_hits(config, exported, arrivals, taken, key)
+    return notes
+
+
+def _stored(config: "ImportAnswers") -> list[Answer]:
+    """The answers in the journal. Raises UnfinishedError where no server has run."""
+    if not is_there(config.workdir, config.database):
+        raise UnfinishedError(
+            f"{config.workdir} has no journal: no server has run here", hint="ctxr serve   (or say --from …)"
+        )
+    with opened(config.workdir, config.database) as journal:
+        return journal.answers()
+
+
+def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> Arrivals:
+    private = private_folder(config.workdir)
+    studies = {one.name: study for one in exported.tasks if (study := read_study(one.path)) is not None}
+    file = config.file
+    if file is None:
+        if not studies:
+            raise UnfinishedError(
+                "no study was launched from this project", hint="ctxr export-tasks TASK --backend prolific --launch"
+            )
+        client, file = connect(), private / "prolific-submissions.json"
+        rows = sorted(
+            (row for study in studies.values() for row in client.submissions(study)), key=lambda row: row["id"]
+        )
+        write_bytes(file, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+    identities = Identities(private, key)
+    try:
+        visits = identities.visits()
+    finally:
+        identities.close()
+    return prolific.answers(file, _stored(config), visits, studies.values(), key)
+
+
+def _fetch_hits(config: "ImportAnswers", exported: Exported, talk: Talk) -> Path:
+    """Fetch every assignment and archive it, because HITs are gone after 120 days; returns the archive."""
+    launched = _launched(config, exported)
+    client = mturk.connect(config.live)
+    with talk.progress("HITs", len(launched)) as task:
+        fetched: list[Fetched] = []
+        for row in launched.values():
+            fetched += mturk.fetch(client, [row])
+            task.advance()
+    path = private_folder(config.workdir) / ("mturk.jsonl" if config.live else "mturk-sandbox.jsonl")
+    known = {line.AssignmentId: line for line in mturk.read_archive(path)}
+    known |= {line.AssignmentId: line for line in fetched}
+    lines = sorted(known.values(), key=lambda line: (line.SubmitTime, line.AssignmentId))
+    write_bytes(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def _launched(config: "ImportAnswers", exported: Exported) -> dict[str, Launched]:
+    found: dict[str, Launched] = {}
+    for one in exported.tasks:
+        found |= mturk.read_launched(one.path / "mturk" / HITS[config.live])
+    if not found:
+        raise UnfinishedError(
+            f"no HIT was launched {'for paid work' if config.live else 'in the sandbox'}",
+            hint="ctxr export-tasks TASK --backend mturk --launch" + (" --live" if config.live else ""),
+        )
+    return found
+
+
+def _after_hits(
+    config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken", key: bytes
+) -> list[str]:
+    """Workers join the pool of their side, and with --extend undecided units get another vote."""
+    client = mturk.connect(config.live)
+    notes = []
+    if exported.protocol.disjoint == "wholly":
+        pools = mturk.pools_of(client, key)
+        for name, pool in pools.items():
+            people = {
+                arrivals.people[row.answer.worker][1]
+                for row in arrivals.rows
+                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
+            }
+            mturk.join_pool(client, pool, sorted(people))
+    if config.extend:
+        most = _wanted(exported, taken)
+        for one in exported.tasks:
+            record = one.path / "mturk" / HITS[config.live]
+            grown = mturk.extend(client, mturk.read_launched(record), most, record, key)
+            if grown:
+                notes.append(f"{len(grown)} HITs of {one.name} ask for another vote.")
+    return notes
+
+
+def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
+    """Assignments that each unit's HIT wants in all, given the answers there are: votes from elsewhere need none, and an
+    assignment whose answer was refused is spent.
+    """
+    marks: dict[str, list[bool | None]] = defaultdict(list)
+    elsewhere: Counter[str] = Counter()
+    for answer in taken.answers.values():
+        if answer.unit in exported.units:
+            marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
+            elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
+    spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
+    work = [
+        unit for unit in exported.units.values() if unit.purpose == "work" and (unit.id in marks or unit.id in spent)
+    ]
+    wants = {}
+    for unit in work:
+        given = marks[unit.id]
+        votes = wanted(unit, given.count(True), given.count(False), given.count(None))
+        wants[unit.id] = votes - elsewhere[unit.id] + spent[unit.id]
+    return wants
+
+
+REJECTED_SINCE = "rejected_since"
+"""Code of a refusal whose answer was taken before, and counts."""
+
+_Moment = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class UnitContext:
+    """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
+    are gone: then earlier answers stay, and no new ones are taken.
+    """
+
+    unit: Unit
+    image_set: ImageSet
+    protocol: Protocol | None
+
+
+@dataclass
+class Taken:
+    """What is known after an import.
+
+    Attributes:
+        answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
+        new: taken now. again: there already, with the same values. refused: in the order of the rows.
+        accepted: where the rows stand that were taken or were there already.
+    """
+
+    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    votes: Counter[str] = field(default_factory=Counter)
+    questions: dict[str, UnitContext] = field(default_factory=dict)
+    new: int = 0
+    again: int = 0
+    refused: list[Refusal] = field(default_factory=list)
+    accepted: set[str] = field(default_factory=set)
+
+    def answered(self) -> dict[str, Unit]:
+        """Units with an answer, by id."""
+        return {name: self.questions[name].unit for name in sorted({unit for unit, _ in self.answers})}
+
+
+def take(
+    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, UnitContext], past: Mapping[str, UnitContext]
+) -> Taken:
+    """The answers that were there and those that arrived and fit, in the order of their times.
+
+    An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
+    tasks are gone.
+    """
+    taken, written = Taken(questions=dict(questions)), _Written()
+    waiting = sorted(before, key=_moment)
+    while waiting:
+        left = []
+        for answer in waiting:
+            if answer.unit in taken.questions:
+                _store(taken, written, answer)
+            else:
+                left.append(answer)
+        if len(left) == len(waiting):
+            taken.questions |= {answer.unit: past[answer.unit] for answer in left}
+        waiting = left
+    taken.refused += [_told(taken, refusal) for refusal in arrivals.refused]
+    rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
+    while rows:
+        later = []
+        for row in rows:
+            if row.answer.unit in taken.questions:
+                _consider(taken, written, row)
+            else:
+                later.append(row)
+        if len(later) == len(rows):
+            for row in later:
+                _refuse(taken, row, "no_question", "It answers a question that comes from an answer that is not there.")
+            break
+        rows = later
+    return taken
+
+
+def _told(taken: Taken, refusal: Refusal) -> Refusal:
+    """What a backend refused; of an answer that was taken before, that it counts all the same."""
+    if refusal.code not in ("rejected", "submission") or (refusal.unit, refusal.worker) not in taken.answers:
+        return refusal
+    advice = f"It was answered before and counts; rejected since: ctxr workers --block {refusal.worker}, or keep it."
+    return replace(refusal, code=REJECTED_SINCE, sentence=f"{refusal.sentence} {advice}")
+
+
+def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
+    answer, question = row.answer, taken.questions[row.answer.unit]
+    unit = question.unit
+    if not answer.worker:
+        _refuse(taken, row, "nobody", "It does not say who answered.")
+        return
+    known = taken.answers.get((answer.unit, answer.worker))
+    if known is not None:
+        if _same(known, answer):
+            taken.again += 1
+            taken.accepted.add(row.where)
+        else:
+            _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
+        return
+    if question.protocol is None:
+        _refuse(taken, row, "no_question", "It answers a question of tasks that are gone.")
+        return
+    if answer.worker in unit.authors:
+        _refuse(taken, row, "own_work", "Nobody judges what they made.")
+        return
+    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
+        _refuse(taken, row, "other_order", "The pictures were shown in another order than that of its slot.")
+        return
+    problems = task_of(unit).validate(unit, answer.values, written.met(unit, answer))
+    if problems:
+        _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
+        return
+    if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
+        _refuse(taken, row, "enough", "The question has every answer that was asked for.")
+        return
+    _store(taken, written, answer)
+    taken.new += 1
+    taken.accepted.add(row.where)
+
+
+def _same(one: Answer, other: Answer) -> bool:
+    return {name: tuple(given) for name, given in one.values.items() if given} == {
+        name: tuple(given) for name, given in other.values.items() if given
+    }
+
+
+def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
+    taken.refused.append(Refusal(row.where, row.answer.unit, row.answer.worker, code, sentence))
+
+
+def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
+    question = taken.questions[answer.unit]
+    taken.answers[answer.unit, answer.worker] = answer
+    taken.votes[answer.unit] += 1
+    outcome = score(question.unit, answer)
+    written.add(question.unit, answer, outcome)
+    if question.protocol is None:
+        return
+    for unit in follow(question.unit, answer, question.image_set, question.protocol):
+        known = taken.questions.setdefault(unit.id, UnitContext(unit, question.image_set, question.protocol))
+        if known.unit != unit:
+            raise DataError(
+                f"the unit {unit.id!r} was exported with other votes or another seed than its description",
+                hint="export both tasks with the same options, or one of them into another --workdir",
+            )
+
+
+def score(unit: Unit, answer: Answer) -> Outcome:
+    """What an answer is worth. Raises DataError where it cannot be scored, which a valid one always can."""
+    try:
+        return task_of(unit).score(unit, answer)
+    except CtxrError:
+        raise
+    except (KeyError, IndexError, ValueError) as error:
+        raise DataError(
+            f"the answer of {answer.worker} to {unit.id} cannot be scored: {error}",
+            hint="restore the judgments from a backup, and import the answers again",
+        ) from error
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What answers are worth, merged."""
+
+    texts: tuple[Text, ...]
+    queries: tuple[Query, ...]
+    judgments: tuple[Judgment, ...]
+    dialogues: tuple[Dialogue, ...]
+
+
+def merged(taken: Taken) -> Tables:
+    """The rows that all answers are worth together. Raises DataError where two answers make different rows of one key."""
+    found: dict[str, dict[tuple[str | int, ...], Record]] = defaultdict(dict)
+    for answer in taken.answers.values():
+        outcome = score(taken.questions[answer.unit].unit, answer)
+        for table in ("texts", "queries", "judgments", "dialogues"):
+            for row in getattr(outcome, table):
+                if found[table].setdefault(row.key(), row) != row:
+                    raise DataError(f"two answers make different {table} {row.key()}, one of them to {answer.unit}")
+    ordered = {table: tuple(rows[key] for key in sorted(rows)) for table, rows in found.items()}
+    return Tables(*(ordered.get(table, ()) for table in ("texts", "queries", "judgments", "dialogues")))  # type: ignore[arg-type]
+
+
+class _Written:
+    """What was written when, by whom, about which set: against texts sent twice or copied."""
+
+    def __init__(self) -> None:
+        self._of_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
+        self._of_set: dict[str, list[tuple[_Moment, str, str]]] = defaultdict(list)
+
+    def add(self, unit: Unit, answer: Answer, outcome: Outcome) -> None:
+        if unit.task != "describe":
+            return
+        for text in outcome.texts:
+            self._of_worker[answer.worker].append((_moment(answer), text.text))
+            self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
+
+    def met(self, unit: Unit, answer: Answer) -> Exposure:
+        """What was there before this answer; later texts are measured against it, not it against them."""
+        now = _moment(answer)
+        return Exposure(
+            own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),
+            others=tuple(
+                text for then, worker, text in self._of_set[unit.image_set] if worker != answer.worker and then < now
+            ),
+        )
+
+
+def _moment(answer: Answer) -> _Moment:
+    return answer.at, answer.unit, answer.worker
+
+
+REFUSED = "refused.jsonl"
+"""Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
+
+
+def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
+    """Merge answers into the judgments.
+
+    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
+    no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
+    """
+    talk = talk or Silent()
+    _check(config)
+    every = read_all_tasks(config.workdir)
+    exported = exported_to(config, every)
+    out = config.folder()
+    refuse_strangers(out)
+    with locked(out):
+        before, earlier = _before(out)
+        arrivals = arrive(config, exported, talk)
+        if config.file is not None and not arrivals.rows and not arrivals.refused:
+            raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
+        taken = _taken(before, arrivals, every)
+        answered = _answered(taken, before, every)
+        mine = tuple(f"{label}:" for label in arrivals.labels)
+        refused = [one for one in _standing(earlier, arrivals, taken) if not one.where.startswith(mine)] + taken.refused
+        parents = [
+            Parent(one.name, one.artifact.manifest.kind, one.artifact.sha256)
+            for one in every
+            if any(unit.id in answered.units for unit in one.units)
+        ]
+        settings = judgments_config(out, answered.root, {})
+        ready = finished(out, JUDGMENTS, "import-answers", settings, parents)
+        by_place = sorted(refused, key=lambda one: one.key())
+        up_to_date = ready is not None and not ready.changed_files() and not taken.new and by_place == earlier
+        if not up_to_date:
+            with making(out) as folder:
+                write_table(folder / REFUSED, refused)
+                ready = write_judgments(folder, answered, {}, parents, [REFUSED], out)
+        notes = keep_apart(config, exported, arrivals, taken)
+    reasons = Counter(refusal.code for refusal in taken.refused)
+    return ImportAnswersReport(
+        out,
+        config.platform_of,
+        up_to_date,
+        taken.new,
+        taken.again,
+        len(taken.refused),
+        dict(sorted(reasons.items())),
+        ready.manifest.counts if ready else {},
+        notes,
+    )
+
+
+def _before(out: Path) -> "tuple[Answered | None, list[Refusal]]":
+    if not (out / MANIFEST).is_file():
+        return None, []
+    refused = read_table(out / REFUSED, Refusal) if (out / REFUSED).is_file() else []
+    return read_judgments(out), refused
+
+
+def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") -> "list[Refusal]":
+    """Refusals of other files, but for those of answers that were taken from this one."""
+    mended = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
+    return [one for one in earlier if one.code == "answered_before" or (one.unit, one.worker) not in mended]
+
+
+def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
+    questions: dict[str, UnitContext] = {}
+    for tasks in every:
+        for unit in tasks.units:
+            asked = UnitContext(unit, tasks.sets[unit.image_set], tasks.protocol)
+            if questions.setdefault(unit.id, asked).unit != unit:
+                raise DataError(
+                    f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
+                    hint="export one of them again, with the options of the other",
+                )
+    if before is None:
+        return take((), arrivals, questions, {})
+    past = {name: UnitContext(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    return take(before.answers, arrivals, questions, past)
+
+
+def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -> "Answered":
+    units = taken.answered()
+    shown = {name for unit in units.values() for name in unit.images}
+    parts = [(before.root, list(before.images.values()))] if before else []
+    for tasks in every:
+        mine = [image for name, image in tasks.images.items() if name in shown]
+        if mine:
+            parts.append((tasks.root, mine))
+    root, images = under_one_root(parts or [(one.root, ()) for one in every])
+    sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}
+    tables = merged(taken)
+    return Answered(
+        root, units, sets, {name: image for name, image in images.items() if name in shown},
+        tuple(taken.answers.values()), tables.texts, tables.queries, tables.judgments, tables.dialogues,
+    )  # fmt: skip
+
+
+def _check(config: ImportAnswers) -> None:
+    if config.platform_of not in PLATFORMS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(config.platform_of, PLATFORMS, n=1)
+        hint = f"did you mean --from {near[0]}?" if near else f"choose one of {', '.join(PLATFORMS)}"
+        raise UsageError(f"--from {config.platform_of} is unknown", hint=hint)
+    if config.file is None and config.platform_of == "label-studio":
+        raise UsageError(
+            f"answers of {config.platform_of} are in a file",
+            hint=f"ctxr import-answers FILE --from {config.platform_of}",
+        )
+    if config.file is not None and config.platform_of == "local":
+        raise UsageError(
+            "answers of our own server are in its journal, not in a file",
+            hint="leave the file out, or say where it is from: --from label-studio, …",
+        )
+    if (config.live or config.extend) and config.platform_of != "mturk":
+        raise UsageError("--live and --extend go with --from mturk", hint="leave them out")
+
+
+def collected(workdir: Path, talk: Talk, database: str = "") -> Path:
+    """The project's judgments, after importing the answers in its journal, if there is one.
+
+    Raises whatever `ctxr import-answers` raises; without a journal nothing is imported, and the artifact may not be there.
+    """
+    if is_there(workdir, database):
+        run(ImportAnswers(workdir=workdir, database=database), talk)
+    return workdir / JUDGMENTS

@@ -1,0 +1,265 @@
+"""The artifacts of the crowd: `tasks`, what people are asked, and `judgments`, their answers and scores.
+
+Pictures stay where the sets are: `root` in the manifest's config leads from the artifact to the folder that `Image.path` is
+relative to.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Dialogue, Unit
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.store.artifacts import MANIFEST, Artifact, Parent, finish, open_artifact
+from ctxr.store.paths import relative
+from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
+from ctxr.store.tables import read_table, write_table
+
+TASKS = "tasks"
+"""Kind of what `ctxr export-tasks` writes, and the folder of the project that holds one artifact for each task."""
+
+JUDGMENTS = "judgments"
+"""Kind of what `ctxr import-answers` writes, and its folder in the project."""
+
+CROWD = "crowd"
+"""Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What people are asked, read from a finished artifact of kind `tasks`.
+
+    Attributes:
+        name: of its folder: the task. units: in the order of their ids. sets: by id. images: by id.
+        root: folder that `Image.path` is relative to. backend: whom it was written for. config: of the manifest.
+    """
+
+    artifact: Artifact
+    name: str
+    units: tuple[Unit, ...]
+    sets: dict[str, ImageSet]
+    images: dict[str, Image]
+    protocol: Protocol
+    root: Path
+    backend: str
+    config: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """Seed of the orders in which pictures are shown."""
+        return self.protocol.seed
+
+    @property
+    def path(self) -> Path:
+        """The artifact's folder."""
+        return self.artifact.path
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What people answered, read from or about to become an artifact of kind `judgments`.
+
+    Attributes:
+        root: folder that `Image.path` is relative to.
+        units: those that were answered. sets, images: those that they show.
+        answers: one of each worker to a unit; the tables after it are their score, merged.
+    """
+
+    root: Path
+    units: dict[str, Unit] = field(default_factory=dict)
+    sets: dict[str, ImageSet] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    answers: tuple[Answer, ...] = ()
+    texts: tuple[Text, ...] = ()
+    queries: tuple[Query, ...] = ()
+    judgments: tuple[Judgment, ...] = ()
+    dialogues: tuple[Dialogue, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """What is asked. `root` is the folder that `Image.path` is relative to."""
+
+    units: tuple[Unit, ...]
+    sets: Mapping[str, ImageSet]
+    images: Mapping[str, Image]
+    root: Path
+    parents: tuple[Parent, ...] = ()
+
+
+def write_tasks(
+    path: Path,
+    batch: TaskBatch,
+    protocol: Protocol,
+    backend: str,
+    config: Mapping[str, Any],
+    files: Sequence[str] = (),
+    home: Path | None = None,
+) -> Artifact:
+    """Write an artifact of kind `tasks` into the folder `path`, which the caller holds; the manifest last.
+
+    `config` is what else decided the result; `files` are those of the backend, there already; `home` is where the folder will
+    be moved to. Sets and images that no unit shows are left out.
+    """
+    shown = {image for unit in batch.units for image in unit.images}
+    used = {unit.image_set for unit in batch.units}
+    write_table(path / "units.jsonl", batch.units)
+    write_table(path / "sets.jsonl", (one for one in batch.sets.values() if one.id in used))
+    write_table(path / "images.jsonl", (one for one in batch.images.values() if one.id in shown))
+    return finish(
+        path,
+        kind=TASKS,
+        verb="export-tasks",
+        config=tasks_config(home or path, batch.root, protocol, backend, config),
+        parents=batch.parents,
+        counts={"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": _votes(batch.units)},
+        models={},
+        files=["units.jsonl", "sets.jsonl", "images.jsonl", *files],
+    )
+
+
+def tasks_config(path: Path, root: Path, protocol: Protocol, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's config of the tasks that `write_tasks` would write."""
+    return {
+        **config,
+        "root": relative(root, path),
+        "seed": protocol.seed,
+        "backend": backend,
+        "protocol": asdict(protocol),
+    }
+
+
+def read_tasks(path: Path) -> Tasks:
+    """The finished artifact of tasks in the folder `path`.
+
+    Raises UnfinishedError without a manifest; DataError for another kind, a table that was changed, or a unit that shows what
+    is not there.
+    """
+    artifact = _whole(path, TASKS, "ctxr export-tasks describe")
+    sets, images = _by_id(path / "sets.jsonl", ImageSet), _by_id(path / "images.jsonl", Image)
+    units = tuple(read_table(path / "units.jsonl", Unit))
+    for unit in units:
+        if unit.image_set not in sets or any(name not in images for name in unit.images):
+            raise DataError(
+                f"{path / 'units.jsonl'}: unit {unit.id!r} shows a set or an image that is not there",
+                hint="run ctxr export-tasks again",
+            )
+    config = artifact.manifest.config
+    return Tasks(
+        artifact,
+        path.resolve().name,
+        units,
+        sets,
+        images,
+        _protocol(path, config),
+        (path / config["root"]).resolve(),
+        config["backend"],
+        config,
+    )
+
+
+def asked_first(workdir: Path) -> str:
+    """The task that people are asked in a project before anything else: about revised labels where there are any."""
+    return "entail" if (workdir / "revised").is_dir() else "describe"
+
+
+def read_all_tasks(workdir: Path) -> list[Tasks]:
+    """Every finished artifact of tasks in a project, by name.
+
+    Raises UnfinishedError when there is none, DataError as `read_tasks` does.
+    """
+    folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
+    if not folders:
+        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {asked_first(workdir)}")
+    return [read_tasks(folder) for folder in folders]
+
+
+def write_judgments(
+    path: Path,
+    answered: Answered,
+    config: Mapping[str, Any],
+    parents: Sequence[Parent],
+    files: Sequence[str] = (),
+    home: Path | None = None,
+) -> Artifact:
+    """Write an artifact of kind `judgments` into the folder `path`, which the caller holds; the manifest last.
+
+    `files` are other tables, there already; `home` is where the folder will be moved to.
+    """
+    tables: dict[str, Iterable[Record]] = {
+        "units.jsonl": answered.units.values(),
+        "sets.jsonl": answered.sets.values(),
+        "images.jsonl": answered.images.values(),
+        "answers.jsonl": answered.answers,
+        "texts.jsonl": answered.texts,
+        "queries.jsonl": answered.queries,
+        "judgments.jsonl": answered.judgments,
+        "dialogues.jsonl": answered.dialogues,
+    }
+    counts = {name.removesuffix(".jsonl"): write_table(path / name, rows) for name, rows in tables.items()}
+    return finish(
+        path,
+        kind=JUDGMENTS,
+        verb="import-answers",
+        config=judgments_config(home or path, answered.root, config),
+        parents=parents,
+        counts=counts | {"workers": len({answer.worker for answer in answered.answers})},
+        models={},
+        files=[*tables, *files],
+    )
+
+
+def judgments_config(path: Path, root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's config of the judgments that `write_judgments` would write."""
+    return {**config, "root": relative(root, path)}
+
+
+def read_judgments(path: Path) -> Answered:
+    """What people answered, from the finished artifact in the folder `path`.
+
+    Raises UnfinishedError without a manifest, DataError for another kind or a table that was changed.
+    """
+    artifact = _whole(path, JUDGMENTS, "ctxr import-answers")
+    return Answered(
+        root=(path / artifact.manifest.config["root"]).resolve(),
+        units=_by_id(path / "units.jsonl", Unit),
+        sets=_by_id(path / "sets.jsonl", ImageSet),
+        images=_by_id(path / "images.jsonl", Image),
+        answers=tuple(read_table(path / "answers.jsonl", Answer)),
+        texts=tuple(read_table(path / "texts.jsonl", Text)),
+        queries=tuple(read_table(path / "queries.jsonl", Query)),
+        judgments=tuple(read_table(path / "judgments.jsonl", Judgment)),
+        dialogues=tuple(read_table(path / "dialogues.jsonl", Dialogue)),
+    )
+
+
+def _whole(path: Path, kind: str, maker: str) -> Artifact:
+    artifact = open_artifact(path, kind, maker)
+    if edited := artifact.changed_files():
+        raise DataError(
+            f"{path / edited[0]} was changed since it was written",
+            hint=f"restore it, or run ctxr {artifact.manifest.verb} again",
+        )
+    return artifact
+
+
+def _by_id(path: Path, record: type[R]) -> dict[str, R]:
+    return {str(row.key()[0]): row for row in read_table(path, record)}
+
+
+def _protocol(path: Path, config: Mapping[str, Any]) -> Protocol:
+    try:
+        return Protocol(**config["protocol"]).check()
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
+        ) from error
+
+
+def _votes(units: Iterable[Unit]) -> int:
+    """Votes at most, over the units that are work."""
+    return sum(unit.most for unit in units if unit.purpose == "work")

@@ -1,0 +1,137 @@
+"""Units that an export must keep: somebody has seen them, or other tasks contain them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ctxr.annotation.artifacts import JUDGMENTS, TASKS, TaskBatch, Tasks, read_judgments, read_tasks
+from ctxr.annotation.making import follow
+from ctxr.annotation.platforms.mturk import read_launched
+from ctxr.annotation.project_journal import is_there, opened
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.task_batch import under_one_root
+from ctxr.errors import UsageError
+from ctxr.store.artifacts import MANIFEST
+from ctxr.store.records import ImageSet
+
+HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
+"""Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
+
+
+def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
+    """Raises UsageError where tasks that were answered, leased or launched would change or go, or those for another backend
+    would be replaced. New ones may come."""
+    if not (out / MANIFEST).is_file():
+        return
+    old = read_tasks(out)
+    if old.backend != settings["backend"]:
+        raise UsageError(
+            f"{out} holds tasks for {old.backend}, not for {settings['backend']}",
+            hint="-o names another folder; --force replaces them",
+        )
+    seen = _seen(workdir, old)
+    mine = [unit for unit in old.units if unit.id in seen]
+    if not mine:
+        return
+    new = {unit.id: unit for unit in units}
+    hint = "--force replaces them all the same; --out names another folder for another question"
+    if differing := differences(_flat(old.config), _flat(settings)):
+        name, before, now = differing[0]
+        raise UsageError(
+            f"{len(mine)} tasks of {out} were answered or handed out, with {name} {before} and not {now}", hint=hint
+        )
+    changed = next((unit.id for unit in mine if new.get(unit.id) != unit), None)
+    if changed is not None:
+        raise UsageError(f"{out}: the unit {changed!r} was answered or handed out, and would change", hint=hint)
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Names under which two mappings differ, in order, with both values; None where there is none."""
+    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return [(name, one.get(name), other.get(name)) for name in names]
+
+
+def options_of(other: Protocol, protocol: Protocol) -> str:
+    """What to type to get the `other` protocol, as far as it differs."""
+    return " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value, _ in differences(asdict(other), asdict(protocol))
+    )
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the numbers of its protocol beside the others."""
+    return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
+
+
+def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
+    """What is asked, and beside it those units of the tasks in `out` that somebody has seen: the audit of a round goes on beside
+    that of the next one."""
+    if not (out / MANIFEST).is_file():
+        return asked
+    old = read_tasks(out)
+    seen, new = _seen(workdir, old), {unit.id for unit in asked.units}
+    kept = [unit for unit in old.units if unit.id in seen and unit.id not in new]
+    if not kept:
+        return asked
+    shown = {name for unit in kept for name in unit.images}
+    theirs = [image for name, image in old.images.items() if name in shown]
+    root, images = under_one_root([(asked.root, list(asked.images.values())), (old.root, theirs)])
+    units = tuple(sorted((*asked.units, *kept), key=lambda unit: unit.id))
+    return replace(asked, units=units, sets={**old.sets, **asked.sets}, images=images, root=root)
+
+
+def refuse_twins(workdir: Path, out: Path, asked: TaskBatch, protocol: Protocol, backend: str) -> None:
+    """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
+    or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
+    """
+    if out.resolve().parent != (workdir / TASKS).resolve():
+        return
+    judged = workdir / JUDGMENTS
+    answers = read_judgments(judged).answers if (judged / MANIFEST).is_file() else ()
+    mine = _asked_for(asked.units, asked.sets, protocol, answers)
+    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
+        if file.parent.resolve() == out.resolve():
+            continue
+        other = read_tasks(file.parent)
+        if {other.backend, backend} <= {"local", "prolific"} and other.protocol != protocol:
+            raise UsageError(
+                f"{other.path} was exported with another protocol, and one server cannot follow two",
+                hint=f"{options_of(other.protocol, protocol)}   (or another --workdir)",
+            )
+        theirs = _asked_for(other.units, other.sets, other.protocol, answers)
+        twin = next((name for name in sorted(mine.keys() & theirs.keys()) if mine[name] != theirs[name]), None)
+        if twin is not None:
+            raise UsageError(
+                f"the unit {twin!r} is in {other.path} as well, or follows from it, with other votes or another seed",
+                hint=f"give the options that {other.name} was exported with, or use another --workdir",
+            )
+
+
+def _asked_for(
+    units: Iterable[Unit], sets: Mapping[str, ImageSet], protocol: Protocol, answers: Iterable[Answer]
+) -> dict[str, tuple[object, ...]]:
+    """Units and those that follow from answers to them, by id, with what decides their orders and votes."""
+    decides = (protocol.seed, protocol.votes("train"), protocol.votes(None), protocol.full_share)
+    found = {unit.id: unit for unit in units}
+    for answer in answers:
+        if (unit := found.get(answer.unit)) is not None:
+            found |= {
+                one.id: one for one in follow(unit, answer, sets[unit.image_set], protocol) if one.id not in found
+            }
+    return {name: (unit, decides) for name, unit in found.items()}
+
+
+def _seen(workdir: Path, old: Tasks) -> set[str]:
+    found: set[str] = set()
+    if (workdir / JUDGMENTS / MANIFEST).is_file():
+        found |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
+    if old.backend == "mturk":
+        found |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
+    if is_there(workdir):
+        with opened(workdir) as journal:
+            found |= {answer.unit for answer in journal.answers()}
+            held = {task for task, progress in journal.progress().items() if progress.leases}
+        found |= {unit.id for unit in old.units if unit.task in held}
+    return found

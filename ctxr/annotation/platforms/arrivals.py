@@ -1,0 +1,140 @@
+"""What a platform hands in: answers with the place they were read from, and lists of JSON objects as platforms export them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.records import Answer
+from ctxr.datasets.readers.text_files import read_utf8
+from ctxr.errors import DataError
+from ctxr.store.records import Record
+
+
+class Refusal(Record, frozen=True):
+    """An answer that is not taken.
+
+    Attributes:
+        where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
+        code: of the problem. sentence: what a person reads.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("where",)
+
+    where: str
+    unit: str
+    worker: str
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One answer as it came back, and where it stands."""
+
+    where: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Everything that one import read.
+
+    Attributes:
+        rows: in the order of the file. refused: what the backend itself could not take.
+        people: platform and platform id of each pseudonym; goes to the private folder and nowhere else.
+        labels: what each file or page is called in `where`, so that a later import of the same replaces what it said.
+    """
+
+    rows: tuple[Arrival, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    people: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+
+
+class Pseudonyms:
+    """Gives pseudonyms and remembers for whom."""
+
+    def __init__(self, key: bytes, platform: str) -> None:
+        self.known: dict[str, tuple[str, str]] = {}
+        self._key, self._platform = key, platform
+
+    def named(self, identity: str) -> str:
+        """The pseudonym of a platform's id; empty where there is none, because an empty id would be one person."""
+        if not (identity := identity.strip()):
+            return ""
+        name = pseudonym(self._key, self._platform, identity)
+        self.known[name] = (self._platform, identity)
+        return name
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as it is stored, like those of the journal: UTC, ISO 8601 with milliseconds and "Z".
+
+    >>> stamp(datetime(2026, 11, 20, 10, 1, 31, tzinfo=UTC))
+    '2026-11-20T10:01:31.000Z'
+    """
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def moment(text: str, where: str) -> datetime:
+    """An ISO 8601 moment of a platform in UTC; one without a zone is UTC. Raises DataError naming `where` for anything else."""
+    try:
+        read = datetime.fromisoformat(text)
+        return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{where}: {text!r} is no time", hint="import the file as the platform wrote it") from error
+
+
+T = TypeVar("T")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What JSON may fail with that somebody else wrote."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    results: list[msgspec.Raw]
+
+
+def read_list(path: Path, record: type[T], hint: str) -> list[T]:
+    """Rows of a list, or of the `results` of a page; `hint` says where such a file comes from.
+
+    Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short or a row of another kind.
+    """
+    text = read_utf8(path, hint)
+    if text.strip() and not text.lstrip().startswith(("[", "{")):
+        raise DataError(f"{path} is no JSON: it begins with {text.strip()[:20]!r}", hint=hint)
+    try:
+        whole = msgspec.json.decode(text, type=_Page | list[msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path} is no list, and no page with a list of results", hint=hint) from error
+    except UNREADABLE as error:
+        cut = "it was cut short: " if "truncated" in str(error) else ""
+        raise DataError(f"{path}:{_whole_rows(text) + 1}: {error}", hint=cut + hint) from error
+    rows = []
+    for number, raw in enumerate(whole.results if isinstance(whole, _Page) else whole, 1):
+        try:
+            rows.append(msgspec.json.decode(raw, type=record))
+        except UNREADABLE as error:
+            raise DataError(f"{path}:{number}: {error}", hint=hint) from error
+    return rows
+
+
+def _whole_rows(text: str) -> int:
+    """Rows that are whole before a list breaks off."""
+    decoder = json.JSONDecoder()
+    place, count = text.find("[") + 1, 0
+    while place:
+        while place < len(text) and text[place] in " \t\r\n,":
+            place += 1
+        try:
+            _, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            break
+        count += 1
+    return count

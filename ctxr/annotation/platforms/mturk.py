@@ -1,0 +1,547 @@
+"""Mechanical Turk: a unit as an HTMLQuestion, and its API client; every call can be repeated.
+
+Amazon takes no new requesters since July 2026; who has an account goes on, and the published protocol ran here.
+One HIT is one unit, because workers are distinct only within a HIT: its votes are its assignments, so all see one order.
+
+A request token holds for 24 hours only, so what was launched is also found by its annotation before anything is created.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from xml.dom.minidom import Document
+from xml.etree.ElementTree import ParseError
+
+import msgspec
+from defusedxml import DefusedXmlException
+from defusedxml import ElementTree as SafeTree
+
+from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrival, Arrivals, Pseudonyms, Refusal, stamp
+from ctxr.annotation.platforms.pages import page, values_of
+from ctxr.annotation.platforms.sheets import Sheet, first_raters, sheet
+from ctxr.annotation.protocol import Protocol as Protocol_of_protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.datasets.readers.text_files import read_utf8
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.append_only import append, read_appended
+from ctxr.store.records import Record, SplitName
+
+PLATFORM = "mturk"
+
+MOST_BYTES = 65_535
+"""Of a question, as XML."""
+
+_SCHEMA = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2011-11-11/HTMLQuestion.xsd"
+
+APPROVED = "000000000000000000L0"
+"""System qualification: percentage of assignments approved."""
+
+LOCALE = "00000000000000000071"
+"""System qualification: country of the worker."""
+
+_SCRIPT = """
+const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
+const assignment = sent.get('assignmentId') || '';
+const host = sent.get('turkSubmitTo') || '';
+form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
+document.getElementById('assignmentId').value = assignment;
+if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
+  const button = document.getElementById('submitButton');
+  button.disabled = true;
+  button.textContent = 'Accept the HIT to answer';
+}
+"""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """How a HIT is offered.
+
+    Attributes:
+        title: read first; the form's where it is empty.
+        reward: cents of a US dollar. minutes: for one assignment. days: that it can be found, and until it is approved.
+        approved: percentage of approved assignments that a worker must exceed. countries: two letters each.
+        required, excluded: ids of own qualification types that a worker must have, or must not.
+    """
+
+    title: str
+    reward: int
+    minutes: int
+    days: int
+    approved: int
+    countries: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def check(self) -> "Offer":
+        """Itself. Raises UsageError for what Mechanical Turk would refuse."""
+        if self.reward < 0:
+            raise UsageError(f"--reward {self.reward} is negative", hint="it is cents, such as 10")
+        if not 0 <= self.approved <= 100:
+            raise UsageError(f"--approved {self.approved} is no percentage", hint="98 asks for more than 98 %")
+        for country in self.countries:
+            if not re.fullmatch(r"[A-Z]{2}", country):
+                raise UsageError(f"--countries: {country!r} is no country", hint="two capital letters, such as US")
+        for name in (*self.required, *self.excluded):
+            if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
+                raise UsageError(f"{name!r} is no id of a qualification type", hint="capital letters and digits")
+        return self
+
+
+def dollars(cents: int) -> str:
+    """A reward as Mechanical Turk wants it: a string with two digits after the point.
+
+    >>> dollars(5), dollars(125)
+    ('0.05', '1.25')
+    """
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def side(split: SplitName | None) -> str:
+    """The pool of workers that a split belongs to: `train`, or `eval`."""
+    return "train" if split == "train" else "eval"
+
+
+def token(key: bytes, unit: str, asked: int) -> str:
+    """The request token by which a repeated request is known: of this project, this unit, and so many assignments."""
+    return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
+
+
+def project(key: bytes) -> str:
+    """12 hex digits that name the project on a platform without naming it."""
+    return hmac.new(key, b"project", hashlib.sha256).hexdigest()[:12]
+
+
+def annotation(key: bytes, unit: str) -> str:
+    """What only the requester sees of a HIT: by it a HIT of this project is found again when no token holds any more."""
+    return f"ctxr:{project(key)}:{unit}"
+
+
+def question(one: Sheet, addresses: Mapping[str, str]) -> str:
+    """The HTMLQuestion of a sheet as XML. Raises DataError for one that is larger than Mechanical Turk takes."""
+    hidden = {"assignmentId": "", "ctxr_unit": one.unit.id, "ctxr_slot": str(one.slot), "ctxr_seal": one.seal}
+    attributes = {"name": "mturk_form", "id": "mturk_form", "method": "post", "action": ""}
+    shown = page(one.form, addresses, hidden, attributes, _SCRIPT)
+    document = Document()
+    root = document.createElementNS(_SCHEMA, "HTMLQuestion")
+    root.setAttribute("xmlns", _SCHEMA)
+    content = document.createElement("HTMLContent")
+    pieces = shown.split("]]>")
+    for number, piece in enumerate(pieces):
+        before, after = (">" if number else ""), ("]]" if number < len(pieces) - 1 else "")
+        content.appendChild(document.createCDATASection(before + piece + after))
+    height = document.createElement("FrameHeight")
+    height.appendChild(document.createTextNode("0"))
+    root.appendChild(content)
+    root.appendChild(height)
+    document.appendChild(root)
+    written = root.toxml()
+    if (size := len(written.encode())) > MOST_BYTES:
+        raise DataError(
+            f"unit {one.unit.id!r} is a question of {size} bytes, and Mechanical Turk takes {MOST_BYTES}",
+            hint="shorten the texts, or the address before the pictures (--image-base)",
+        )
+    return written
+
+
+def requirements(offer: Offer) -> list[dict[str, Any]]:
+    """Qualifications that a worker needs to see the HIT."""
+    guarded = {"ActionsGuarded": "DiscoverPreviewAndAccept"}
+    found: list[dict[str, Any]] = []
+    if offer.approved:
+        found.append({"QualificationTypeId": APPROVED, "Comparator": "GreaterThan", "IntegerValues": [offer.approved]})
+    if offer.countries:
+        places = [{"Country": country} for country in offer.countries]
+        found.append({"QualificationTypeId": LOCALE, "Comparator": "In", "LocaleValues": places})
+    found += [{"QualificationTypeId": name, "Comparator": "Exists"} for name in offer.required]
+    found += [{"QualificationTypeId": name, "Comparator": "DoesNotExist"} for name in offer.excluded]
+    return [one | guarded for one in found]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """What will be one HIT: a unit, the side it is for, and the parameters of `create_hit`."""
+
+    unit: str
+    side: str
+    parameters: dict[str, Any]
+
+
+def export(
+    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol_of_protocol, offer: Offer, key: bytes
+) -> dict[str, bytes]:
+    """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
+    hits = []
+    for unit in units:
+        one = sheet(unit, 0, protocol.seed)
+        asked = first_raters(unit, protocol)
+        parameters = {
+            "Title": (offer.title or one.form.title)[:128],
+            "Description": " ".join(one.form.instruction)[:2000],
+            "Keywords": "image, text, description",
+            "Reward": dollars(offer.reward),
+            "MaxAssignments": asked,
+            "AssignmentDurationInSeconds": offer.minutes * 60,
+            "LifetimeInSeconds": offer.days * 86_400,
+            "AutoApprovalDelayInSeconds": offer.days * 86_400,
+            "Question": question(one, addresses),
+            "RequesterAnnotation": annotation(key, unit.id),
+            "UniqueRequestToken": token(key, unit.id, asked),
+            "QualificationRequirements": requirements(offer),
+        }
+        hits.append(Hit(unit.id, side(unit.split), parameters))
+    return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
+
+
+def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol_of_protocol, key: bytes) -> Arrivals:
+    """Assignments as `mturk_client.fetch` archived them, a line each; what a worker sent is refused by itself.
+
+    Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
+    """
+    people, rows, refused = Pseudonyms(key, PLATFORM), [], []
+    for number, line in enumerate(_lines(path), 1):
+        where = f"{path.name}:{number}"
+        try:
+            found = msgspec.json.decode(line, type=Fetched)
+            at = stamp(found.SubmitTime)
+        except (*UNREADABLE, OverflowError) as error:
+            raise DataError(
+                f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
+            ) from error
+        unit = units.get(found.unit)
+        if unit is None:
+            raise DataError(
+                f"{path}:{number}: the unit {found.unit!r} is in no export of this project",
+                hint="import it into the project that it was exported from",
+            )
+        one, worker = sheet(unit, 0, protocol.seed), people.named(found.WorkerId)
+        if found.AssignmentStatus == "Rejected":
+            refused.append(Refusal(where, unit.id, worker, "rejected", "The assignment was rejected."))
+            continue
+        try:
+            sent = sent_values(found.Answer)
+        except (ParseError, DefusedXmlException):
+            refused.append(Refusal(where, unit.id, worker, "unreadable", "What the page sent cannot be read."))
+            continue
+        if (sent.get("ctxr_unit"), sent.get("ctxr_seal")) != (unit.id, one.seal):
+            sentence = "The page was not the one that was exported: its unit, its order or its text differs."
+            refused.append(Refusal(where, unit.id, worker, "other_page", sentence))
+            continue
+        seconds = (found.SubmitTime - found.AcceptTime).total_seconds()
+        answer = Answer(unit.id, worker, values_of(one.form, sent), one.order, 0, at, seconds, PLATFORM)
+        rows.append(Arrival(where, answer))
+    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """An assignment as it is archived, in the words of the API; `unit` is from the annotation of its HIT."""
+
+    unit: str
+    HITId: str
+    AssignmentId: str
+    WorkerId: str
+    AssignmentStatus: str
+    AcceptTime: datetime
+    SubmitTime: datetime
+    Answer: str
+
+    def __post_init__(self) -> None:
+        """Times without a zone are UTC."""
+        for name in ("AcceptTime", "SubmitTime"):
+            time = getattr(self, name)
+            if time.tzinfo is None:
+                msgspec.structs.force_setattr(self, name, time.replace(tzinfo=UTC))
+
+
+def sent_values(xml: str) -> dict[str, str]:
+    """What a page sent, from the XML of an assignment. Raises ParseError or DefusedXmlException for XML that is none."""
+    if not xml.strip():
+        return {}
+    found: dict[str, str] = {}
+    for answer in SafeTree.fromstring(xml):
+        parts = {part.tag.rpartition("}")[2]: part.text or "" for part in answer}
+        name, value = parts.get("QuestionIdentifier", ""), parts.get("FreeText", "")
+        if name == "taskAnswers":
+            found |= _crowd_form(value)
+        elif name:
+            found[name] = value
+    return found
+
+
+def _crowd_form(text: str) -> dict[str, str]:
+    """The fields of a page built with Amazon's own form elements: one JSON list."""
+    try:
+        (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
+    except UNREADABLE:
+        return {}
+    found: dict[str, str] = {}
+    for name, value in loose.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
+        else:
+            found[name] = str(value)
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    text = read_utf8(path, "without a file, answers are fetched from Mechanical Turk")
+    return [line for line in text.split("\n") if line.strip()]
+
+
+SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
+LIVE = "https://mturk-requester.us-east-1.amazonaws.com"
+
+PAGE = 100
+"""Results of one call at most."""
+
+_HIT = re.compile(r"\b[A-Z0-9]{20,64}\b")
+
+
+class Client(Protocol):
+    """What is used of boto3's client for `mturk`; our fake in the tests has the same."""
+
+    def create_hit(self, **parameters: Any) -> dict[str, Any]:
+        """A new HIT."""
+
+    def get_hit(self, *, HITId: str) -> dict[str, Any]:
+        """One HIT."""
+
+    def list_hits(self, **parameters: Any) -> dict[str, Any]:
+        """HITs of this requester, a page."""
+
+    def list_assignments_for_hit(self, **parameters: Any) -> dict[str, Any]:
+        """Assignments of one HIT, a page."""
+
+    def create_additional_assignments_for_hit(self, **parameters: Any) -> dict[str, Any]:
+        """More assignments for one HIT."""
+
+    def create_qualification_type(self, **parameters: Any) -> dict[str, Any]:
+        """A qualification type of our own."""
+
+    def list_qualification_types(self, **parameters: Any) -> dict[str, Any]:
+        """Qualification types, a page."""
+
+    def associate_qualification_with_worker(self, **parameters: Any) -> dict[str, Any]:
+        """Give one to a worker."""
+
+
+class Launched(Record, frozen=True):
+    """A HIT that is there. `asked`: assignments it was created with, or extended to."""
+
+    unit: str
+    hit: str
+    asked: int
+
+
+def connect(live: bool) -> Client:
+    """A client for the sandbox, or with `live` for paid work; credentials are found by boto3 in its own places.
+
+    Raises CtxrError where boto3 is not installed or finds no credentials.
+    """
+    try:
+        import boto3
+    except ImportError as error:
+        raise CtxrError(
+            "boto3 is not installed, and Mechanical Turk needs it", hint="pip install 'ctxr[mturk]'"
+        ) from error
+    session = boto3.session.Session()
+    if session.get_credentials() is None:
+        raise CtxrError(
+            "there are no credentials for Amazon Web Services",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+        )
+    client: Client = session.client("mturk", region_name="us-east-1", endpoint_url=LIVE if live else SANDBOX)
+    return client
+
+
+def read_launched(path: Path) -> dict[str, Launched]:
+    """HITs by unit, the last word on each. Raises DataError naming file:line for a line that is none."""
+    return {row.unit: row for row in read_appended(path, Launched)}
+
+
+def launch(
+    client: Client, hits: Iterable[Hit], record: Path, key: bytes, pools: Mapping[str, str]
+) -> Iterator[Launched]:
+    """Create the HITs that are not there yet, and write each down before the next. `pools`: own qualification types of who
+    worked for `train` and for `eval`, empty where the sides may mix.
+
+    Raises CtxrError for what Mechanical Turk refuses; what was launched is written down, and a repeated call goes on.
+    """
+    known = read_launched(record)
+    waiting = [hit for hit in hits if hit.unit not in known]
+    there = _found(client) if waiting else {}
+    for hit in waiting:
+        name = annotation(key, hit.unit)
+        asked = int(hit.parameters["MaxAssignments"])
+        if name in there:
+            row = Launched(hit.unit, *there[name])
+        else:
+            row = Launched(hit.unit, _create(client, _apart(hit, pools)), asked)
+        append(record, row)
+        yield row
+
+
+def fetch(client: Client, launched: Iterable[Launched]) -> Iterator[Fetched]:
+    """Every submitted assignment of the HITs, page by page."""
+    for row in launched:
+        for found in _pages(client.list_assignments_for_hit, "Assignments", HITId=row.hit):
+            yield Fetched(
+                row.unit,
+                row.hit,
+                found["AssignmentId"],
+                found["WorkerId"],
+                found["AssignmentStatus"],
+                found["AcceptTime"],
+                found["SubmitTime"],
+                found.get("Answer", ""),
+            )
+
+
+def read_archive(path: Path) -> list[Fetched]:
+    """Assignments that were fetched before. Raises DataError for a line that is none."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            found.append(msgspec.json.decode(line, type=Fetched))
+        except msgspec.DecodeError as error:
+            raise DataError(f"{path}:{number}: {error}", hint="restore the archive, or move it away") from error
+    return found
+
+
+def extend(
+    client: Client, launched: Mapping[str, Launched], wanted: Mapping[str, int], record: Path, key: bytes
+) -> list[Launched]:
+    """Ask for as many assignments as each unit wants in all, where it has fewer; returns what was extended.
+
+    The HIT itself says how many it has, so a repeated call asks for nothing twice. A HIT of fewer than ten never gets ten.
+    """
+    grown = []
+    for unit, most in sorted(wanted.items()):
+        row = launched.get(unit)
+        if row is None or most <= row.asked:
+            continue
+        has = int(_called(client.get_hit, HITId=row.hit)["HIT"]["MaxAssignments"])
+        target = min(most, 9) if has < 10 else most
+        if target > has:
+            parameters = {
+                "HITId": row.hit,
+                "NumberOfAdditionalAssignments": target - has,
+                "UniqueRequestToken": token(key, unit, target),
+            }
+            _called(client.create_additional_assignments_for_hit, **parameters)
+        extended = Launched(unit, row.hit, max(target, has))
+        append(record, extended)
+        grown.append(extended)
+    return grown
+
+
+def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
+    """Ids of our own qualification types by name; those that are not there are created."""
+    listed = _pages(
+        client.list_qualification_types, "QualificationTypes", MustBeRequestable=False, MustBeOwnedByCaller=True
+    )
+    found = {one["Name"]: one["QualificationTypeId"] for one in listed}
+    for name in names:
+        if name not in found:
+            made = _called(
+                client.create_qualification_type,
+                Name=name,
+                Description="Given to workers of a study so that its parts have different workers.",
+                QualificationTypeStatus="Active",
+            )
+            found[name] = made["QualificationType"]["QualificationTypeId"]
+    return {name: found[name] for name in names}
+
+
+def pools_of(client: Client, key: bytes) -> dict[str, str]:
+    """Qualification types of the two pools of workers, by `train` and `eval`."""
+    names = {side: f"ctxr-{project(key)}-{side}" for side in ("train", "eval")}
+    found = own_types(client, tuple(names.values()))
+    return {side: found[name] for side, name in names.items()}
+
+
+def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
+    """Give the qualification type `pool` to workers (platform ids), without a message to them."""
+    for worker in workers:
+        _called(
+            client.associate_qualification_with_worker,
+            QualificationTypeId=pool,
+            WorkerId=worker,
+            IntegerValue=1,
+            SendNotification=False,
+        )
+
+
+def _apart(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters, with nobody let in who worked for the other side."""
+    other = {"train": "eval", "eval": "train"}[hit.side]
+    if other not in pools:
+        return hit.parameters
+    barred = {
+        "QualificationTypeId": pools[other],
+        "Comparator": "DoesNotExist",
+        "ActionsGuarded": "DiscoverPreviewAndAccept",
+    }
+    return hit.parameters | {"QualificationRequirements": [*hit.parameters["QualificationRequirements"], barred]}
+
+
+def _create(client: Client, parameters: dict[str, Any]) -> str:
+    try:
+        return str(client.create_hit(**parameters)["HIT"]["HITId"])
+    except Exception as error:
+        code, message = _refusal(error)
+        named = _HIT.search(message.replace(parameters["UniqueRequestToken"], ""))
+        if code == "AWS.MechanicalTurk.HitAlreadyExists" and named:
+            return named.group()
+        raise _sentence(error) from error
+
+
+def _found(client: Client) -> dict[str, tuple[str, int]]:
+    """HIT and assignments of everything this requester has, by annotation."""
+    return {
+        hit["RequesterAnnotation"]: (hit["HITId"], int(hit["MaxAssignments"]))
+        for hit in _pages(client.list_hits, "HITs")
+        if hit.get("RequesterAnnotation")
+    }
+
+
+def _pages(call: Any, name: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+    following: dict[str, str] = {}
+    while True:
+        answer = _called(call, MaxResults=PAGE, **parameters, **following)
+        yield from answer[name]
+        if not answer.get("NextToken") or not answer[name]:
+            return
+        following = {"NextToken": answer["NextToken"]}
+
+
+def _called(call: Any, **parameters: Any) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = call(**parameters)
+    except Exception as error:
+        raise _sentence(error) from error
+    return answer
+
+
+def _refusal(error: Exception) -> tuple[str, str]:
+    """Mechanical Turk's own code and message, from an error of botocore; empty for any other error."""
+    said = getattr(error, "response", None) or {}
+    return str(said.get("TurkErrorCode", "")), str(said.get("Message") or said.get("Error", {}).get("Message", ""))
+
+
+def _sentence(error: Exception) -> Exception:
+    """What the service or the way to it refused, as one sentence; an error of our own stays what it is."""
+    known = any(base.__module__.partition(".")[0] in ("botocore", "boto3") for base in type(error).__mro__)
+    if not known:
+        return error
+    code, message = _refusal(error)
+    return CtxrError(
+        f"Mechanical Turk refused: {message or error} {f'({code})' if code else ''}".strip(),
+        hint="run the same command again: what was launched is kept",
+    )

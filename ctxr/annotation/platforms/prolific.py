@@ -1,0 +1,327 @@
+"""Prolific: it brings people to our own server and pays them; its API client.
+
+One study of Taskflow: each bundle of units is an address of its own, given to as many people as its units want votes. An
+answer counts only where the platform knows the submission that the server recorded, by the participant who made it.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from ctxr.annotation.journal.identities import Visit
+from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Pseudonyms, Refusal, read_list
+from ctxr.annotation.platforms.sheets import raters
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.records import Record
+
+ADDRESS = "https://api.prolific.com/api/v1"
+
+TOKEN = "PROLIFIC_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment variable that holds the access token; it is read from nowhere else."""
+
+TRIES = 6
+
+LONGEST = 60.0
+"""Seconds that one wait lasts at most."""
+
+
+class ProlificClient:
+    """The few calls that a study needs. `sleep` is given so that a test need not wait."""
+
+    def __init__(self, token: str, address: str = ADDRESS, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._token, self._address, self._sleep = token, address.rstrip("/"), sleep
+
+    def create(self, payload: Mapping[str, Any]) -> str:
+        """Make a draft of a study; returns its id. It is not published and costs nothing yet.
+
+        Not repeated where nobody knows whether the first request arrived: that could make two studies.
+        """
+        return str(self._call("POST", "/studies/", payload, again=False)["id"])
+
+    def studies(self, internal_name: str) -> list[str]:
+        """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
+        return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
+
+    def publish(self, study: str) -> str:
+        """Publish a study, from when on people come and are paid; returns its status."""
+        return str(self._call("POST", f"/studies/{study}/transition/", {"action": "PUBLISH"}).get("status", ""))
+
+    def submissions(self, study: str) -> list[dict[str, Any]]:
+        """Every submission of a study, page by page."""
+        found = self._pages(f"/studies/{study}/submissions/?limit=100&offset=0")
+        return [row | {"study_id": row.get("study_id") or study} for row in found]
+
+    def _pages(self, first: str) -> Iterator[dict[str, Any]]:
+        """The results of a list, over all its pages."""
+        path: str | None = first
+        while path:
+            answer = self._call("GET", path)
+            yield from answer["results"]
+            links = (answer.get("_links") or {}).get("next") or {}
+            following = links.get("href") if isinstance(links, dict) else None
+            path = following.removeprefix(self._address) if following else None
+            if path and not path.startswith("/"):
+                raise DataError(f"Prolific names {path!r} as the next page, which is not its own address")
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, again: bool = True) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Token {self._token}", "Content-Type": "application/json"}
+        for number in range(TRIES):
+            request = Request(self._address + path, content, headers, method=method)  # noqa: S310 - the address is ours
+            try:
+                with urlopen(request, timeout=30) as answer:  # noqa: S310
+                    return json.loads(answer.read() or b"{}")
+            except HTTPError as error:
+                with error:
+                    said = error.read().decode(errors="replace")
+                # too many requests: it was refused before anything was done
+                patient = error.code == 429 or (error.code >= 500 and again)
+                if not patient or number == TRIES - 1:
+                    raise _refused(error.code, said) from error
+                wait = error.headers.get("Retry-After", "")
+                self._sleep(min(LONGEST, float(wait) if wait.isdigit() else 2.0**number))
+            except (URLError, TimeoutError) as error:
+                if not again or number == TRIES - 1:
+                    raise CtxrError(
+                        f"Prolific cannot be reached: {error}", hint="run the same command again"
+                    ) from error
+                self._sleep(min(LONGEST, 2.0**number))
+            except ValueError as error:
+                raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
+        raise CtxrError("Prolific cannot be reached", hint="run the same command again")
+
+
+def connect(address: str = ADDRESS) -> ProlificClient:
+    """A client with the token of the environment. Raises CtxrError without one."""
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        raise CtxrError(f"there is no access token for Prolific: {TOKEN} is not set", hint=f"export {TOKEN}=…")
+    return ProlificClient(token, address)
+
+
+def _refused(code: int, said: str) -> CtxrError:
+    try:
+        detail = json.loads(said).get("error", {}).get("detail", said)
+    except (ValueError, AttributeError):
+        detail = said
+    hint = f"check {TOKEN}" if code in (401, 403) else "see the message, change the export, and run the command again"
+    return CtxrError(f"Prolific refused with {code}: {str(detail)[:300]}", hint=hint)
+
+
+PLATFORM = "prolific"
+
+FLOOR = {"GBP": 600, "USD": 800}
+"""Least pay for an hour in minor units, by the currency of the account."""
+
+CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK")
+
+DEVICES = ("desktop", "tablet", "mobile")
+
+PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
+"""States of a submission whose answers are taken."""
+
+_HINT = "without a file, submissions are fetched from Prolific"
+
+_PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+
+
+@dataclass(frozen=True)
+class StudyOffer:
+    """How a study is offered.
+
+    Attributes:
+        server: address of our server. bundle: units that one person does. seconds: that a unit takes.
+        reward: minor units of `currency` for a bundle. devices: of `DEVICES`.
+    """
+
+    server: str
+    name: str
+    bundle: int
+    seconds: float
+    reward: int
+    currency: str
+    devices: tuple[str, ...]
+
+    @property
+    def minutes(self) -> int:
+        """Estimated for a bundle, rounded up."""
+        return max(1, -(-int(self.bundle * self.seconds) // 60))
+
+    @property
+    def least(self) -> int:
+        """Least reward for a bundle that pays Prolific's floor."""
+        return -(-FLOOR.get(self.currency, 0) * self.minutes // 60)
+
+    def paid(self, reward: int | None) -> "StudyOffer":
+        """The same with a reward; without one the least that Prolific takes."""
+        return replace(self, reward=self.least if reward is None else reward)
+
+    def check(self) -> "StudyOffer":
+        """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
+        if not self.server.startswith("https://"):
+            raise UsageError(
+                "Prolific sends people to our own server, and needs its address",
+                hint="--server https://…, where ctxr serve can be reached",
+            )
+        if self.currency not in FLOOR:
+            raise UsageError(f"--currency {self.currency} is unknown", hint=f"choose {' or '.join(FLOOR)}")
+        if self.bundle < 1 or self.seconds <= 0:
+            raise UsageError("--bundle and --seconds must be more than 0", hint="such as --bundle 20 --seconds 30")
+        if odd := [one for one in self.devices if one not in DEVICES]:
+            raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
+        hourly = self.reward * 60 / self.minutes
+        if hourly < FLOOR[self.currency]:
+            raise UsageError(
+                f"{self.reward} for {self.minutes} minutes is {hourly / 100:.2f} {self.currency} an hour, "
+                f"below the {FLOOR[self.currency] / 100:.2f} that Prolific asks at least",
+                hint=f"--reward {self.least} or more",
+            )
+        return self
+
+
+class Bundle(Record, frozen=True):
+    """Units that one person does in one go. `raters`: how many people get it."""
+
+    id: str
+    units: tuple[str, ...]
+    raters: int
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What Prolific says of a submission; other fields are left alone."""
+
+    id: str
+    status: str
+    participant: str = ""
+    participant_id: str = ""
+    study_id: str = ""
+    study: str = ""
+
+    @property
+    def who(self) -> str:
+        """The participant, under whichever name the platform gave it."""
+        return self.participant_id or self.participant
+
+    @property
+    def what(self) -> str:
+        """The study, where the platform says it."""
+        return self.study_id or self.study
+
+
+def bundles(units: Sequence[Unit], study: StudyOffer, protocol: Protocol, key: bytes) -> list[Bundle]:
+    """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
+    by_votes: dict[int, list[Unit]] = {}
+    for unit in units:
+        by_votes.setdefault(raters(unit, protocol), []).append(unit)
+    made = []
+    for votes, group in sorted(by_votes.items()):
+        count = -(-len(group) // study.bundle)
+        ordered = sorted(group, key=lambda unit: (unit.image_set, unit.id))
+        made += [_bundle(tuple(unit.id for unit in ordered[number::count]), votes, key) for number in range(count)]
+    return sorted(made, key=lambda bundle: bundle.id)
+
+
+def payload(parts: Sequence[Bundle], study: StudyOffer, task: str, text: Sequence[str]) -> dict[str, Any]:
+    """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
+    server = study.server.rstrip("/")
+    return {
+        "name": study.name,
+        "description": "".join(f"<p>{sentence}</p>" for sentence in text),
+        "prolific_id_option": "url_parameters",
+        "total_available_places": sum(part.raters for part in parts),
+        "estimated_completion_time": study.minutes,
+        "maximum_allowed_time": max(study.minutes * 3, study.minutes + 20),
+        "reward": study.reward,
+        "device_compatibility": list(study.devices),
+        "peripheral_requirements": [],
+        "filters": [],
+        "access_details": [
+            {
+                "external_url": f"{server}/p/{quote(task)}?bundle={part.id}&{_PARAMETERS}",
+                "total_allocation": part.raters,
+            }
+            for part in parts
+        ],
+    }
+
+
+def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:
+    """The body as it is sent."""
+    listed = [
+        {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
+    ]
+    return {**body, "internal_name": internal_name, "completion_codes": listed}
+
+
+def new_codes() -> dict[str, str]:
+    """A completion code for each ending, which nobody can guess; they belong into the private folder."""
+    return {kind: secrets.token_hex(8).upper() for kind in CODE_TYPES}
+
+
+def answers(
+    path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
+) -> Arrivals:
+    """The journal's answers of people whose submission Prolific knows. `studies`: ids of ours; empty where nobody knows them.
+
+    An answer is refused whose worker never came with a submission, or whose submission Prolific does not know, knows as another
+    participant's, or as returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
+    is of another study.
+    """
+    known: dict[str, Submission] = {}
+    ours = set(studies)
+    for number, row in enumerate(read_list(path, Submission, _HINT), 1):
+        if ours and row.what and row.what not in ours:
+            raise DataError(
+                f"{path}:{number}: the submission {row.id!r} is of study {row.what!r}, which is not of this project",
+                hint="name the submissions of the study that was exported",
+            )
+        known[row.id] = row
+    people = Pseudonyms(key, PLATFORM)
+    came: dict[str, list[Visit]] = {}
+    for visit in sorted(visits, key=lambda visit: visit.submission):
+        came.setdefault(people.named(visit.participant), []).append(visit)
+    rows, refused = [], []
+    for answer in sorted(stored, key=lambda answer: answer.key()):
+        if answer.worker not in came and answer.backend != PLATFORM:
+            continue
+        where = f"{path.name}:{answer.unit}/{answer.worker}"
+        verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came.get(answer.worker, ())] or [
+            "Nobody recorded with which submission this person came."
+        ]
+        if "" in verdicts:
+            rows.append(Arrival(where, answer))
+        else:
+            refused.append(Refusal(where, answer.unit, answer.worker, "submission", verdicts[0]))
+    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+
+
+def _verdict(visit: Visit, submission: Submission | None) -> str:
+    """Why the answers of a visit are not taken; empty where they are."""
+    if submission is None:
+        return "Prolific does not know the submission."
+    if not submission.who:
+        return "Prolific does not say whose submission it is."
+    if submission.who != visit.participant:
+        return "Prolific knows the submission as another participant's."
+    if submission.status.replace("-", " ").upper() not in PAID:
+        return f"The submission is {submission.status.lower()}."
+    return ""
+
+
+def _bundle(units: tuple[str, ...], votes: int, key: bytes) -> Bundle:
+    name = hmac.new(key, "\0".join(("bundle", *units)).encode(), hashlib.sha256).hexdigest()[:24]
+    return Bundle(f"b-{name}", units, votes)

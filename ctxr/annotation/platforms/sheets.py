@@ -1,0 +1,95 @@
+"""A unit as one rater sees it: order, form, and a seal by which an edited page is known."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from ctxr.annotation.forms import Form, Passage, Talk
+from ctxr.annotation.protocol import Protocol, shown_order, wanted
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks import task_of
+from ctxr.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One unit for one rater. `order` are its images as they are shown."""
+
+    unit: Unit
+    slot: int
+    order: tuple[str, ...]
+    form: Form
+
+    @property
+    def seal(self) -> str:
+        """16 hex digits of what is judged: another order or another word of it gives another seal. What the form says
+        around it may be worded anew.
+        """
+        unit = self.unit
+        shown = (unit.target, unit.texts, unit.speakers, unit.statement, unit.labels)
+        content = msgspec.json.encode([unit.id, self.slot, self.order, shown])
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    @property
+    def marked(self) -> int | None:
+        """Place of the marked picture, from 1."""
+        pictures = self.form.gallery.pictures if self.form.gallery else ()
+        return next((picture.place for picture in pictures if picture.marked), None)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What forms must share to be filled into one template: everything but pictures, texts and the mark."""
+        form = self.form
+        return (
+            form.title,
+            form.instruction,
+            len(form.gallery.pictures) if form.gallery else 0,
+            self.marked is not None,
+            tuple(passage.title for passage in form.passages),
+            form.fields,
+        )
+
+
+def sheet(unit: Unit, slot: int, seed: int) -> Sheet:
+    """The unit as the rater in `slot` sees it."""
+    order = shown_order(unit.images, unit.ordered, unit.id, slot, seed)
+    return Sheet(unit, slot, order, task_of(unit).render(unit, order))
+
+
+def raters(unit: Unit, protocol: Protocol) -> int:
+    """How many people do a unit where nobody can stop early; checks of the worker as often as an evaluation vote."""
+    return unit.most if unit.purpose == "work" else protocol.eval_most
+
+
+def first_raters(unit: Unit, protocol: Protocol) -> int:
+    """How many do it before their answers are looked at; more are asked while they do not decide."""
+    return wanted(unit, 0, 0) if unit.purpose == "work" else protocol.eval_most
+
+
+def refuse_talks(units: Iterable[Unit], backend: str) -> None:
+    """Raises UsageError where two people would have to meet, which only our own server can bring about."""
+    for unit in units:
+        form = task_of(unit).render(unit, unit.images)
+        if any(isinstance(field, Talk) for field in form.fields):
+            raise UsageError(
+                f"{backend} cannot bring two people together, so {unit.task} cannot be exported to it",
+                hint=f"ctxr export-tasks {unit.task} --backend local, and ctxr serve",
+            )
+
+
+def passage_text(passage: Passage) -> str:
+    """The lines of a passage as one text: who says what, and where the photo was shared."""
+    spoken = [
+        "[the photo is shared]"
+        if line.share
+        else f"{_SPEAKERS[line.speaker]}: {line.text}"
+        if line.speaker is not None
+        else line.text
+        for line in passage.lines
+    ]
+    return "\n".join(spoken)
+
+
+_SPEAKERS = ("A", "B")

@@ -1,0 +1,75 @@
+"""The project's journal of answers: where it is, who may work, who is blocked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ctxr.annotation.artifacts import CROWD
+from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.store.atomic import write_bytes
+
+JOURNAL = "answers.sqlite"
+"""File in the crowd's folder that holds the journal, unless it is in another database."""
+
+
+_ADDRESS = "database"
+"""File in the crowd's folder that says in which other database the journal is; without the password."""
+
+
+def remember(workdir: Path, database: str) -> None:
+    """Note for the other verbs that the journal is in another database than the project's own file."""
+    from sqlalchemy import make_url
+
+    if database:
+        shown = make_url(database).render_as_string(hide_password=True)
+        write_bytes(workdir / CROWD / _ADDRESS, f"{shown}\n".encode())
+
+
+def journal_of(workdir: Path, database: str = "") -> str | Path:
+    """Address of the project's journal: `database`, the one that was served last, or the file in its folder.
+
+    Raises UsageError where the address was served with a password, which is not kept.
+    """
+    if database and "://" not in database:
+        raise UsageError(f"--database {database!r} is no address", hint="--database postgresql://user@host/name")
+    note = workdir / CROWD / _ADDRESS
+    if database or not note.is_file():
+        return database or workdir / CROWD / JOURNAL
+    address = note.read_text(encoding="utf-8").strip()
+    if ":***@" in address:
+        raise UsageError(
+            f"the answers of {workdir} are in {address}", hint=f"--database {address.replace('***', 'PASSWORD')}"
+        )
+    return address
+
+
+def is_there(workdir: Path, database: str = "") -> bool:
+    """Whether the project has a journal."""
+    address = journal_of(workdir, database)
+    return address.is_file() if isinstance(address, Path) else True
+
+
+@contextmanager
+def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
+    """The project's journal as it is, for reading and for changing who may work.
+
+    Raises UnfinishedError when there is none.
+    """
+    if not is_there(workdir, database):
+        raise UnfinishedError(
+            f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"
+        )
+    journal = open_journal(journal_of(workdir, database))
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def blocked_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
+    """Pseudonyms of everybody on the block list, sorted; empty without a journal."""
+    if not is_there(workdir, database):
+        return ()
+    with opened(workdir, database) as journal:
+        return tuple(sorted(one.worker for one in journal.standings() if one.state == "blocked"))

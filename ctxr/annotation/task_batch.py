@@ -1,0 +1,302 @@
+"""The units of one task with the sets and pictures they show, under one root."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ctxr.annotation.artifacts import JUDGMENTS, Answered, TaskBatch, read_judgments
+from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.making import (
+    attention_unit,
+    audit_units,
+    describe_units,
+    dialogue_units,
+    entail_unit,
+    follow,
+    known_units,
+    retrieve_units,
+    tag_units,
+    verify_unit,
+)
+from ctxr.annotation.protocol import digest
+from ctxr.annotation.records import Unit
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.readers.text_files import read_utf8
+from ctxr.datasets.rounds import sample_of
+from ctxr.engine.progress import Talk
+from ctxr.engine.project import SETS, chosen
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Image, ImageSet, Text
+from ctxr.store.tables import encode_row
+
+
+def under_one_root(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
+    """The lowest folder that holds all roots, and the images by id with paths relative to it.
+
+    The first of several equal pictures counts. Raises DataError for two pictures of one id, or for no root at all.
+    """
+    listed = [(root.resolve(), list(images)) for root, images in parts]
+    if not listed:
+        raise DataError("there are no pictures")
+    common = Path(os.path.commonpath([root for root, _ in listed]))
+    found: dict[str, Image] = {}
+    for root, images in listed:
+        way = root.relative_to(common)
+        for image in images:
+            moved = msgspec.structs.replace(image, path=(way / image.path).as_posix())
+            if found.setdefault(image.id, moved).sha256 != image.sha256:
+                raise DataError(
+                    f"the image {image.id!r} is one picture in {found[image.id].path} and another in {moved.path}",
+                    hint="ask about one version of the sets only",
+                )
+    return common, found
+
+
+L = TypeVar("L", bound=msgspec.Struct)
+
+
+class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of `--candidates`: does this image entail the statement? `captions` are read with the image."""
+
+    image: str
+    statement: str
+    text: str
+    captions: tuple[str, ...] = ()
+    author: str = "candidate"
+
+
+_CANDIDATE = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+
+
+class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of `--objects`: what is in an image."""
+
+    image: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Material:
+    """Where units come from: sets, pictures, and who is named as a parent."""
+
+    sets: dict[str, ImageSet]
+    root: Path
+    images: tuple[Image, ...]
+    parents: tuple[Parent, ...]
+
+
+def ask(config: "ExportTasks", talk: Talk) -> TaskBatch:
+    """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
+
+    Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
+    """
+    units, material = _work(config, talk)
+    if not units:
+        raise _nothing(config)
+    checks, known = _checks(config, units, material, talk)
+    parts = [(one.root, one.images) for one in (material, known) if one is not None]
+    sets = {**(known.sets if known else {}), **material.sets}
+    root, images = under_one_root(parts)
+    units = sorted([*units, *checks], key=lambda unit: unit.id)
+    for unit in units:
+        for name in unit.images:
+            if not images[name].sha256:
+                raise UsageError(
+                    f"the picture {name!r} is not at hand, and nobody can be asked about it",
+                    hint="name a dataset with its pictures (--input)",
+                )
+    return TaskBatch(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
+
+
+def _nothing(config: "ExportTasks") -> CtxrError:
+    if config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+        missing, hint = _FIRST[config.task]
+        return UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+    return DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+
+
+_FIRST = {
+    "retrieve": ("no description was written yet", "ctxr import-answers   (once people have described images)"),
+    "verify": ("no finished talk was imported yet", "ctxr import-answers   (once two people have finished a talk)"),
+    "audit": (
+        "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
+        "ctxr import-answers   (once people have answered; with few answers a larger --fraction)",
+    ),
+}
+"""What tasks made from answers wait for."""
+
+
+def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+    protocol, task = config.protocol(), config.task
+    if task in ("describe", "dialogue"):
+        dataset, material = _dataset(config.input or _sets(config.workdir, talk))
+        if task == "describe":
+            return describe_units(dataset, protocol), material
+        if config.objects is None:
+            return dialogue_units(dataset, protocol), material
+        parent = Parent("objects", "table", sha256_file(config.objects))
+        return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
+    if task == "tag" or (task == "retrieve" and config.input is not None):
+        dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), talk))
+        if task == "tag":
+            return tag_units(dataset, config.phenomena(), config.raters or 1), material
+        return retrieve_units(dataset, protocol), material
+    if task == "entail":
+        return _entail(config, talk)
+    answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
+    if task == "audit":
+        return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
+    if task == "verify":
+        talks = [verify_unit(answered.units[one.unit], one, protocol.verify_votes) for one in answered.dialogues]
+        return talks, material
+    return _followed(config, answered), material
+
+
+def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
+    """Every description that was written, to be found: the same units that our own server adds by itself."""
+    found: list[Unit] = []
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.task == "describe":
+            found += follow(unit, answer, answered.sets[unit.image_set], config.protocol())
+    return found
+
+
+def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+    table, revised = sample_of(config.workdir, config.candidates)
+    if table is None:
+        raise UsageError(
+            "entail needs the pairs that are judged",
+            hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
+        )
+    dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
+    home = {name: one for one in reversed(dataset.sets) for name in one.images}
+    rows = _lines(table, "--candidates", StatementRow, _CANDIDATE)
+    units, seen = [], set()
+    for number, row in rows:
+        if row.image not in home:
+            raise DataError(
+                f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
+                hint="name the dataset that the candidates are from (--input)",
+            )
+        if (row.image, row.statement) in seen:
+            raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are there twice")
+        seen.add((row.image, row.statement))
+        image_set = home[row.image]
+        text = Text(row.statement, row.text, row.author)
+        # who checks labels writes nothing, so an audit is for everybody, whatever side they work on
+        side = None if revised else dataset.split_of(image_set)
+        units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
+    return units, _with(material, Parent("candidates", "table", sha256_file(table)))
+
+
+def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for number, row in _lines(path, "--objects", Objects, '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+        if row.image not in dataset.images:
+            raise DataError(
+                f"{path}:{number}: {dataset.name} has no image {row.image!r}",
+                hint="name the dataset that the objects are in (--input)",
+            )
+        if row.image in found:
+            raise DataError(f"{path}:{number}: the image {row.image!r} is there twice")
+        found[row.image] = row.labels
+    return found
+
+
+def _lines(path: Path, option: str, row: type[L], example: str) -> Iterable[tuple[int, L]]:
+    """Rows of a JSONL file with their lines, from 1."""
+    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, msgspec.json.decode(line, type=row)
+        except msgspec.DecodeError as error:
+            raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
+
+
+def _checks(
+    config: "ExportTasks", work: Sequence[Unit], material: _Material, talk: Talk
+) -> tuple[list[Unit], _Material | None]:
+    """Attention checks, and questions with a known answer, for workers who retrieve."""
+    protocol = config.protocol()
+    served = config.backend in ("local", "prolific")
+    if config.task != "retrieve" and not (config.task == "describe" and served):
+        return [], None
+    found: list[Unit] = []
+    if protocol.attention_every:
+        sets = sorted({unit.image_set for unit in work})
+        count = max(1, len(work) // protocol.attention_every)
+        found += [attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
+    wanted = {"gold": bool(protocol.gold_every), "qualification": bool(protocol.qualification) and served}
+    if protocol.qualification and not served:
+        talk.warn(f"{config.backend} has no qualification round: questions go to the local server and Prolific only")
+    if not any(wanted.values()):
+        return found, None
+    if config.gold is None:
+        raise UsageError(
+            "the protocol asks for questions with a known answer, and there are none",
+            hint="--gold DATASET: an artifact or a published release whose targets are known",
+        )
+    dataset, known = _dataset(config.gold, "gold")
+    if wanted["gold"]:
+        most = max(1, len(work) // protocol.gold_every)
+        found += _some(known_units(dataset, protocol, "gold"), most, protocol.seed)
+    if wanted["qualification"]:
+        # more than one round's worth, so that the questions do not go around
+        found += _some(known_units(dataset, protocol, "qualification"), 5 * protocol.qualification, protocol.seed)
+    return found, known
+
+
+def _some(units: list[Unit], most: int, seed: int) -> list[Unit]:
+    """A seeded choice of `most` units."""
+    return sorted(units, key=lambda unit: digest(seed, "check", unit.id))[:most]
+
+
+def _sets(workdir: Path, talk: Talk) -> Path:
+    """The furthest image sets of a project, or else its dataset."""
+    if not any((workdir / name / MANIFEST).is_file() for name in SETS) and (workdir / "dataset" / MANIFEST).is_file():
+        return workdir / "dataset"
+    return chosen(None, workdir, SETS, talk)
+
+
+def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:
+    dataset = read_dataset(path)
+    if (path / MANIFEST).is_file():
+        artifact = open_artifact(path)
+        parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
+    else:
+        parent = Parent(name or "release", "release", _fingerprint(dataset))
+    sets = {one.id: one for one in dataset.sets}
+    return dataset, _Material(sets, dataset.root or path.resolve(), tuple(dataset.images.values()), (parent,))
+
+
+def _judgments(path: Path) -> tuple[Answered, _Material]:
+    if not (path / MANIFEST).is_file():
+        raise UnfinishedError(
+            f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
+        )
+    answered, artifact = read_judgments(path), open_artifact(path)
+    parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
+    return answered, _Material(answered.sets, answered.root, tuple(answered.images.values()), (parent,))
+
+
+def _with(material: _Material, parent: Parent) -> _Material:
+    return _Material(material.sets, material.root, material.images, (*material.parents, parent))
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    """SHA-256 over everything a release says of its sets and what is asked about them."""
+    whole = hashlib.sha256()
+    for rows in (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments):
+        for line in sorted(map(encode_row, rows)):
+            whole.update(line)
+    return whole.hexdigest()

@@ -1,0 +1,119 @@
+"""What in an artifact of image sets is not as it was written: looked at before anything is built on it."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from stat import S_ISREG
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError
+from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import REVISE_LABELS as REVISED
+from ctxr.store.records import Facts, Image
+from ctxr.store.tables import read_table
+from ctxr.store.units import drop_units, read_unit, units_of
+
+MAKE_AGAIN = "restore it, or run the command that made its dataset again"
+"""What helps where a file of a dataset was changed, but of rounds of judgments."""
+
+
+def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
+    """(files, units): files of the artifact, relative to it, that were edited, damaged or removed, and the units they belong to.
+
+    Tables and arrays are compared by hash. Of pictures, which are most of the bytes, only those are read that are younger than
+    the manifest; one that is missing, a link, or outside the folder counts as changed. `ctxr doctor` reads them all.
+    """
+    tables = artifact.changed_files()
+    if tables:
+        return tables, units_of(tables)
+    files, units = [], set()
+    written = (artifact.path / MANIFEST).stat().st_mtime_ns
+    for path, unit, sha256 in _pictures(artifact.path):
+        if _is_other(artifact.path, path, sha256, written):
+            files.append(path)
+            units.add(unit)
+    return files, sorted(units)
+
+
+def refuse_changed(artifact: Artifact, maker: str) -> None:
+    """Raise DataError if something in the artifact was changed; `maker` is the command that mends it."""
+    files, units = changed(artifact)
+    if not files:
+        return
+    for unit in units:
+        read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
+    raise DataError(
+        f"{artifact.path / files[0]} was changed since it was written",
+        hint=f"restore it, or run {maker} again as before: it makes anew what was changed",
+    )
+
+
+def parent_of(dataset: Dataset, seen: str) -> Parent:
+    """The dataset as a parent: its manifest where it is an artifact, else `seen`, a hash over all that is read of it.
+
+    Raises DataError where a table was edited since: its manifest would stand for what was never built on.
+    """
+    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
+        return Parent(dataset.name, "release", seen)
+    artifact = open_artifact(dataset.root)
+    if edited := artifact.changed_files():
+        raise _changed(artifact.path / edited[0], RESTORE if artifact.manifest.verb == REVISED else MAKE_AGAIN)
+    return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
+
+
+def refuse_other(picture: Path, content: str) -> None:
+    """Raise DataError where a picture has another SHA-256 than `content`; one that cannot be read is left to who reads it."""
+    try:
+        same = sha256_file(picture) == content
+    except OSError:
+        return
+    if not same:
+        raise _changed(picture)
+
+
+def discard(artifact: Path, files: Iterable[str], units: Iterable[str], talk: Talk) -> None:
+    """Remove what was changed, so that it is made again, and say so."""
+    for number, name in enumerate(files):
+        if not number:
+            talk.warn(f"{artifact / name} was changed since it was written: it is made again")
+        file = artifact / name
+        if file.parent.is_symlink():
+            file.parent.unlink()
+        elif file.suffix != ".jsonl":
+            file.unlink(missing_ok=True)
+    drop_units(artifact, units)
+
+
+def _changed(file: Path, cure: str = MAKE_AGAIN) -> DataError:
+    return DataError(f"{file} was changed since it was written", hint=cure)
+
+
+def _pictures(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """(path, unit, sha256) of every picture, once."""
+    seen: set[str] = set()
+    for image in read_table(folder / "images.jsonl", Image):
+        seen.add(image.path)
+        yield image.path, image.group, image.sha256
+    for facts in read_table(folder / "facts.jsonl", Facts):
+        if facts.path not in seen:
+            yield facts.path, facts.source, facts.sha256
+
+
+def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
+    if ".." in path.split("/") or path.startswith("/"):
+        return True
+    file = folder / path
+    try:
+        status = os.lstat(file)
+        if not S_ISREG(status.st_mode) or file.parent.is_symlink():
+            return True
+        # not the time of the inode: another artifact that links the picture changes that
+        return status.st_mtime_ns > written and sha256_file(file) != sha256
+    except OSError:
+        return True
+
+
+RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
+"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""

@@ -1,0 +1,64 @@
+"""A benchmark in memory: image sets, what is asked against them, and what people answered, wherever it was read from.
+
+Statistics, audits, exports and evaluation look at this and not at files, so each works on our artifacts and on published
+releases alike.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Source, SplitName, Text
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Image sets with their queries.
+
+    Attributes:
+        name: how the dataset calls itself, for titles.
+        root: folder that `Image.path` is relative to; None where only texts are at hand.
+        sets: in the order of their ids.
+        images: by id. Where the picture is not at hand its `path` and `sha256` are "" and its sides 0.
+        texts: by id. queries: by id, in the order of the file or table.
+        judgments: all rounds of all workers; the published target is a row of worker `gold`.
+        splits: side of each group; a group that is not named belongs to no split.
+        sources: videos and albums, where they are known.
+        facts: what was measured, by image id.
+        licences: what the publisher says of each image, by image id; empty where nothing was said.
+        notes: what a reader left out or took on trust, one sentence each.
+    """
+
+    name: str
+    root: Path | None
+    sets: tuple[ImageSet, ...]
+    images: dict[str, Image]
+    texts: dict[str, Text] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+    judgments: tuple[Judgment, ...] = ()
+    splits: dict[str, SplitName] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    facts: dict[str, Facts] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    licences: dict[str, str] = field(default_factory=dict)
+
+    def split_of(self, image_set: ImageSet) -> SplitName | None:
+        """The side of a set; None where nobody said."""
+        return self.splits.get(image_set.group)
+
+    def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
+        """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""
+        by_id = {image_set.id: image_set for image_set in self.sets}
+        places: dict[str, dict[str, int]] = {}  # a gallery may hold a hundred thousand pictures
+        for judgment in self.judgments:
+            query = self.queries[judgment.query]
+            if judgment.worker == worker and judgment.value > 0 and query.labels is None:
+                image_set = by_id[query.image_set]
+                if image_set.id not in places:
+                    backwards = reversed([*enumerate(image_set.images)])
+                    places[image_set.id] = {image: place for place, image in backwards}
+                yield query, image_set, places[image_set.id][judgment.candidate]
+
+    def picture(self, image: Image) -> Path | None:
+        """The file of an image; None where it is not at hand."""
+        return self.root / image.path if self.root is not None and image.path else None

@@ -1,0 +1,159 @@
+"""Pairs of premise and hypothesis, labelled entailed or not, and the guard that keeps evaluated pictures out of training.
+
+The premise is a text, a picture, or both (entailment paper, section 3): text alone trains the text branch, a picture alone the
+image branch, both together all three heads.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
+from typing import Literal
+
+from ctxr.errors import DataError
+from ctxr.store.records import Record, SplitName
+
+Label = Literal[0, 1]
+Kind = Literal["text", "image", "both", "none"]
+
+_COCO = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?0*(\d{1,12})(?:\.jpg)?", re.ASCII)
+
+_COCO_FILE = re.compile(r"(?:COCO_(?:train|val|test)\d{4}_)?0{6}\d{6}", re.ASCII)
+_FLICKR_FILE = re.compile(r"[1-9]\d{4,9}", re.ASCII)
+_ID = re.compile(r"(?:coco|flickr30k)/(?:0|[1-9]\d*)", re.ASCII)
+
+
+class EntailmentPair(Record, frozen=True):
+    """Does the premise entail the hypothesis?
+
+    Attributes:
+        id: `source/split/number`.
+        premise: text; None where there is none or it is not at hand.
+        hypothesis: text; None where only the `caption` is known and its text is not at hand.
+        image: `coco/ID`, `flickr30k/ID`, or an image id of an artifact; None for text alone.
+        label: 1 entailed, 0 not: neutral and contradiction are one class.
+        relation: what the source says in its own word.
+        source: the dataset's short name. split: its side there; None where it has none.
+        group: what must not be parted across splits: the picture, or the premise.
+        caption: id of the hypothesis as a caption, where it is one.
+        score: the similarity of 0..5 that the label was cut from; None where the source gives classes.
+    """
+
+    id: str
+    premise: str | None
+    hypothesis: str | None
+    image: str | None
+    label: Label
+    relation: str
+    source: str
+    split: SplitName | None
+    group: str
+    caption: str | None = None
+    score: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the premise is made of: `text`, `image`, `both`, or `none` where nothing of it is at hand."""
+        if self.image is None:
+            return "text" if self.premise else "none"
+        return "both" if self.premise else "image"
+
+
+def coco_image(name: str | int) -> str | None:
+    """The id of a COCO picture from its number or file name; None for another name.
+
+    >>> coco_image("COCO_val2014_000000000012.jpg"), coco_image("000000000012.jpg"), coco_image(12)
+    ('coco/12', 'coco/12', 'coco/12')
+    """
+    found = _COCO.fullmatch(str(name))
+    return f"coco/{found[1]}" if found else None
+
+
+def flickr_image(name: str) -> str | None:
+    """The id of a Flickr30K picture from its number or file name; None for another name.
+
+    >>> flickr_image("77.jpg"), flickr_image("77")
+    ('flickr30k/77', 'flickr30k/77')
+    """
+    number = name.removesuffix(".jpg")
+    return f"flickr30k/{number}" if number.isascii() and number.isdigit() else None
+
+
+def published_image(image: str) -> str | None:
+    """The id of a published picture from its id in any dataset; None for a picture that bears no published name.
+
+    Only names as they are published count, whatever the kind of file, so the `12.jpg` or `00012.jpg` of an album is none.
+
+    >>> published_image("val2017/000000000790.jpg"), published_image("a/1000092795.png"), published_image("coco/9")
+    ('coco/790', 'flickr30k/1000092795', 'coco/9')
+    """
+    if _ID.fullmatch(image):
+        return image
+    name = PurePosixPath(image).stem
+    if _COCO_FILE.fullmatch(name):
+        return coco_image(name)
+    return flickr_image(name) if _FLICKR_FILE.fullmatch(name) else None
+
+
+def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[str]) -> list[str]:
+    """Ids of those of (id, SHA-256 or "") that a classifier was trained on: by id, published id or content.
+
+    Args:
+        trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Classifier`).
+    """
+    known = {*trained_on, *(found for one in trained_on if (found := published_image(one)))}
+    return [image for image, sha256 in pictures if known & {image, published_image(image), sha256}]
+
+
+def file_names(image: str) -> tuple[str, ...]:
+    """The names under which a picture is published, likeliest first; none for the picture of an artifact.
+
+    >>> file_names("coco/9")
+    ('COCO_val2014_000000000009.jpg', 'COCO_train2014_000000000009.jpg', '000000000009.jpg')
+    """
+    place, _, number = image.partition("/")
+    if place == "flickr30k":
+        return (f"{number}.jpg",)
+    if place == "coco" and number.isdigit():
+        padded = f"{int(number):012d}.jpg"
+        return f"COCO_val2014_{padded}", f"COCO_train2014_{padded}", padded
+    return ()
+
+
+def text_group(source: str, premise: str) -> str:
+    """The group of a pair of texts: pairs with one premise stay on one side."""
+    return f"{source}/{hashlib.sha256(premise.encode()).hexdigest()[:16]}"
+
+
+def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
+    """The dev pairs that choose epoch and threshold: those of picture and premise, or all where there is none."""
+    rows = list(dev)
+    return [pair for pair in rows if pair.kind == "both"] or rows
+
+
+def counts(pairs: Iterable[EntailmentPair]) -> Counter[tuple[str, str, int]]:
+    """How many pairs there are by (source, relation, label)."""
+    return Counter((pair.source, pair.relation, pair.label) for pair in pairs)
+
+
+def leaked(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> list[EntailmentPair]:
+    """The training pairs about a picture, or of a group, that is evaluated.
+
+    CxC annotates COCO's dev and test, ECCV its test: a classifier that was trained on them has seen what it would judge.
+
+    Args:
+        evaluated: ids of pictures and groups.
+    """
+    held = frozenset(evaluated)
+    return [pair for pair in training if pair.image in held or pair.group in held]
+
+
+def refuse_leaks(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> None:
+    """Raises DataError naming the first training pair about an evaluated picture, and how many there are."""
+    found = leaked(training, evaluated)
+    if found:
+        raise DataError(
+            f"{len(found)} training pairs are about evaluated pictures, the first is {found[0].id} ({found[0].group})",
+            hint="leave them out, or evaluate on other pictures",
+        )

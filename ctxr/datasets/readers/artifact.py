@@ -1,0 +1,140 @@
+"""Our own artifacts: `image_sets` (by build-sets and filter) and `dataset` (the same with texts, queries and judgments)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from ctxr.datasets.changes import RESTORE
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.frames import in_string_order
+from ctxr.errors import DataError
+from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.kinds import REVISE_LABELS as REVISED
+from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
+from ctxr.store.tables import read_table
+
+KINDS = ("image_sets", "dataset")
+
+R = TypeVar("R", bound=Record)
+
+
+def read_artifact(path: Path) -> Dataset:
+    """A finished artifact as a dataset, with a note where a table of it was edited.
+
+    Raises UnfinishedError without a manifest; DataError for another kind, and as `dataset_of` does.
+    """
+    artifact = open_artifact(path)
+    if artifact.manifest.kind not in KINDS:
+        known = " or ".join(KINDS)
+        raise DataError(f"{path} holds {artifact.manifest.kind}, not {known}", hint="name a folder of image sets")
+    notes = [
+        f"{name} was changed since the artifact was written: run ctxr doctor {path}"
+        for name in artifact.changed_files()[:1]
+    ]
+    return replace(dataset_of(artifact), notes=tuple(notes))
+
+
+def dataset_of(artifact: Artifact) -> Dataset:
+    """What the tables of an artifact hold; one that its manifest does not list holds nothing.
+
+    Raises DataError for a table that is missing or damaged, a row that names what is not there, a path outside the
+    artifact, or frames in string order.
+    """
+    path = artifact.path
+
+    def optional(name: str, record: type[R]) -> list[R]:
+        return read_table(path / name, record) if name in artifact.manifest.files else []
+
+    sets = read_table(path / "sets.jsonl", ImageSet)
+    images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
+    texts = _by_id(optional("texts.jsonl", Text))
+    queries = _by_id(optional("queries.jsonl", Query))
+    judgments = optional("judgments.jsonl", Judgment)
+    _check_paths(path / "images.jsonl", images.values())
+    _check_references(path, {one.id: one for one in sets}, images, texts, queries, judgments)
+    by_path = {image.path: image.id for image in images.values()}
+    return Dataset(
+        name=path.resolve().name,
+        root=path,
+        sets=tuple(sorted(sets, key=lambda one: one.id)),
+        images=images,
+        texts=texts,
+        queries=queries,
+        judgments=tuple(judgments),
+        splits={row.group: row.split for row in optional("splits.jsonl", Split)},
+        sources=tuple(optional("sources.jsonl", Source)),
+        facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
+    )
+
+
+def _by_id(rows: Iterable[R]) -> dict[str, R]:
+    return {str(row.key()[0]): row for row in rows}
+
+
+def _check_paths(table: Path, images: Iterable[Image]) -> None:
+    inside = table.parent.resolve()
+    for image in images:
+        parts = PurePosixPath(image.path)
+        odd = parts.is_absolute() or ".." in parts.parts or any(sign in image.path for sign in "\\:\0")
+        if image.path and (odd or not (table.parent / image.path).resolve().is_relative_to(inside)):
+            raise DataError(
+                f"{table}: image {image.id!r}: the path {image.path!r} does not stay inside the artifact",
+                hint="run the command that made this artifact again",
+            )
+
+
+def _check_references(
+    path: Path,
+    sets: dict[str, ImageSet],
+    images: dict[str, Image],
+    texts: dict[str, Text],
+    queries: dict[str, Query],
+    judgments: list[Judgment],
+) -> None:
+    again = "run the command that made this artifact again"
+    for one in sets.values():
+        if lost := next((name for name in one.images if name not in images), None):
+            raise DataError(
+                f"{path / 'sets.jsonl'}: set {one.id!r} names {lost!r}, which images.jsonl does not have", hint=again
+            )
+        if one.kind == "video" and in_string_order(
+            index for name in one.images if (index := images[name].index) is not None
+        ):
+            raise DataError(
+                f"{path / 'sets.jsonl'}: set {one.id!r} has its frames in string order (img10 before img2), so targets "
+                "would point at wrong pictures",
+                hint="sort the frames by their number",
+            )
+    for query in queries.values():
+        if query.image_set not in sets or any(name not in texts for name in query.texts):
+            raise DataError(
+                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that is not there", hint=again
+            )
+    for row in judgments:
+        asked = queries.get(row.query)
+        candidates = () if asked is None else asked.labels if asked.labels is not None else sets[asked.image_set].images
+        if row.candidate not in candidates:
+            what = f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is no candidate there"
+            raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=again)
+
+
+def open_sets(path: Path) -> tuple[Artifact, Dataset]:
+    """An artifact of image sets, or a dataset made of them, and what it holds.
+
+    Raises UnfinishedError without a finished artifact, DataError when a table of it was changed or damaged.
+    """
+    artifact = open_artifact(path, None, "ctxr build-sets videos/")
+    if artifact.manifest.kind not in KINDS:
+        raise DataError(
+            f"{path} holds {artifact.manifest.kind}, not {' or '.join(KINDS)}",
+            hint="name the right folder, or the --workdir that it is in",
+        )
+    if edited := artifact.changed_files():
+        raise DataError(
+            f"{path / edited[0]} was changed since it was written",
+            hint=RESTORE
+            if artifact.manifest.verb == REVISED
+            else f"restore it, or run ctxr {artifact.manifest.verb} again: it makes anew what was changed",
+        )
+    return artifact, dataset_of(artifact)

@@ -1,0 +1,625 @@
+"""Published entailment datasets as pairs: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP and CxC.
+
+Tables are read line by line: a quote that is never closed costs its own row, not the rest of the file.
+
+Read from COCO's `captions_*.json` and from Karpathy's `dataset_coco.json` or `dataset_flickr30k.json`, which also say on which
+side a picture stands.
+"""
+
+import csv
+import json
+import math
+import re
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+import msgspec
+
+from ctxr.datasets.pairs import EntailmentPair, coco_image, flickr_image, text_group
+from ctxr.datasets.readers.text_files import is_text, kind_of, read_json
+from ctxr.errors import DataError, UsageError
+from ctxr.store.records import SplitName
+
+Code = Literal[
+    "byte_order_mark", "encoding", "quotes", "columns", "not_json", "label", "no_consensus", "score", "empty_text",
+    "language", "repeated", "same_id", "other_label", "image",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """One thing that is not as it should be.
+
+    Attributes:
+        where: `file:line`. code: what sort of thing. what: it, in words.
+        kept: whether the row is among the pairs all the same.
+    """
+
+    where: str
+    code: Code
+    what: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came out of a file.
+
+    Attributes:
+        pairs: in the order of the file, ids unique.
+        oddities: in the order of the file. A row may have several; of those that are not kept each row has exactly one.
+        rows: records of the file after its header, blank lines not counted: kept pairs and rows left out.
+        source: the format by which it was read.
+    """
+
+    pairs: tuple[EntailmentPair, ...]
+    oddities: tuple[Oddity, ...]
+    rows: int
+    source: str
+
+    @property
+    def left_out(self) -> tuple[Oddity, ...]:
+        """One entry for each row that is not among the pairs."""
+        return tuple(one for one in self.oddities if not one.kept)
+
+    def tally(self) -> list[str]:
+        """A sentence for each sort of oddity, with its count and first place."""
+        return tally(self.oddities)
+
+
+def tally(oddities: Sequence[Oddity]) -> list[str]:
+    """A sentence for each sort of oddity, commonest first.
+
+    >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
+    ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
+    """
+    counted = Counter((one.kept, one.code) for one in oddities)
+    first = {(one.kept, one.code): one for one in reversed(oddities)}
+    lines = []
+    for (kept, code), count in counted.most_common():
+        fate = "kept" if kept else "left out"
+        one = first[kept, code]
+        lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {one.what} (first {one.where})")
+    return lines
+
+
+THRESHOLD = 3.0
+"""Similarity of 0..5 from which a pair counts as entailed (entailment paper, section 6; CxC extends its positives likewise)."""
+
+MOST_SHOWN = 30
+"""Signs of a column's name that are shown of a file that is something else."""
+
+_NLI = {
+    "entailment": ("entailment", 1),
+    "neutral": ("neutral", 0),
+    "contradiction": ("contradiction", 0),
+    "contradictory": ("contradiction", 0),
+    "not_entailment": ("not_entailment", 0),
+}
+
+
+@dataclass(frozen=True)
+class PairFormat:
+    """Where in a row what is found; of several names the first one that the file has.
+
+    Attributes:
+        source: short name of the dataset.
+        premise, hypothesis, image, caption, language, id: names of the columns; empty where there is none.
+        label: column of the label, or of the score where `labels` is empty.
+        labels: (relation, label) of each label; without them a score of at least `THRESHOLD` is entailed.
+        beside: further columns by which the format is known.
+        headless: columns of a file without a header.
+    """
+
+    source: str
+    label: tuple[str, ...]
+    premise: tuple[str, ...] = ()
+    hypothesis: tuple[str, ...] = ()
+    image: tuple[str, ...] = ()
+    caption: tuple[str, ...] = ()
+    second_caption: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    headless: tuple[str, ...] = ()
+
+    def needs(self) -> list[tuple[str, ...]]:
+        """Columns without which a file is not of this format, each with its other names."""
+        asked = (self.label, self.premise, self.hypothesis, self.image, self.caption, self.second_caption)
+        return [names for names in asked if names] + [(name,) for name in self.beside]
+
+    def missing(self, columns: Collection[str]) -> list[str]:
+        """What a file with these columns lacks of the format."""
+        return [names[0] for names in self.needs() if not set(names) & set(columns)]
+
+    def far_from(self, path: str, columns: Collection[str]) -> tuple[float, bool, bool]:
+        """How unlikely a file is one of this format that was spoilt: by the share of columns that it lacks, then by the names of
+        file and folder, then by columns that such files have though nobody needs them."""
+        lacking = len(self.missing(columns)) / len(self.needs())
+        called = "/".join(PurePath(path).parts[-2:]).lower()
+        named = re.search(rf"(?<![a-z0-9]){self.source.replace('-', '[-_]?')}(?![a-z])", called)
+        needed = {name for names in self.needs() for name in names}
+        unlike = bool(self.headless) and not (set(self.headless) - needed) & set(columns)
+        return lacking, named is None, unlike
+
+
+_FIRST, _SECOND = ("sentence1",), ("sentence2",)
+_FLICKR = ("Flickr30K_ID", "Flickr30kID", "Flikr30kID")
+
+FORMATS = (
+    PairFormat("cxc", label=("agg_score",), image=("image",), caption=("caption",)),
+    PairFormat("cxc-sts", label=("agg_score",), caption=("caption1",), second_caption=("caption2",)),
+    PairFormat(
+        "snli-ve", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, image=_FLICKR, id=("pairID",), labels=_NLI,
+    ),
+    PairFormat("e-snli-ve", label=("gold_label",), hypothesis=("hypothesis",), image=_FLICKR, id=("pairID",), labels=_NLI),
+    PairFormat(
+        "mrpc", label=("Quality",), premise=("#1 String",), hypothesis=("#2 String",),
+        labels={"1": ("paraphrase", 1), "0": ("no_paraphrase", 0)},
+    ),
+    PairFormat(
+        "qqp", label=("is_duplicate",), premise=("question1",), hypothesis=("question2",), id=("id",),
+        labels={"1": ("duplicate", 1), "0": ("no_duplicate", 0)},
+    ),
+    PairFormat(
+        "sts-b", label=("score",), premise=_FIRST, hypothesis=_SECOND, id=("index",),
+        headless=("genre", "filename", "year", "place", "score", "sentence1", "sentence2"),
+    ),
+    PairFormat(
+        "xnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), language=("language",), labels=_NLI,
+        beside=("language",),
+    ),
+    PairFormat("xnli", label=("label",), premise=("premise",), hypothesis=("hypo", "hypothesis"), labels=_NLI),
+    PairFormat("mnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), labels=_NLI, beside=("promptID",)),
+    PairFormat("rte", label=("label",), premise=_FIRST, hypothesis=_SECOND, id=("index",), labels=_NLI),
+)  # fmt: skip
+"""Every format, the more particular ones first."""
+
+SOURCES = tuple(dict.fromkeys(one.source for one in FORMATS))
+
+
+def find_format(path: str, columns: Collection[str], source: str | None) -> PairFormat:
+    """The format of a file with these columns, among those of `source` if it is named.
+
+    Raises DataError saying which columns are missing from the likeliest one.
+    """
+    chosen = [one for one in FORMATS if source in (None, one.source)]
+    if not chosen:
+        raise DataError(f"{source!r} is no entailment dataset that ctxr reads", hint=f"one of {', '.join(SOURCES)}")
+    fitting = next((one for one in chosen if not one.missing(columns)), None)
+    if fitting is not None:
+        return fitting
+    if {"image1", "image2"} <= set(columns):
+        raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
+    nearest = min(chosen, key=lambda one: one.far_from(path, columns))
+    if len(nearest.missing(columns)) == len(nearest.needs()):
+        named = ", ".join(repr(one[:MOST_SHOWN]) for one in list(columns)[:3] if one) or "nothing"
+        raise DataError(
+            f"{path}:1: the header names {named}, which is no dataset of entailment", hint=f"of {', '.join(SOURCES)}"
+        )
+    lacking = ", ".join(nearest.missing(columns))
+    raise DataError(
+        f"{path}:1: the header lacks {lacking} to be {nearest.source}",
+        hint="restore the header; test files without labels cannot be used",
+    )
+
+
+MOST_LINES = 40
+"""Lines that one quoted record may span before its quote counts as never closed."""
+
+_MARKS = ("\ufeff", "\u00ef\u00bb\u00bf")
+"""The byte order mark, and what it becomes when a file is saved twice."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record: its line, from 1, and its cells by column."""
+
+    line: int
+    cells: dict[str, str]
+
+
+class Rows:
+    """The records of a file; iterate once.
+
+    Attributes:
+        columns: the names in the header; of JSON Lines, those of the first record.
+        oddities: grows while rows are read. read: records so far, those left out included.
+    """
+
+    def __init__(self, path: Path, headless: tuple[str, ...] = ()) -> None:
+        """Open a file and read its header; `headless` names the columns where the first line is a record already.
+
+        Raises UsageError where it cannot be opened, DataError for UTF-16 and for an empty file.
+        """
+        self.path = path
+        self.oddities: list[Oddity] = []
+        self.read = 0
+        self._lines = numbered(path, self.oddities)
+        self._ahead: deque[tuple[int, str]] = deque()
+        first = self._next()
+        if first is None:
+            raise DataError(f"{path} is empty", hint="fetch it again")
+        header = self._without_mark(first[1])
+        self._json = header.lstrip().startswith("{")
+        self._delimiter = "\t" if "\t" in header else ","
+        if self._json:
+            self.columns = tuple(json_object(header) or ())
+            self._ahead.append((first[0], header))
+        else:
+            self.columns = _names(header, self._delimiter, path)
+            cells = header.split("\t")
+            if headless and len(cells) >= len(headless) and not set(headless) & set(self.columns):
+                self.columns = headless
+                self._ahead.append((first[0], header))
+        # Quora's questions are quoted where they hold tabs or line ends; in the other tab-separated files a quote is a letter
+        self._quoted = self._delimiter == "," or "question1" in self.columns
+        self._headless = bool(headless) and self.columns == headless
+
+    def __iter__(self) -> Iterator[Row]:
+        while (found := self._next()) is not None:
+            line, text = found
+            if not text.strip():
+                continue
+            self.read += 1
+            cells = self._json_cells(line, text) if self._json else self._table_cells(line, text)
+            if cells is not None:
+                yield Row(line, cells)
+
+    def note(self, line: int, code: Code, what: str, kept: bool = False) -> None:
+        """Remember an oddity of a line."""
+        self.oddities.append(Oddity(f"{self.path}:{line}", code, what, kept))
+
+    def _next(self) -> tuple[int, str] | None:
+        return self._ahead.popleft() if self._ahead else next(self._lines, None)
+
+    def _without_mark(self, header: str) -> str:
+        for mark in _MARKS:
+            if header.startswith(mark):
+                twice = " that was saved twice" if mark == _MARKS[1] else ""
+                self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
+                return header.removeprefix(mark)
+        return header
+
+    def _json_cells(self, line: int, text: str) -> dict[str, str] | None:
+        value = json_object(text)
+        if value is None:
+            self.note(line, "not_json", "the line is no JSON object")
+            return None
+        return {name: _as_text(cell) for name, cell in value.items()}
+
+    def _table_cells(self, line: int, text: str) -> dict[str, str] | None:
+        quoted = self._quoted and '"' in text
+        cells = self._fitting(self._quoted_cells(line, text) if quoted else text.split(self._delimiter))
+        if cells is None:
+            width = len(text.split(self._delimiter))
+            self.note(line, "columns", f"{width} columns where the header names {len(self.columns)}")
+            return None
+        return dict(zip(self.columns, cells, strict=True))
+
+    def _quoted_cells(self, line: int, text: str) -> list[str]:
+        """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
+        parts, taken = [text], []
+        literal = text.split(self._delimiter)
+        while True:
+            try:
+                cells = next(csv.reader([f"{part}\n" for part in parts], delimiter=self._delimiter, strict=True))
+            except csv.Error as error:
+                # a tab-separated line that is whole as it stands needs no other to close its quote
+                astray = "end of data" not in str(error) or (
+                    self._delimiter == "\t" and self._fitting(literal) is not None
+                )
+                more = None if astray or len(parts) >= MOST_LINES else self._next()
+                if more is None:
+                    break
+                taken.append(more)
+                parts.append(more[1])
+                continue
+            if self._fitting(cells) is not None:
+                cells[-1] = cells[-1].removesuffix("\n")
+                return cells
+            break
+        self._ahead.extendleft(reversed(taken))
+        if self._fitting(literal) is not None:
+            self.note(line, "quotes", "a quote is not closed, and is taken as a letter", kept=True)
+        return literal
+
+    def _fitting(self, cells: list[str]) -> list[str] | None:
+        """The cells if there is one for each column; empty ones too many do not count."""
+        width = len(self.columns)
+        if len(cells) < width:
+            return None
+        return cells[:width] if self._headless or not any(cells[width:]) else None
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a line; None if it holds none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _as_text(cell: object) -> str:
+    return cell if isinstance(cell, str) else "" if cell is None else json.dumps(cell)
+
+
+def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
+    try:
+        with path.open("rb") as stream:
+            for number, raw in enumerate(stream, 1):
+                if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise DataError(f"{path}:1 is not UTF-8 text but UTF-16", hint=f"save {path.name} as UTF-8")
+                line = raw.rstrip(b"\r\n")
+                try:
+                    text = line.decode()
+                except UnicodeDecodeError as error:
+                    odd = f"byte 0x{line[error.start]:02x} is not UTF-8, and the line is taken as Windows-1252"
+                    oddities.append(Oddity(f"{path}:{number}", "encoding", odd, kept=True))
+                    text = _windows(line)
+                yield number, text
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a file that is there") from error
+
+
+def _windows(line: bytes) -> str:
+    try:
+        return line.decode("cp1252")
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
+
+
+def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
+    """The names of the columns. Raises DataError for a first line that no program wrote as one."""
+    try:
+        # a return within the line would end the header
+        cells = next(csv.reader([header.replace("\r", " ")], delimiter=delimiter))
+    except csv.Error as error:
+        raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
+    return tuple(name.strip() for name in cells)
+
+
+_SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+
+
+@dataclass
+class Captions:
+    """Captions by id (`coco/ID`, `flickr30k/ID`), however many a picture has.
+
+    Attributes:
+        texts: by caption. of_image: captions of each picture, in the order of the file. splits: side of each picture.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    of_image: dict[str, list[str]] = field(default_factory=dict)
+    splits: dict[str, SplitName] = field(default_factory=dict)
+
+    def premise(self, image: str, without: str | None = None) -> str | None:
+        """All captions of a picture as one string, but for the hypothesis itself; None where there is none.
+
+        >>> Captions({"a": "A dog.", "b": "Grass."}, {"coco/1": ["a", "b"]}).premise("coco/1", without="b")
+        'A dog.'
+        """
+        return " ".join(self.texts[key] for key in self.of_image.get(image, ()) if key != without) or None
+
+
+def read_captions(paths: Iterable[Path]) -> Captions:
+    """The captions in all of the files. Raises DataError naming file and row for one that is neither layout, for a row that
+    lacks something, and for a caption that stands twice with two texts."""
+    found = Captions()
+    for path in paths:
+        value = read_json(path).value
+        rows = value.get("images") if isinstance(value, dict) else None
+        if not isinstance(rows, list):
+            raise DataError(
+                f"{path} holds no captions: `images` is no list", hint="name captions_*.json or dataset_*.json"
+            )
+        if isinstance(value.get("annotations"), list):
+            _read_coco(found, path, value["annotations"])
+        else:
+            _read_karpathy(found, path, rows, value.get("dataset"))
+    return found
+
+
+def _read_coco(found: Captions, path: Path, rows: list[Any]) -> None:
+    for number, row in enumerate(rows):
+        at = f"{path}: annotations[{number}]"
+        image = coco_image(_get(at, row, "image_id", int))
+        _add(found, at, f"coco/{_get(at, row, 'id', int)}", image or "", _get(at, row, "caption", str))
+
+
+def _read_karpathy(found: Captions, path: Path, rows: list[Any], dataset: object) -> None:
+    flickr = dataset == "flickr30k"
+    for number, row in enumerate(rows):
+        at = f"{path}: images[{number}]"
+        name = _get(at, row, "filename", str)
+        image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
+        if image is None:
+            raise DataError(f"{at}: {name!r} is no picture of COCO or Flickr30K", hint="restore the row")
+        side = row.get("split")
+        if side in _SIDES:
+            found.splits[image] = _SIDES[side]
+        sentences = _get(at, row, "sentences", list)
+        for place, sentence in enumerate(sentences):
+            where = f"{at}, sentences[{place}]"
+            key = f"{image.partition('/')[0]}/{_get(where, sentence, 'sentid', int)}"
+            _add(found, where, key, image, _get(where, sentence, "raw", str))
+
+
+def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
+    known = found.texts.setdefault(key, text)
+    if known != text:
+        raise DataError(f"{at}: caption {key} stands already with another text", hint="delete one of the two")
+    captions = found.of_image.setdefault(image, [])
+    if key not in captions:
+        captions.append(key)
+
+
+def _get(at: str, row: object, name: str, kind: type) -> Any:
+    value = row.get(name) if isinstance(row, dict) else None
+    fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
+    if not fits:
+        raise DataError(f"{at}: `{name}` is {kind_of(value)}", hint="restore the row, or fetch the file again")
+    return value
+
+
+_SPLITS_OF_PAIRS: dict[str, SplitName] = {
+    "train": "train", "dev": "valid", "val": "valid", "valid": "valid", "validation": "valid", "test": "test",
+}  # fmt: skip
+_WORD = re.compile(r"[a-z]+")
+_HEADLESS = next(one.headless for one in FORMATS if one.headless)
+
+
+def read_pairs(
+    path: Path,
+    source: str | None = None,
+    split: SplitName | None = None,
+    captions: Captions | None = None,
+    language: str = "en",
+) -> Reading:
+    """The pairs of a published file, with everything that is odd in it.
+
+    Args:
+        source: which dataset it is; default: by its columns.
+        split: its side; default: what the file's name says (`train`, `dev`, `valid`, `test`).
+        captions: give pictures their premise, and captions their text.
+        language: rows of a multilingual file in another language are left out, and counted.
+
+    Rows are kept whatever is doubtful about them, unless they have no label, no text, or say again what was said. Raises
+    UsageError for a file that cannot be opened, DataError for columns that fit no dataset.
+    """
+    rows = Rows(path, _HEADLESS if source in (None, "sts-b") else ())
+    found = find_format(str(path), rows.columns, source)
+    reader = _Reader(rows, found, split or _side(path), captions or Captions(), language)
+    for row in rows:
+        reader.take(row)
+    return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, found.source)
+
+
+class _Reader:
+    def __init__(
+        self, rows: Rows, found: PairFormat, split: SplitName | None, captions: Captions, language: str
+    ) -> None:
+        self.rows, self.format, self.split, self.captions, self.language = rows, found, split, captions, language
+        self.pairs: dict[str, EntailmentPair] = {}
+        self.said: dict[tuple[str | None, ...], tuple[int, EntailmentPair]] = {}
+
+    def take(self, row: Row) -> None:
+        """Make a pair of a row, or note why not."""
+        pair = self._pair(row)
+        if pair is None:
+            return
+        asked = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
+        line, before = self.said.setdefault(asked, (row.line, pair))
+        earlier = self.pairs.get(pair.id) if self.format.id else before
+        if earlier is not None and earlier is not pair and _said_alike(earlier, pair):
+            self.rows.note(row.line, "repeated", f"the row says what line {line} says")
+            return
+        if before.label != pair.label:
+            differ = f"line {line} labels the same pair {before.label}, not {pair.label}"
+            self.rows.note(row.line, "other_label", differ, kept=True)
+        if pair.id in self.pairs:
+            again = f"id {pair.id!r} stands already on another row; its line is added"
+            self.rows.note(row.line, "same_id", again, kept=True)
+            pair = msgspec.structs.replace(pair, id=f"{pair.id}:{row.line}")
+        self.pairs[pair.id] = pair
+
+    def _pair(self, row: Row) -> EntailmentPair | None:
+        form = self.format
+        told = _cell(row, form.language)
+        if told and told != self.language:
+            self.rows.note(row.line, "language", f"the row is in {told!r}, not {self.language!r}")
+            return None
+        labelled = self._label(row)
+        if labelled is None:
+            return None
+        relation, label, score = labelled
+        drawn = self._said(row)
+        if drawn is None:
+            return None
+        premise, hypothesis, image, caption, about = drawn
+        if any(text is not None and not text.strip() for text in (premise, hypothesis)):
+            self.rows.note(row.line, "empty_text", "the premise or the hypothesis is empty")
+            return None
+        side = self.split or (self.captions.splits.get(image) if image else None)
+        key = "/".join(filter(None, (form.source, side, _cell(row, form.id) or f"row{self.rows.read}")))
+        group = image or text_group(form.source, about)
+        return EntailmentPair(
+            key, premise, hypothesis, image, 1 if label else 0, relation, form.source, side, group, caption, score
+        )
+
+    def _label(self, row: Row) -> tuple[str, int, float | None] | None:
+        """Relation, label and score of a row; None, and a note, where it has none."""
+        given = _cell(row, self.format.label).strip()
+        if not self.format.labels:
+            try:
+                score = float(given)
+            except ValueError:
+                score = math.nan
+            if not 0 <= score <= 5:
+                self.rows.note(row.line, "score", f"{given!r} is no score of 0 to 5")
+                return None
+            entailed = score >= THRESHOLD
+            return ("similar" if entailed else "dissimilar"), int(entailed), score
+        if given == "-":
+            self.rows.note(row.line, "no_consensus", "the annotators agreed on no label")
+            return None
+        if given not in self.format.labels:
+            self.rows.note(row.line, "label", f"{given!r} is no label of {self.format.source}")
+            return None
+        return *self.format.labels[given], None
+
+    def _said(self, row: Row) -> tuple[str | None, str | None, str | None, str | None, str] | None:
+        """Premise, hypothesis, picture, caption and what tells premises apart; None, and a note, without its number."""
+        form, captions = self.format, self.captions
+        image = caption = None
+        if form.image:
+            name = _cell(row, form.image).strip()
+            image = coco_image(name) if form.source == "cxc" else flickr_image(name)
+            if image is None:
+                self.rows.note(row.line, "image", f"{name!r} names no picture")
+                return None
+        if not form.caption:
+            premise = _cell(row, form.premise) if form.premise else captions.premise(image or "")
+            return premise, _cell(row, form.hypothesis), image, None, premise or ""
+        names = [_cell(row, columns) for columns in (form.caption, form.second_caption) if columns]
+        known = [_caption(name) for name in names]
+        if None in known:
+            self.rows.note(row.line, "image", f"{names[known.index(None)]!r} names no caption")
+            return None
+        caption = known[-1]
+        premise = captions.premise(image, caption) if image else captions.texts.get(known[0] or "")
+        return premise, captions.texts.get(caption or ""), image, caption, known[0] or ""
+
+
+def _said_alike(one: EntailmentPair, other: EntailmentPair) -> bool:
+    return msgspec.structs.replace(one, id="") == msgspec.structs.replace(other, id="")
+
+
+def _cell(row: Row, names: tuple[str, ...]) -> str:
+    """The cell of the first column that the row has; empty where it has none."""
+    return next((row.cells[name] for name in names if name in row.cells), "")
+
+
+def _caption(name: str) -> str | None:
+    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
+
+    >>> _caption("COCO_val2014:sentid:1234")
+    'coco/1234'
+    """
+    number = name.rpartition(":")[2]
+    return f"coco/{number}" if number.isascii() and number.isdigit() else None
+
+
+def _side(path: Path) -> SplitName | None:
+    """The side that a file's name says: the last word that is one."""
+    return next(
+        (_SPLITS_OF_PAIRS[word] for word in reversed(_WORD.findall(path.name.lower())) if word in _SPLITS_OF_PAIRS),
+        None,
+    )

@@ -1,0 +1,186 @@
+"""The pictures of a published release: one folder for each set, ordered by the number in the name, never as strings."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from ctxr.errors import DataError, plural
+from ctxr.media.images import image_size
+from ctxr.store.hashing import sha256_file
+from ctxr.store.records import PHOTO_SUFFIXES, Image
+
+SET_SIZE = 10
+"""Images of a set in the published release (ImageCoDe, section 3.1)."""
+
+FOLDERS = ("image-sets", "image_sets", "images", ".")
+"""Where in a release the folders of pictures are looked for."""
+
+_FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
+
+
+@dataclass
+class ReleasePictures:
+    """The pictures of a release, as far as they are at hand.
+
+    Attributes:
+        root: the release's folder, which the paths are relative to.
+        size: images of a set. found: ordered files of each set that has `size` of them.
+        notes: what was left out, in sentences.
+    """
+
+    root: Path
+    size: int = SET_SIZE
+    found: dict[str, list[Path]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def frame_number(name: str) -> int | None:
+    """The number in `img37.jpg`; None for another name.
+
+    >>> sorted(["img10.jpg", "img2.jpg"], key=frame_number)
+    ['img2.jpg', 'img10.jpg']
+    """
+    match = _FRAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def in_string_order(numbers: Iterable[int]) -> bool:
+    """Whether numbers stand as strings would be sorted although that is not the order of numbers: 10 before 2.
+
+    >>> in_string_order([1, 10, 2]), in_string_order([1, 2, 10]), in_string_order([2, 1, 10])
+    (True, False, False)
+    """
+    listed = list(numbers)
+    return sorted(listed) != listed == sorted(listed, key=str)
+
+
+def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
+    """The pictures of the sets `names`, each set's in the order of their numbers.
+
+    A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
+    Where all sets have the same size and it is not that of the published release, a note says so, with the first number that
+    is skipped.
+    Raises DataError for a picture whose name has no number, a number that stands twice, a picture outside the folder, or
+    sets that lack some of img0 to img9.
+    """
+    listed = list(names)
+    pictures = ReleasePictures(root)
+    tops = [root / name for name in FOLDERS if (root / name).is_dir()]
+    top = next((top for top in tops if any((top / name).is_dir() for name in listed[:100])), None)
+    top = top or next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
+    if top is None:
+        return pictures
+    folders = {name: _ordered(top, top / name) for name in listed if (top / name).is_dir()}
+    sizes = Counter(len(files) for files in folders.values() if files)
+    if sizes and SET_SIZE not in sizes and len(sizes) == 1:
+        (pictures.size,) = sizes
+    pictures.found = {name: files for name, files in folders.items() if len(files) == pictures.size}
+    if pictures.found and pictures.size != SET_SIZE:
+        pictures.notes.append(_other_size(pictures))
+    wrong = sorted(name for name, files in folders.items() if len(files) != pictures.size)
+    if wrong:
+        have = len(folders[wrong[0]])
+        pictures.notes.append(
+            f"{plural(len(wrong), 'set')} without exactly {pictures.size} pictures: treated as sets without pictures, because "
+            f"positions would be wrong ({wrong[0]} has {have})"
+        )
+    unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.found.values())
+    if unlike:
+        pictures.notes.append(
+            f"{plural(unlike, 'set')} would be in another order if frames were sorted as strings (img10 before img2): frames are "
+            "ordered by number, as the published targets count"
+        )
+    return pictures
+
+
+def _other_size(pictures: ReleasePictures) -> str:
+    """What to know of sets that all have another size; DataError where pictures were lost and targets would be shifted."""
+    size = pictures.size
+    numbers = {
+        name: [number for file in files if (number := frame_number(file.name)) is not None]
+        for name, files in pictures.found.items()
+    }
+    note = f"all sets have {size} pictures here, not {SET_SIZE}: targets count those that are here, by number"
+    skipping = sorted(name for name, found in numbers.items() if found != list(range(size)))
+    if not skipping:
+        return note
+    first = skipping[0]
+    lost = next(number for number in range(size + 1) if number not in numbers[first])
+    # frames of a video carry any numbers; where all are from 0 to 9, the numbers are the places in a set of ten
+    if size < SET_SIZE and max(max(found) for found in numbers.values()) < SET_SIZE:
+        raise DataError(
+            f"{pictures.found[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
+            hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
+        )
+    return f"{note}; numbers are skipped in {plural(len(skipping), 'set')}, first in {first}, which has no img{lost}"
+
+
+def describe_picture(root: Path, file: Path, image_id: str, group: str, index: int | None) -> Image | None:
+    """A picture as a record with its hash and size; None if it cannot be read."""
+    try:
+        width, height = image_size(file)
+        sha256 = sha256_file(file)
+    except (DataError, OSError):
+        return None
+    return Image(image_id, file.relative_to(root).as_posix(), sha256, group, width, height, index)
+
+
+def describe_all(
+    pictures: ReleasePictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
+) -> tuple[dict[str, list[str]], dict[str, Image]]:
+    """Image ids of each set in order, and the images by id.
+
+    A picture's id is `set/imgN`; where pictures are not at hand, `set/#P` with the position P. A picture that cannot be
+    read keeps its id and has no path.
+    """
+    order: dict[str, list[str]] = {}
+    images: dict[str, Image] = {}
+    damaged: list[Path] = []
+    for name, group in groups.items():
+        files = pictures.found.get(name)
+        if files is None:
+            order[name] = [f"{name}/#{position}" for position in range(pictures.size)]
+            images |= {image_id: Image(image_id, "", "", group, 0, 0) for image_id in order[name]}
+            continue
+        order[name] = []
+        for file in files:
+            number = frame_number(file.name)
+            video = sources[name] != name
+            # by set, not by video: two cuts of one video may number their frames alike
+            image_id = f"{name}/img{number}"
+            image = describe_picture(pictures.root, file, image_id, group, number if video else None)
+            if image is None:
+                damaged.append(file)
+                image = Image(image_id, "", "", group, 0, 0, number if video else None)
+            order[name].append(image_id)
+            images[image_id] = image
+            if passed is not None:
+                passed()
+    if damaged:
+        pictures.notes.append(
+            f"{len(damaged)} pictures cannot be read and count as not at hand: the first is {damaged[0]}"
+        )
+    return order, images
+
+
+def _ordered(top: Path, folder: Path) -> list[Path]:
+    files = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file()]
+    inside = top.resolve()
+    numbered: list[tuple[int, Path]] = []
+    for file in files:
+        number = frame_number(file.name)
+        if number is None:
+            raise DataError(f"{file}: a frame is named imgN, and its number gives its place", hint=f"rename {file}")
+        if not file.resolve().is_relative_to(inside):
+            raise DataError(f"{file} leads out of its folder", hint=f"put the picture itself at {file}")
+        numbered.append((number, file))
+    numbered.sort()
+    for (one, first), (two, second) in pairwise(numbered):
+        if one == two:
+            raise DataError(
+                f"{second}: the frame number {two} is that of {first.name} as well", hint=f"delete {second}"
+            )
+    return [file for _, file in numbered]

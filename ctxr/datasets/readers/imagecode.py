@@ -1,0 +1,285 @@
+"""The published ImageCoDe release: descriptions in JSON, with or without their pictures, and what was annotated on them.
+
+`train_data*.json` and `valid_data*.json` map a set to {index of the target: description}, `test_data_unlabeled*.json` maps a
+set to a list of descriptions. Beside them may lie `annotator_split_valid*.json` (seen and unseen writers) and
+`manual_annotation_valid*.yaml` (phenomena). The index counts pictures in the order of their numbers.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
+from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
+from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json
+from ctxr.errors import DataError
+from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
+
+DESCRIPTIONS = re.compile(r"(train|valid|test)_data(?:_unlabell?ed)?(?:\.[^/]+)?\.json")
+WRITERS = re.compile(r"annotator_split(?:_[a-z]+)?(?:\.[^/]+)?\.json")
+PHENOMENA_FILE = re.compile(r"manual_annotation(?:_[a-z]+)?(?:\.[^/]+)?\.ya?ml")
+
+STATIC = "open-images"
+"""A set with this in its name is of photos; every other is of frames of a video."""
+
+UNKNOWN = "unknown"
+
+_VIDEO_SET = re.compile(r"(.+)-shot(\d{1,9})_\d+")
+_SPLITS: dict[str, SplitName] = {"train": "train", "valid": "valid", "test": "test"}
+
+
+@dataclass
+class _Described:
+    """One set of a release and its descriptions; an index of None is a hidden target."""
+
+    split: SplitName | None
+    file: JsonFile
+    descriptions: list[tuple[int | None, str]]
+
+
+def read_release(
+    root: Path,
+    descriptions: list[Path],
+    writers: list[Path],
+    phenomena: list[Path],
+    passed: Callable[[], None] | None = None,
+) -> Dataset:
+    """A release in the folder `root`, from the files named; `passed` is told of every picture that was looked at.
+
+    Raises DataError naming file:line and the id for whatever does not fit.
+    """
+    described: dict[str, _Described] = {}
+    notes = [note for path in descriptions if (note := _add(described, path))]
+    annotated = [row for path in phenomena for row in read_annotations(path)]
+    # an annotation of a set that the release has not still says what its description is like
+    strangers = {row.image_set for row in annotated if row.image_set not in described}
+    if strangers and described:
+        notes.append(
+            f"{len(strangers)} sets are annotated with phenomena but not in the release: they belong to no split"
+        )
+    names = sorted([*described, *strangers])
+    pictures = find_pictures(root, names)
+    _check_targets(described, annotated, pictures)
+    origin = {name: _origin(name) for name in names}
+    sources = {name: source for name, (source, _) in origin.items()}
+    groups, splits, parted = _groups(described, sources)
+    notes += parted
+    order, images = describe_all(pictures, groups, sources, passed)
+    kinds: dict[str, Kind] = {name: "photos" if STATIC in name else "video" for name in names}
+    sets = tuple(
+        ImageSet(
+            name, kinds[name], tuple(order[name]), sources[name], groups[name], origin[name][1], math.nan, math.nan
+        )
+        for name in names
+    )
+    authors = _authors(writers, described, notes)
+    texts, queries, judgments = _queries(described, order, authors)
+    fresh, asked, found = label_queries(annotated, texts)
+    notes += _join_notes(annotated, texts, fresh) + pictures.notes
+    if without := len(names) - len(pictures.found):
+        notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
+    return Dataset(
+        name=root.name or "release",
+        root=root if pictures.found else None,
+        sets=sets,
+        images=images,
+        texts=texts | fresh,
+        queries=queries | asked,
+        judgments=tuple(sorted([*judgments, *found], key=lambda row: row.key())),
+        splits=splits,
+        notes=tuple(notes),
+    )
+
+
+def _queries(
+    described: Mapping[str, _Described],
+    order: Mapping[str, Sequence[str]],
+    authors: Mapping[tuple[str, int | None], str],
+) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
+    texts: dict[str, Text] = {}
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
+        for place, (index, text) in enumerate(one.descriptions):
+            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
+            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
+            queries[key] = Query(key, name, (key,))
+            if index is not None:
+                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    return texts, queries, judgments
+
+
+def collection_of(image_set: ImageSet) -> str:
+    """What a set was drawn from: the corpus in the published names, else the video or album.
+
+    >>> kept = {"kind": "video", "images": (), "group": "", "shot": 0, "closest": 0.0, "mean_distance": 0.0}
+    >>> collection_of(ImageSet(id="", source="YouCook-video0095", **kept))
+    'YouCook'
+    """
+    match = re.fullmatch(rf"(MSR-VTT|video-storytelling|YouCook)-video.*|({STATIC})-.*", image_set.source)
+    return (match[1] or match[2]) if match else image_set.source
+
+
+def split_named(path: Path) -> SplitName | None:
+    """The split that a file of descriptions is named after."""
+    match = DESCRIPTIONS.fullmatch(path.name)
+    return _SPLITS[match[1]] if match else None
+
+
+def _origin(name: str) -> tuple[str, int | None]:
+    """The source of a set and its shot, from the published form of names `<source>-shot<N>_<M>`."""
+    match = None if STATIC in name else _VIDEO_SET.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, None)
+
+
+def _add(described: dict[str, _Described], path: Path) -> str:
+    """Adds the sets of a file; a sentence where it hides targets although it should not."""
+    file = read_json(path)
+    if not isinstance(file.value, dict):
+        raise DataError(
+            f"{path}: expected sets and their descriptions, found {kind_of(file.value)}", hint="restore the file"
+        )
+    if isinstance(file.value, Repeated):
+        again = file.place(file.value.key, again=True)
+        raise DataError(f"{again}: the set {file.value.key!r} stands twice", hint="delete one of them")
+    for name, value in file.value.items():
+        check_name(partial(file.place, name), name)
+        if name in described:
+            other = described[name].file.path.name
+            raise DataError(f"{file.place(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
+        if isinstance(value, Repeated):
+            place = file.place(name, value.key, again=True)
+            raise DataError(f"{place}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them")
+        if not isinstance(value, dict | list):
+            what = f"expected descriptions, found {kind_of(value)}"
+            raise DataError(f"{file.place(name)}: set {name!r}: {what}", hint="restore the set")
+        pairs = value.items() if isinstance(value, dict) else ((None, text) for text in value)
+        found: list[tuple[int | None, str]] = []
+        for key, text in pairs:
+            wrong = ""
+            if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
+                wrong = f"{key!r} is no index of an image (whole numbers from 0)"
+            elif not is_text(text):
+                wrong = f"the description is {kind_of(text)}, not text"
+            if wrong:
+                at = file.place(name, *([] if key is None else [key]))
+                raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
+            found.append((None if key is None else int(key), text))
+        described[name] = _Described(split_named(path), file, found)
+    return _hidden(file, split_named(path))
+
+
+def _hidden(file: JsonFile, split: SplitName | None) -> str:
+    """A sentence where a file hides targets that its name promises; "" else. Raises DataError where it hides some alone."""
+    hidden = [name for name, value in file.value.items() if isinstance(value, list)]
+    if not hidden or split == "test":
+        return ""
+    if len(hidden) < len(file.value):
+        raise DataError(
+            f"{file.place(hidden[0])}: set {hidden[0]!r} is a list, and others of the file map the index of a target to its "
+            "description",
+            hint="restore the set as {index: description}",
+        )
+    return (
+        f"{file.path.name} has lists of descriptions, not {{index: description}}: its {len(hidden)} sets count as ones with "
+        "hidden targets"
+    )
+
+
+def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
+    size = pictures.size
+    hint = f"a set has {size} images, counted from 0"
+    for name, one in described.items():
+        for index, _ in one.descriptions:
+            if index is not None and index >= size:
+                at = one.file.place(name, str(index))
+                raise DataError(f"{at}: set {name!r}: target {index} is out of range (0 to {size - 1})", hint=hint)
+    for row in annotated:
+        if row.index >= size:
+            at = f"{row.place}: set {row.image_set!r}"
+            raise DataError(f"{at}: target {row.index} is out of range (0 to {size - 1})", hint=hint)
+
+
+def _groups(
+    described: Mapping[str, _Described], sources: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, SplitName], list[str]]:
+    """Group of each set, side of each group, and a note: a video whose sets the publisher parted is one group per side."""
+    sides: dict[str, set[SplitName | None]] = {}
+    for name, source in sources.items():
+        sides.setdefault(source, set()).add(described[name].split if name in described else None)
+    groups: dict[str, str] = {}
+    splits: dict[str, SplitName] = {}
+    for name, source in sources.items():
+        side = described[name].split if name in described else None
+        groups[name] = source if len(sides[source]) == 1 else f"{source}@{side or 'none'}"
+        if side is not None:
+            splits[groups[name]] = side
+    parted = sum(len(found - {None}) > 1 for found in sides.values())
+    if not parted:
+        return groups, splits, []
+    told = "1 video has" if parted == 1 else f"{parted} videos have"
+    note = f"{told} sets in more than one split, as published; each part is a group of its own here"
+    return groups, splits, [note]
+
+
+def _authors(
+    writers: list[Path], described: Mapping[str, _Described], notes: list[str]
+) -> dict[tuple[str, int | None], str]:
+    """Who wrote a description, as far as the release says: `train_worker` or `unseen_worker`."""
+    known = {(name, index) for name, one in described.items() for index, _ in one.descriptions}
+    authors: dict[tuple[str, int | None], str] = {}
+    for path in writers:
+        file = read_json(path)
+        for name, value in file.value.items() if isinstance(file.value, dict) else [("", file.value)]:
+            if not isinstance(value, dict):
+                at = file.place(name) if name else str(path)
+                raise DataError(f"{at}: expected index and writer, found {kind_of(value)}", hint="restore the file")
+            for holder, outer in ((file.value, ()), (value, (name,))):
+                if isinstance(holder, Repeated):
+                    at = file.place(*outer, holder.key, again=True)
+                    raise DataError(f"{at}: {holder.key!r} stands twice", hint="delete one of them")
+            for key, writer in value.items():
+                is_index = key.isascii() and key.isdigit() and len(key) < 7
+                if not is_index or not isinstance(writer, str) or not writer.isprintable():
+                    wrong = (
+                        f": the writer is {kind_of(writer)}, not a plain word"
+                        if is_index
+                        else " is no index of an image"
+                    )
+                    at = f"{file.place(name, key)}: set {name!r}, index {key!r}"
+                    raise DataError(f"{at}{wrong}", hint="restore the entry")
+                authors[name, int(key)] = writer
+    if lost := len(authors.keys() - known):
+        notes.append(f"{lost} entries about writers belong to no description here and were left out")
+    return authors
+
+
+def _join_notes(annotated: list[Annotated], texts: Mapping[str, Text], fresh: Mapping[str, Text]) -> list[str]:
+    notes: list[str] = []
+    if fresh and texts:
+        notes.append(
+            f"{len(fresh)} annotated descriptions are not in the release: they count for the phenomena alone, "
+            f"the first is {next(iter(fresh)).partition('/')[2]}"
+        )
+    beyond = sum(bool(set(row.tags) - set(row.looked)) for row in annotated)
+    if beyond:
+        notes.append(
+            f"{beyond} rows carry tags outside the range that was annotated for them: those tags were left out"
+        )
+    return notes
+
+
+_COLLECTIONS = {"MSR-VTT": 8045, "video-storytelling": 8153, "YouCook": 588, "open-images": 4416}
+
+HUMANS = (("valid", "90.9", 0.797, 0.872), ("test", "90.8", 0.795, 0.869))
+"""Side, human accuracy in percent, Krippendorff's alpha nominal and interval (Table 3)."""
+
+
+def is_release(dataset: Dataset) -> bool:
+    """Whether a dataset is (a part of) the published release, by what its sets were drawn from."""
+    collections = {collection_of(one) for one in dataset.sets}
+    return bool(collections) and not dataset.sources and collections <= _COLLECTIONS.keys()

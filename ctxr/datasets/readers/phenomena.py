@@ -1,0 +1,172 @@
+"""The released annotation of phenomena (ImageCoDe, section 4.4, Table 2 and Figure 4), read from its YAML.
+
+Each annotated description becomes a query whose labels are the phenomena that somebody looked for, and a judgment for each:
+1 = found, 0 = looked, and not found. A phenomenon that nobody looked for has no row, so that shares have the right base.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ctxr.datasets.readers.text_files import check_name, is_text, read_utf8
+from ctxr.errors import DataError
+from ctxr.store.records import Judgment, Query, Text
+
+CODES = {
+    "con": "context",
+    "t": "temporal",
+    "q": "quantities",
+    "s": "spatial",
+    "neg": "negation",
+    "v": "visibility",
+    "n": "nuances",
+    "cor": "coreference",
+    "img": "meta",
+    "col": "colour",
+}
+"""The file's code of each phenomenon, in the order of Table 2; colour was annotated and not published."""
+
+PHENOMENA = tuple(CODES.values())
+
+WORKER = "phenomena"
+"""Who judged: the annotators of phenomena."""
+
+FULL_ROWS = 200
+"""So many rows from the start carry every tag; they give Table 2's plain figures."""
+
+FURTHER = ("context", "negation", "visibility", "nuances")
+FURTHER_ROWS = 1002
+"""These four were annotated for so many rows; they give Table 2's underlined figures. Behind them nobody looked."""
+
+_DEEPEST = 20
+"""Levels of nesting; the layout has three, and composing many more is recursion without end."""
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """One annotated description.
+
+    Attributes:
+        row: number in the file, from 0. place: `file:line`. index: position of the target.
+        tags: phenomena found. looked: phenomena that were looked for; empty behind the annotated range.
+    """
+
+    row: int
+    place: str
+    image_set: str
+    index: int
+    text: str
+    tags: tuple[str, ...]
+    looked: tuple[str, ...]
+
+
+def looked_for(row: int) -> tuple[str, ...]:
+    """The phenomena that the annotators looked for in row `row` (from 0) of the released file.
+
+    >>> len(looked_for(199)), looked_for(200), looked_for(1002)
+    (10, ('context', 'negation', 'visibility', 'nuances'), ())
+    """
+    if row < FULL_ROWS:
+        return PHENOMENA
+    return FURTHER if row < FURTHER_ROWS else ()
+
+
+def read_annotations(path: Path) -> list[Annotated]:
+    """Every row of the file. Raises DataError naming file:line for anything else than the released layout: set, then
+    index, then `description` and `annotation` with codes separated by commas."""
+    rows: list[Annotated] = []
+    for set_key, inner in _pairs(path, _compose(path), "a mapping of set names"):
+        name = set_key.value
+        check_name(partial(_at, path, set_key), name)
+        for index_key, fields in _pairs(path, inner, f"set {name}: a mapping of target indices"):
+            where = f"{_at(path, index_key)}: set {name}, index {index_key.value!r}"
+            if not (index_key.value.isascii() and index_key.value.isdigit() and len(index_key.value) < 7):
+                raise DataError(f"{where} is no index of an image", hint="indices count from 0")
+            known = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
+            missing = [one for one in ("description", "annotation") if not hasattr(known.get(one), "tag")]
+            if missing or not all(is_text(known[one].value) for one in ("description", "annotation")):
+                wrong = missing[0] if missing else "description or annotation"
+                raise DataError(f"{where} has no text as {wrong}", hint="restore the row")
+            tags = _tags(
+                f"{_at(path, known['annotation'])}: set {name}, index {index_key.value}", known["annotation"].value
+            )
+            row = len(rows)
+            place = _at(path, index_key)
+            index, text = int(index_key.value), known["description"].value
+            rows.append(Annotated(row, place, name, index, text, tags, looked_for(row)))
+    return rows
+
+
+def label_queries(
+    rows: Iterable[Annotated], texts: dict[str, Text]
+) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
+    """Annotated rows as queries with labels and the judgments on them; texts that the release has not are returned too.
+
+    A row behind the annotated range gives nothing: nobody looked.
+    """
+    fresh: dict[str, Text] = {}
+    queries: dict[str, Query] = {}
+    judgments: list[Judgment] = []
+    for row in rows:
+        if not row.looked:
+            continue
+        text = f"{row.image_set}/{row.index}"
+        query = f"{WORKER}/{text}"
+        if text not in texts:
+            fresh[query] = Text(query, row.text, "unknown", row.row)
+        queries[query] = Query(query, row.image_set, (text if text in texts else query,), row.looked)
+        judgments += [Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked]
+    return fresh, queries, judgments
+
+
+def _tags(where: str, codes: str) -> tuple[str, ...]:
+    found = set()
+    for code in filter(None, (part.strip() for part in codes.split(","))):
+        if code not in CODES:
+            raise DataError(f"{where}: unknown phenomenon code {code!r}", hint=f"codes are {', '.join(CODES)}")
+        found.add(CODES[code])
+    return tuple(tag for tag in PHENOMENA if tag in found)
+
+
+def _compose(path: Path) -> Any:
+    """The document as nodes, which know their lines; nothing is constructed from them, whatever their tags say."""
+    import yaml
+
+    text = read_utf8(path)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, ten times as fast
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:  # composing is recursive, and in C that ends the process
+                line = event.start_mark.line + 1
+                raise DataError(f"{path}:{line} is not YAML of phenomena: nested more than {_DEEPEST} levels deep")
+        return yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        problem = error.problem or error.context
+        raise DataError(f"{path}{line} is not YAML: {problem}", hint="restore the file, or fetch it again") from error
+    except yaml.YAMLError as error:
+        raise DataError(f"{path} is not YAML: {str(error).splitlines()[0]}", hint="restore the file") from error
+
+
+def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
+    """Key and value nodes of a mapping. Raises DataError for another node, a key that is no scalar, or a key twice."""
+    if node is None or getattr(node, "id", "") != "mapping":
+        raise DataError(f"{path if node is None else _at(path, node)}: expected {what}", hint="restore the file")
+    seen: dict[str, int] = {}
+    for key, _ in node.value:
+        if not is_text(key.value):
+            raise DataError(f"{_at(path, key)}: expected {what}, found a key that is no text", hint="restore the file")
+        if key.value in seen:
+            first = f"it stands in line {seen[key.value]} already"
+            raise DataError(f"{_at(path, key)}: {key.value!r} stands twice: {first}", hint="delete one of them")
+        seen[key.value] = key.start_mark.line + 1
+    return list(node.value)
+
+
+def _at(path: Path, node: Any) -> str:
+    return f"{path}:{node.start_mark.line + 1}"

@@ -1,0 +1,128 @@
+"""Which of the known kinds of datasets lies in a folder or file."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.artifact import read_artifact
+from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_captions
+from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
+from ctxr.datasets.readers.karpathy import is_split, read_split
+from ctxr.datasets.readers.text_files import JsonFile, read_json
+from ctxr.errors import DataError, UsageError
+from ctxr.store.artifacts import MANIFEST, MARKER
+
+EXPECTED = (
+    "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
+    "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json) or COCO "
+    "captions (captions_*.json)"
+)
+
+MOST_BYTES = 1 << 31
+"""A larger JSON or YAML is not read: it would not fit into memory several times over."""
+
+
+def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Dataset:
+    """Whatever benchmark lies at `path`, a folder or a single file; `passed` is told of every picture that was looked at.
+
+    Raises UsageError where nothing is or nothing is recognised, saying what was expected; DataError naming file:line or id
+    for content that does not fit; UnfinishedError for an artifact without a manifest.
+    """
+    try:
+        return _read(path, passed)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DataError(f"{error.filename or path} cannot be read: {reason}", hint=f"chmod -R u+rX {path}") from error
+
+
+def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
+    if not path.exists():
+        raise UsageError(f"{path} is not there", hint=f"expected {EXPECTED}")
+    if path.is_file():
+        return _read_file(path, passed)
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    ours = [file.name for file in files if file.name in (MANIFEST, MARKER)]
+    if ours == [MARKER]:
+        return read_artifact(path)  # which says that it is unfinished
+    # an export of ours in the release's layout has a manifest too, of another kind
+    release = [file for file in files if DESCRIPTIONS.fullmatch(file.name)]
+    phenomena = [file for file in files if PHENOMENA_FILE.fullmatch(file.name)]
+    if release or phenomena:
+        writers = [file for file in files if WRITERS.fullmatch(file.name)]
+        for file in (*release, *phenomena, *writers):
+            _check_size(file)
+        return read_release(path, release, writers, phenomena, passed)
+    if ours:
+        return read_artifact(path)
+    captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
+    if split := _split_in(path, files):
+        told = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"
+        dataset = read_split(split, passed)
+        return replace(dataset, notes=(*dataset.notes, told)) if captions else dataset
+    if captions:
+        for file in captions:
+            _check_size(file)
+        return read_captions(path, captions, passed)
+    found = _named(files[:3]) or "no file"
+    raise UsageError(f"{path} holds no dataset that ctxr knows ({found})", hint=f"expected {EXPECTED}")
+
+
+def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
+    _check_size(path)
+    if path.name == MANIFEST:
+        return read_artifact(path.parent)
+    if path.suffix in {".yaml", ".yml"}:
+        return read_release(path.parent, [], [], [path], passed)
+    if path.suffix != ".json":
+        raise UsageError(f"{path} is no dataset that ctxr knows", hint=f"expected {EXPECTED}")
+    if DESCRIPTIONS.fullmatch(path.name):
+        return read_release(path.parent, [path], [], [], passed)
+    file = read_json(path)
+    if is_captions(file):
+        return read_captions(path.parent, [path], passed)
+    if is_split(file):
+        return read_split(file, passed)
+    if lacks_captions(file):
+        raise DataError(
+            f"{path} lists `images` as COCO does, and has no `annotations` with captions",
+            hint="name a captions_*.json",
+        )
+    if _are_writers(file):
+        raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
+    return read_release(path.parent, [path], [], [], passed)
+
+
+def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:
+    """The one of Karpathy's splits that lies in a folder, parsed; other JSON may be named like it."""
+    found = []
+    for path in files:
+        if path.name.startswith("dataset_") and path.suffix == ".json":
+            _check_size(path)
+            file = read_json(path)
+            if is_split(file):
+                found.append(file)
+    if len(found) > 1:
+        raise UsageError(
+            f"{folder} holds several splits, {_named([file.path for file in found])}", hint=f"name one: {found[0].path}"
+        )
+    return found[0] if found else None
+
+
+def _named(files: list[Path]) -> str:
+    return ", ".join(file.name for file in files)
+
+
+def _are_writers(file: JsonFile) -> bool:
+    if WRITERS.fullmatch(file.path.name):
+        return True
+    values = file.value.values() if isinstance(file.value, dict) else ()
+    written = {text for one in values if isinstance(one, dict) for text in one.values() if isinstance(text, str)}
+    return bool(written) and written <= {"train_worker", "unseen_worker"}
+
+
+def _check_size(file: Path) -> None:
+    if file.stat().st_size > MOST_BYTES:
+        raise DataError(
+            f"{file} has {file.stat().st_size >> 20} MiB, more than any known dataset", hint="is it the right file?"
+        )

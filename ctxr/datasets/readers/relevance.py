@@ -1,0 +1,142 @@
+"""Published relevance for COCO captions: the positives of ECCV and CxC, and the graded similarities of CxC."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ctxr.datasets.pairs import EntailmentPair, coco_image
+from ctxr.datasets.readers.entailment import Captions, Oddity, Rows
+from ctxr.datasets.readers.text_files import Repeated, kind_of, read_json
+from ctxr.errors import DataError
+from ctxr.store.records import SplitName
+
+Positives = dict[str, tuple[str, ...]]
+Direction = Literal["image_to_caption", "caption_to_image"]
+
+
+def read_positives(path: Path) -> Positives:
+    """Right candidates of each query, as COCO ids (`coco/ID`) in the order of the file.
+
+    Raises DataError naming file:line for a query that stands twice or has no candidate, and for an id that is no number.
+    """
+    file = read_json(path)
+    if not isinstance(file.value, dict):
+        raise DataError(f"{path}: expected an object of queries, found {kind_of(file.value)}", hint="restore the file")
+    if isinstance(file.value, Repeated):
+        key = file.value.key
+        raise DataError(f"{file.place(key, again=True)}: query {key!r} stands twice", hint="delete one of them")
+    found: Positives = {}
+    for query, given in file.value.items():
+        listed = [given] if isinstance(given, int) else given
+        if not _is_id(query) or not isinstance(listed, list) or not listed or not all(map(_is_id, listed)):
+            raise DataError(f"{file.place(query)}: {query!r} needs COCO ids as candidates", hint="restore the row")
+        found[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
+    return found
+
+
+def pairs_of(
+    image_to_caption: Mapping[str, Sequence[str]],
+    caption_to_image: Mapping[str, Sequence[str]],
+    captions: Captions,
+    source: str = "eccv",
+    split: SplitName | None = "test",
+) -> list[EntailmentPair]:
+    """The positives of both directions as pairs of label 1, each once, in the order of picture and caption.
+
+    ECCV says only what holds; what is not listed was not looked at, or did not hold, and is no pair.
+    """
+    held = {(image, caption) for image, listed in image_to_caption.items() for caption in listed}
+    held |= {(image, caption) for caption, listed in caption_to_image.items() for image in listed}
+    return [
+        EntailmentPair(
+            f"{source}/{image.rpartition('/')[2]}/{caption.rpartition('/')[2]}", captions.premise(image, caption),
+            captions.texts.get(caption), image, 1, "positive", source, split, image, caption,
+        )
+        for image, caption in sorted(held)
+    ]  # fmt: skip
+
+
+def positives_of(pairs: Iterable[EntailmentPair]) -> tuple[Positives, Positives]:
+    """What holds among pairs of pictures and captions: captions of each picture, and pictures of each caption.
+
+    Of CxC's SITS these are the pairs of score 3 and more, by which it extends COCO's own positives
+    (`ctxr.metrics.retrieval.Relation.joined`).
+    """
+    of_image: dict[str, list[str]] = {}
+    of_caption: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.label and pair.image is not None and pair.caption is not None:
+            of_image.setdefault(pair.image, []).append(pair.caption)
+            of_caption.setdefault(pair.caption, []).append(pair.image)
+    unique = ({key: tuple(dict.fromkeys(listed)) for key, listed in one.items()} for one in (of_image, of_caption))
+    captions, images = unique
+    return captions, images
+
+
+def _is_id(value: object) -> bool:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 12
+
+
+Similarity = Literal["SITS", "SIS", "STS"]
+
+_COLUMNS: dict[tuple[str, str], Similarity] = {
+    ("caption", "image"): "SITS", ("image1", "image2"): "SIS", ("caption1", "caption2"): "STS",
+}  # fmt: skip
+_SCORE = "agg_score"
+MOST = 5.0
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The rated pairs of a file.
+
+    Attributes:
+        kind: what is compared. pairs: COCO ids (`coco/ID`) of the first and the second, and the rating 0..5.
+        oddities: rows that were left out, and what else is odd.
+    """
+
+    kind: Similarity
+    pairs: tuple[tuple[str, str, float], ...]
+    oddities: tuple[Oddity, ...]
+
+
+def read_similarities(path: Path) -> Rated:
+    """The rated pairs of a CxC file, told by its columns; rows without ids or a rating are left out and noted.
+
+    Raises UsageError for a file that cannot be opened, DataError for other columns, and where no row can be used.
+    """
+    rows = Rows(path)
+    columns = next((pair for pair in _COLUMNS if {*pair, _SCORE} <= set(rows.columns)), None)
+    if columns is None:
+        wanted = " or ".join(",".join((*pair, _SCORE)) for pair in _COLUMNS)
+        raise DataError(f"{path}:1: the header is none of CxC's: {wanted}", hint="restore the header")
+    pairs: list[tuple[str, str, float]] = []
+    for row in rows:
+        first, second = (_id(name, row.cells[name].strip()) for name in columns)
+        rating = _rating(row.cells[_SCORE].strip())
+        if first is None or second is None:
+            rows.note(row.line, "image", f"{row.cells[columns[first is not None]]!r} is no id of COCO")
+        elif rating is None:
+            rows.note(row.line, "score", f"{row.cells[_SCORE]!r} is no score of 0 to 5")
+        else:
+            pairs.append((first, second, rating))
+    if not pairs:
+        raise DataError(f"{path} holds no rated pair", hint="fetch it again")
+    return Rated(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))
+
+
+def _id(column: str, name: str) -> str | None:
+    if column.startswith("image"):
+        return coco_image(name)
+    number = name.rpartition(":")[2]
+    return f"coco/{number}" if number.isascii() and number.isdigit() else None
+
+
+def _rating(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= MOST else None

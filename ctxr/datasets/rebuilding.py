@@ -1,0 +1,184 @@
+"""A recipe: a dataset without its pixels, and the hashes that verify them once they are rebuilt.
+
+It is read as if a stranger had written it: names and paths lead nowhere else, hashes are hashes, sets name images that are there.
+`docs/format.md` is the specification.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import msgspec
+
+from ctxr.errors import DataError
+from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, Source, Split, Text
+from ctxr.store.tables import decode_other, read_table
+
+HEAD = "recipe.json"
+
+FORMAT = 1
+"""Version of the recipe format; a reader refuses a newer one."""
+
+_HEX = re.compile(r"[0-9a-f]{64}")
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
+
+class RecipeImage(Record, frozen=True):
+    """How one picture is made, and what it must come out as.
+
+    Attributes:
+        path: where it goes, relative to the folder that is rebuilt. sha256: of that file.
+        source: name of its video or album. source_sha256: of the file it is from: the video, or the photo itself.
+        stream: number of the video stream in its container, None where the decoder did not tell. index: frame number in decoding
+            order, from 0. time: exact seconds. decoder: "pyav" or "opencv". All are None for photos.
+        pixels: sha256 of the upright RGB bytes, row by row: of the decoded frame, before it was saved as JPEG, or of the photo.
+    """
+
+    id: str
+    path: str
+    sha256: str
+    group: str
+    width: int
+    height: int
+    source: str
+    source_sha256: str
+    stream: int | None
+    index: int | None
+    time: Fraction | None
+    decoder: str | None
+    pixels: str
+
+
+class ImageDifference(Record, frozen=True):
+    """An image that did not come out as recorded.
+
+    Attributes:
+        what: `pixels` (the decoded frame is another), `saved_file` (same pixels or none to compare, other file), `missing`, `changed`
+            (the saved picture is not there, or was changed).
+        distance: largest difference of two pixel values, 0..255; None where there was nothing to compare with.
+    """
+
+    id: str
+    what: Literal["pixels", "saved_file", "missing", "changed"]
+    message: str
+    distance: int | None = None
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What `recipe.json` says.
+
+    Attributes:
+        software: versions of what decoded and saved. jpeg_quality: of saved frames. models: encoder and thresholds of the sets.
+    """
+
+    format: int
+    name: str
+    software: dict[str, str]
+    jpeg_quality: int
+    models: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RebuildRecipe:
+    """A recipe that was read and checked; `images` by id."""
+
+    path: Path
+    head: Head
+    images: dict[str, RecipeImage]
+    sets: list[ImageSet]
+    sources: dict[str, Source]
+    splits: list[Split]
+    texts: list[Text]
+    queries: list[Query]
+    judgments: list[Judgment]
+
+
+def read_recipe(path: Path) -> RebuildRecipe:
+    """The recipe in a folder. Raises DataError naming file and row for anything that is not as it must be."""
+    head = _read_head(path / HEAD)
+    sources = {row.name: row for row in read_table(path / "sources.jsonl", Source)}
+    images = read_table(path / "images.jsonl", RecipeImage)
+    sets = read_table(path / "sets.jsonl", ImageSet)
+    _check_images(path / "images.jsonl", images, sources)
+    known = {image.id: image for image in images}
+    for image_set in sets:
+        if not _PLAIN.fullmatch(image_set.id):
+            raise _bad(path / "sets.jsonl", image_set.id, f"the set {image_set.id!r} cannot be the name of a folder")
+        if missing := [name for name in image_set.images if name not in known]:
+            raise _bad(path / "sets.jsonl", image_set.id, f"it names {missing[0]!r}, which images.jsonl does not have")
+
+    def optional(name: str, record: type[Any]) -> list[Any]:
+        return read_table(path / name, record) if (path / name).exists() else []
+
+    return RebuildRecipe(
+        path,
+        head,
+        known,
+        sets,
+        sources,
+        read_table(path / "splits.jsonl", Split),
+        optional("texts.jsonl", Text),
+        optional("queries.jsonl", Query),
+        optional("judgments.jsonl", Judgment),
+    )
+
+
+def _read_head(file: Path) -> Head:
+    try:
+        head = msgspec.json.decode(file.read_bytes(), type=Head, dec_hook=decode_other)
+    except OSError as error:
+        raise DataError(
+            f"{file} cannot be read: {error.strerror}", hint="name a folder made by ctxr export --to recipe"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="get the recipe again from where it came from") from error
+    if head.format > FORMAT:
+        raise DataError(
+            f"{file} has format {head.format}, newer than this ctxr understands ({FORMAT})",
+            hint="pip install --upgrade ctxr",
+        )
+    return head
+
+
+def _check_images(table: Path, images: Iterable[RecipeImage], sources: dict[str, Source]) -> None:
+    paths: dict[str, str] = {}
+    for image in images:
+        for problem, wrong in _PROBLEMS.items():
+            if wrong(image):
+                raise _bad(table, image.id, problem.format(image=image))
+        if image.source not in sources:
+            raise _bad(table, image.id, f"its source {image.source!r} is not in sources.jsonl")
+        if sources[image.source].kind != ("photos" if image.index is None else "video"):
+            raise _bad(table, image.id, f"its source {image.source!r} is of another kind")
+        first = paths.setdefault(image.path.lower(), image.id)
+        if first != image.id:
+            raise _bad(table, image.id, f"its path {image.path!r} is that of {first} as well")
+
+
+def _leads_elsewhere(image: RecipeImage) -> bool:
+    parts = PurePosixPath(image.path).parts
+    plain = len(parts) == 3 and parts[0] == "images" and all(_PLAIN.fullmatch(part) for part in parts[1:])
+    return not plain or "/".join(parts) != image.path or PurePosixPath(image.path).suffix.lower() not in PHOTO_SUFFIXES
+
+
+_PROBLEMS: dict[str, Callable[[RecipeImage], bool]] = {
+    "its path {image.path!r} is not of the form images/FOLDER/FILE.jpg": _leads_elsewhere,
+    "its sha256, source_sha256 or pixels is not 64 hex digits": lambda image: (
+        not all(_HEX.fullmatch(digest) for digest in (image.sha256, image.source_sha256, image.pixels))
+    ),
+    "index, time and decoder must be there together, or none of them": lambda image: (
+        len({part is None for part in (image.index, image.time, image.decoder)}) > 1
+    ),
+    "its frame number {image.index} is below 0": lambda image: image.index is not None and image.index < 0,
+    "its decoder {image.decoder!r} is unknown": lambda image: image.decoder not in (None, "pyav", "opencv"),
+    "a photo's file and source must have one sha256": lambda image: (
+        image.index is None and image.sha256 != image.source_sha256
+    ),
+}
+
+
+def _bad(table: Path, row: str, problem: str) -> DataError:
+    return DataError(f"{table} ({row}): {problem}", hint="get the recipe again from where it came from")

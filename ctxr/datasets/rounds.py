@@ -1,0 +1,478 @@
+"""Revised labels: rounds of judgments beside the given dataset, with their samples and audits; each can be undone."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from ctxr.datasets.changes import RESTORE
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError, UsageError
+from ctxr.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    FileEntry,
+    Parent,
+    finish,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
+from ctxr.store.kinds import REVISE_LABELS
+from ctxr.store.paths import reached, relative
+from ctxr.store.records import ImageSet, Judgment, Record, Split
+from ctxr.store.tables import encode_row, read_table, write_table
+
+Decision = Literal["added", "rejected"]
+Reason = Literal["below_threshold", "cap_image", "cap_caption"]
+Direction = Literal["image", "caption", "both"]
+ThresholdFrom = Literal["classifier", "given", "dev"]
+
+WORKER = "entailment"
+"""Judgments of a classifier are by worker `entailment:NAME`."""
+
+
+class Round(Record, frozen=True):
+    """One revision of the labels.
+
+    Attributes:
+        number: from 1; of its judgments too. active: whether they count: a round that was taken back keeps its files.
+        by, by_fingerprint: retrieval model that proposed. classifier, classifier_fingerprint: who decided.
+        threshold: probability from which on a pair counts as entailed. threshold_from: who chose it. wanted: precision on dev
+            that it was chosen for; precision, recall: on dev; called: pairs of dev at or above it; precision_low, precision_high:
+            exact interval of 95 %.
+        images: that were asked about. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
+            left out by a cap. leaked: images that the classifier was trained on.
+        decides: hash over everything that decided it. judgments: SHA-256 of its table of them, "" where none was noted.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("number",)
+
+    number: int
+    active: bool
+    by: str
+    by_fingerprint: str
+    classifier: str
+    classifier_fingerprint: str
+    threshold: float
+    threshold_from: ThresholdFrom
+    images: int
+    candidates: int
+    added: int
+    capped: int
+    leaked: int
+    decides: str
+    wanted: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
+    judgments: str = ""
+
+
+class CandidateRow(Record, frozen=True):
+    """What became of a candidate: does this image, with its captions, entail this caption of another?
+
+    Attributes:
+        caption: id of the query. source: retrieval model. direction: whether it was among the best captions of the image, the
+            best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates: what was given,
+            and what earlier rounds added or rejected, is not counted. score: of retrieval.
+        probability: of entailment, 0..1, by the classifier with this fingerprint. reason: why it was rejected.
+        leaked: whether the classifier was trained on the image.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
+
+    image: str
+    caption: str
+    source: str
+    direction: Direction
+    rank: int
+    score: float
+    probability: float
+    decision: Decision
+    classifier: str
+    reason: Reason | None = None
+    leaked: bool = False
+
+
+class SetConflict(Record, frozen=True):
+    """A description that, the classifier says, also holds for another image of its set: for people to look at.
+
+    Attributes:
+        caption: id of the query. images: those it was written for. image: the other one.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("caption", "image")
+
+    caption: str
+    image: str
+    image_set: str
+    images: tuple[str, ...]
+    text: str
+    probability: float
+
+
+class AuditSample(Record, frozen=True):
+    """A pair of the audit's sample, and the stratum it stands for.
+
+    Attributes:
+        stratum: decision, band of probability and of rank, in words. population: candidates of the stratum. sampled: of them
+            that were drawn.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
+
+    image: str
+    caption: str
+    stratum: str
+    decision: Decision
+    population: int
+    sampled: int
+    probability: float
+    rank: int
+
+
+class AuditVerdict(Record, frozen=True):
+    """What people decided of a pair of the sample: whether the image with its captions entails the caption."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
+
+    image: str
+    caption: str
+    stratum: str
+    decision: Decision
+    entailed: bool
+
+
+KIND = "dataset"
+
+FOLDER = "revised"
+"""Folder of a project that holds the artifact."""
+
+JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
+
+LEDGER, SAMPLE, STRATA, ALSO, FIGURES = "ledger.jsonl", "sample.jsonl", "strata.jsonl", "also.jsonl", "figures.json"
+"""Files of a round, beside its judgments."""
+
+RELEASED = ("sets", "images", "texts", "queries", "splits")
+"""Tables that are written of a published release, which has none of ours."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is revised.
+
+    Attributes:
+        path: folder or file that it was read from. kind, sha256: of the artifact by its manifest, or of a release by its rows.
+        tables: files of the manifest with their hashes; None of a release.
+    """
+
+    dataset: Dataset
+    path: Path
+    kind: str
+    sha256: str
+    tables: Mapping[str, FileEntry] | None
+
+    @property
+    def names(self) -> list[str]:
+        """Its tables in the artifact of revised labels, but for the judgments."""
+        if self.tables is None:
+            return [f"{name}.jsonl" for name in RELEASED]
+        return [name for name in self.tables if name != JUDGMENTS]
+
+    @property
+    def content(self) -> str:
+        """SHA-256 over what its tables hold, whenever they were written."""
+        if self.tables is None:
+            return self.sha256
+        return sha256_of(sorted((name, entry.sha256) for name, entry in self.tables.items()))
+
+
+def open_base(path: Path) -> Base:
+    """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
+    itself revised, DataError for an artifact that was changed."""
+    if not (path / MANIFEST).is_file():
+        dataset = read_dataset(path)
+        return Base(dataset, path, "release", rows_of(dataset), None)
+    artifact = open_artifact(path)
+    if artifact.manifest.verb == REVISE_LABELS:
+        raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
+    if edited := artifact.changed_files():
+        raise DataError(f"{path / edited[0]} was changed since it was written", hint="restore it, or make it again")
+    return Base(read_dataset(path), path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
+
+
+def rows_of(dataset: Dataset) -> str:
+    """SHA-256 over everything that a release says of its sets, pictures and captions."""
+    parts = (dataset.sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    return sha256_of([sha256_bytes(b"".join(sorted(map(encode_row, rows)))) for rows in parts])
+
+
+def folder_of(number: int) -> str:
+    """The folder of a round.
+
+    >>> folder_of(3)
+    'rounds/003'
+    """
+    return f"rounds/{number:03d}"
+
+
+def read_rounds(out: Path) -> list[Round]:
+    """The rounds of an artifact, by number; none where it is not there yet."""
+    return read_table(out / ROUNDS, Round) if (out / ROUNDS).is_file() else []
+
+
+def refuse_changed(out: Path) -> None:
+    """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
+    if not (out / MANIFEST).is_file() or not (out / ROUNDS).is_file():
+        return
+    if edited := open_artifact(out).changed_files():
+        raise _changed(out, edited[0])
+
+
+def newest_sample(workdir: Path) -> Path | None:
+    """The pairs that people are to look at of the latest round in force of a project; None without any."""
+    active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
+    return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
+
+
+def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
+    """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
+    labels that it is the sample of, None where it is none. Raises DataError for labels that were changed since."""
+    table = named or newest_sample(workdir)
+    if table is None or table.name != SAMPLE:
+        return table, None
+    folder = table.resolve().parent.parent.parent
+    if not (folder / ROUNDS).is_file():
+        return table, None
+    refuse_changed(folder)
+    return table, folder
+
+
+def base_of(out: Path) -> Path | None:
+    """The folder that an artifact of revised labels was made from, called as `out` is; None without one."""
+    if not (out / MANIFEST).is_file():
+        return None
+    artifact = open_artifact(out, KIND)
+    if artifact.manifest.verb != REVISE_LABELS:
+        raise UsageError(f"{out} is a dataset that ctxr {artifact.manifest.verb} wrote", hint="choose another --out")
+    return reached(out, str(artifact.manifest.config["base"]))
+
+
+def refuse_other_base(out: Path, base: Base) -> None:
+    """Raises DataError where rounds were made from another dataset than `base` holds now."""
+    if not read_rounds(out):
+        return
+    if (out / MANIFEST).is_file():
+        manifest = open_artifact(out, KIND).manifest
+        same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
+    else:  # stopped while a round was put in force
+        given = (base.tables or {}).get(JUDGMENTS)
+        same = given is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == given.sha256)
+    if not same:
+        raise DataError(
+            f"{out} revises another dataset than {base.path} holds now",
+            hint="--out ANOTHER revises this one, and leaves those rounds as they are",
+        )
+
+
+def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
+    """Whether all tables of a dataset are what they were, though it was made again."""
+    tables = {GIVEN if name == JUDGMENTS else name: entry.sha256 for name, entry in (base.tables or {}).items()}
+    return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
+
+
+def add_round(
+    out: Path,
+    base: Base,
+    made: Round,
+    tables: Mapping[str, Iterable[Any]],
+    files: Mapping[str, bytes],
+    sets: Sequence[ImageSet],
+    talk: Talk,
+) -> Artifact:
+    """Write a round, `JUDGMENTS` among its tables, and put it in force; the caller holds the folder. A kill leaves the rounds
+    before it as they were.
+
+    `sets` are those of a release, with distances that it does not tell."""
+    refuse_strangers(out)
+    refuse_changed(out)
+    _put_base(out, base, sets, talk)
+    folder = out / folder_of(made.number)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, rows in tables.items():
+        write_table(folder / name, rows)
+    for name, content in files.items():
+        write_bytes(folder / name, content)
+    made = structs.replace(made, judgments=sha256_file(folder / JUDGMENTS))
+    return put_in_force(out, base, [*read_rounds(out), made])
+
+
+def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
+    """Write the judgments that were given together with those of the active rounds, and the manifest.
+
+    Lines that were given stay as they are, byte for byte. Raises DataError for a round whose judgments were changed.
+    """
+    for one in rounds:
+        name = f"{folder_of(one.number)}/{JUDGMENTS}"
+        if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
+            raise _changed(out, name)
+    take_manifest(out)
+    write_table(out / ROUNDS, rounds)
+    rows = read_table(out / GIVEN, Judgment)
+    for one in rounds:
+        if one.active:
+            rows += read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
+    counts = {"rounds": len(rounds), "active": sum(one.active for one in rounds)}
+    counts["judgments"] = write_table(out / JUDGMENTS, rows)
+    counts["added"] = sum(one.added for one in rounds if one.active)
+    files = [*base.names, JUDGMENTS, GIVEN, ROUNDS]
+    files += [f"{folder_of(one.number)}/{file.name}" for one in rounds for file in _files(out, one)]
+    judges = [Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds]
+    return finish(
+        out,
+        kind=KIND,
+        verb=REVISE_LABELS,
+        config={"base": relative(base.path, out)},
+        parents=[Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)],
+        counts=counts,
+        models={},
+        files=sorted(files),
+    )
+
+
+def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
+    """Raises UsageError for a number that no round has; 0 names none."""
+    there = ", ".join(f"{one.number} ({'in force' if one.active else 'taken back'})" for one in rounds)
+    if number not in (0, *(one.number for one in rounds)):
+        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {there}")
+
+
+def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., str]) -> Round:
+    """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted. `again` makes commands
+    about the same rounds of some words.
+
+    Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
+    """
+    refuse_changed(out)
+    refuse_unknown(rounds := read_rounds(out), number)
+    fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
+    if not fitting:
+        what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
+        other = again(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
+        state = "in force" if active else "taken back"
+        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the other way: {other}")
+    turned = structs.replace(fitting[-1], active=active)
+    put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
+    return turned
+
+
+def _changed(out: Path, name: str) -> DataError:
+    return DataError(f"{out / name} was changed since it was written", hint=RESTORE)
+
+
+def _files(out: Path, made: Round) -> list[Path]:
+    return sorted(file for file in (out / folder_of(made.number)).iterdir() if file.is_file())
+
+
+def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], talk: Talk) -> None:
+    """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given."""
+    dataset = base.dataset
+    if base.tables is None:
+        splits = [Split(group, side) for group, side in dataset.splits.items()]
+        rows: tuple[Iterable[Any], ...] = (
+            sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits
+        )  # fmt: skip
+        for name, held in zip(RELEASED, rows, strict=True):
+            write_table(out / f"{name}.jsonl", held)
+    for name in base.names if base.tables is not None else ():
+        _link(base.path / name, out / name)
+    if JUDGMENTS in (base.tables or {}):
+        _link(base.path / JUDGMENTS, out / GIVEN)
+    else:
+        write_table(out / GIVEN, dataset.judgments)
+    root = dataset.root or base.path
+    paths = sorted({image.path for image in dataset.images.values() if image.path})
+    with talk.progress("pictures", len(paths)) as task:
+        for path in paths:
+            _link(root / path, out / path)
+            task.advance()
+
+
+def _link(original: Path, copy: Path) -> None:
+    if not original.is_file():
+        raise DataError(f"{original} is gone", hint="restore it, or make the dataset again")
+    if copy.is_file() and copy.samefile(original):
+        return
+    link_or_copy(original, copy)
+
+
+AUDIT, LOOKED = "revision_audit", "looked.jsonl"
+
+AUDITS = "revision-audit"
+"""Folder of a project that holds a folder for each round that people looked at."""
+
+
+def checked(folder: Path) -> dict[str, Any] | None:
+    """The figures of the audit in `folder`, for the report; None where there is none. Raises DataError where damaged."""
+    if not (folder / FIGURES).is_file():
+        return None
+    try:
+        found: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
+    except msgspec.DecodeError as error:
+        raise DataError(f"{folder / FIGURES} is damaged", hint="ctxr revise-labels --audit") from error
+    return found
+
+
+BANDS = (0.1, 0.5, 0.9)
+"""Where the probability is cut."""
+
+RANKS = (10,)
+"""Where the rank is cut: after it."""
+
+
+def stratum_of(link: CandidateRow) -> str:
+    """The stratum of a candidate in words: what was done, how sure the classifier is, where retrieval had it.
+
+    >>> stratum_of(Link("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
+    'added, p 0.9 to 1, rank above 10'
+    """
+    done = "capped" if link.reason in ("cap_image", "cap_caption") else link.decision
+    edges = (0.0, *BANDS, 1.0)
+    band = int(np.searchsorted(BANDS, link.probability, side="right"))
+    rank = f"rank up to {RANKS[0]}" if link.rank <= RANKS[0] else f"rank above {RANKS[0]}"
+    return f"{done}, p {edges[band]:g} to {edges[band + 1]:g}, {rank}"
+
+
+def read_figures(folder: Path) -> dict[str, Any]:
+    """The figures of a round. Raises DataError where they are damaged."""
+    try:
+        told: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{folder / FIGURES} is missing or damaged", hint="restore it, or revise again") from error
+    return told
+
+
+def written_for(dataset: Dataset) -> dict[str, list[str]]:
+    """The captions that were written for each image, by image, in the order of their ids."""
+    found: dict[str, list[str]] = {}
+    for row in sorted(dataset.judgments, key=lambda row: row.key()):
+        if row.worker == "gold" and row.value > 0 and dataset.queries[row.query].labels is None:
+            found.setdefault(row.candidate, []).append(_text(dataset, row.query))
+    return found
+
+
+def _text(dataset: Dataset, query: str) -> str:
+    return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)

@@ -1,0 +1,66 @@
+"""For which pictures a caption holds: the truth of the drawn world, and weak positives of later rounds of judgments."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from ctxr.errors import DataError
+from ctxr.store.records import Judgment, Record
+from ctxr.store.tables import read_table
+
+
+class CaptionTruth(Record, frozen=True):
+    """The pictures of a gallery that entail a caption. Pictures that are in neither list clearly do not.
+
+    Attributes:
+        caption: id of its text. gallery: the image set whose pictures were looked at: all of them.
+        image: the picture it was written for, which is among `holds`.
+        holds: pictures of which it is clearly true, in the order of the gallery.
+        doubtful: pictures of which people would not agree, likewise. They are neither right nor wrong.
+        details: how many things it says.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("caption",)
+
+    caption: str
+    gallery: str
+    image: str
+    holds: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    details: int
+
+
+def of_gallery(rows: Iterable[CaptionTruth], gallery: str) -> list[CaptionTruth]:
+    """The rows about one gallery. Raises DataError where there is none."""
+    found = [row for row in rows if row.gallery == gallery]
+    if not found:
+        raise DataError(f"the truth says nothing about the gallery {gallery!r}")
+    return found
+
+
+WORKER = "entailment"
+"""What the names of classifiers begin with among the workers."""
+
+Pair = tuple[str, str]
+
+
+def verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
+    """Whether a classifier calls a (query, candidate) entailed; of several rounds the latest counts, and in it any yes."""
+    latest: dict[Pair, tuple[int, bool]] = {}
+    for row in judgments:
+        if row.worker.startswith(WORKER):
+            pair, said = (row.query, row.candidate), row.value > 0
+            known = latest.get(pair, (-1, False))
+            if row.round >= known[0]:
+                latest[pair] = (row.round, said or (row.round == known[0] and known[1]))
+    return {pair: said for pair, (_, said) in latest.items()}
+
+
+def read_judgments(path: Path) -> list[Judgment]:
+    """A table of judgments: a file, or `judgments.jsonl` of a folder. Raises DataError where there is none."""
+    file = path / "judgments.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise DataError(
+            f"{file} is not there", hint="name a table of judgments, or a folder that holds judgments.jsonl"
+        )
+    return read_table(file, Judgment)

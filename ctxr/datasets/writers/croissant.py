@@ -1,0 +1,221 @@
+"""Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
+
+from typing import Any
+
+import msgspec
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes
+from ctxr.store.tables import encode_row
+
+_TYPES = {
+    str: "sc:Text",
+    int: "sc:Integer",
+    float: "sc:Float",
+}
+
+Columns = dict[str, tuple[Any, str]]
+"""Of each column: what it holds (a list stands for repeated) and what that means."""
+
+_SET: Columns = {
+    "id": (str, "Name of the set."),
+    "split": (str, "Side of the benchmark: train, valid, test or unsplit."),
+    "kind": (str, "video (ten frames of one shot) or photos (near neighbours)."),
+    "file": (str, "File name of the video or folder of the album that the set comes from."),
+    "shot": (int, "Number of the shot in its video."),
+    "closest": (float, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
+    "mean_distance": (float, "Mean distance of two images of the set; smaller is harder."),
+    "images": ([str], "Ids of the images, in order."),
+}
+
+_QUERY: Columns = {
+    "id": (str, "Name of the query."),
+    "image_set": (str, "The set that is asked about."),
+    "split": (str, "Side of the benchmark."),
+    "texts": ([str], "What is asked, in order."),
+    "targets": ([int], "Positions of the right images, from 0."),
+}
+
+_IMAGE: Columns = {
+    "path": (str, "The file in this folder."),
+    "id": (str, "Name of the image: its source, and its frame number or file name."),
+    "sha256": (str, "Of the file's bytes."),
+    "width": (int, "Pixels."),
+    "height": (int, "Pixels."),
+    "frame": (int, "Number of the frame in its video, from 0."),
+    "seconds": (str, "Exact time in its video as numerator/denominator seconds."),
+    "licence": (str, "Licence of the image."),
+}
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write the tables, the pictures in `images/`, and `croissant.json` last."""
+    check_names(job.dataset)
+    files = {source.name: source.file for source in job.dataset.sources}
+    images: list[dict[str, Any]] = []
+    with job.talk.progress("export pictures", len(job.dataset.images)) as task:
+        for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
+            path = f"images/{number:07d}{suffix_of(image)}"
+            job.pictures.place(image, job.out / path)
+            row = job.image_row(image)
+            images.append({"path": path, "frame": row["index"], "seconds": row["time"]} | _only(row, _IMAGE))
+            task.advance()
+    sets, queries = [], []
+    for image_set in job.dataset.sets:
+        split = job.split(image_set)
+        more = {"split": split, "file": files.get(image_set.source, image_set.source)}
+        sets.append(job.set_row(image_set) | more | {"images": list(image_set.images)})
+        queries += [row | {"split": split} for row in job.query_rows(image_set)]
+    tables = {"sets": (_SET, sets), "images": (_IMAGE, images)} | ({"queries": (_QUERY, queries)} if queries else {})
+    distribution, records = [], []
+    for name, (columns, rows) in tables.items():
+        content = b"".join(encode_row({column: row.get(column) for column in columns}) for row in rows)
+        write_bytes(job.out / f"{name}.jsonl", content)
+        distribution.append(_file(name, content))
+        records.append(_record_set(name, columns))
+    kinds = sorted({suffix_of(image) for image in job.dataset.images.values()})
+    distribution += [_pictures(kind) for kind in kinds]
+    records += [_picture_records(kind) for kind in kinds]
+    about = _about(job) | {"distribution": distribution, "recordSet": records}
+    write_bytes(job.out / "croissant.json", msgspec.json.format(msgspec.json.encode(about), indent=1) + b"\n")
+    return ExportResult(_LOAD)
+
+
+def _only(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name in columns}
+
+
+def _about(job: ExportJob) -> dict[str, Any]:
+    licence = job.licences.shared(job.dataset.images.values())
+    known = {"license": licence} if licence else {}
+    counts = job.counts()
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "name": job.dataset.name,
+        "version": "1.0.0",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "description": f"{counts['sets']} sets of minimally contrastive images ({counts['images']} images) for finding the right "
+        "image from a contextual text. README.md says where they come from and under which licences.",
+    } | known
+
+
+def _file(name: str, content: bytes) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": f"{name}.jsonl",
+        "name": f"{name}.jsonl",
+        "contentUrl": f"{name}.jsonl",
+        "contentSize": f"{len(content)} B",
+        "encodingFormat": "application/jsonlines",
+        "sha256": sha256_bytes(content),
+    }
+
+
+def _pictures(suffix: str) -> dict[str, Any]:
+    kind = suffix.removeprefix(".")
+    return {
+        "@type": "cr:FileSet",
+        "@id": f"files-{kind}",
+        "name": f"files-{kind}",
+        "encodingFormat": _MEDIA.get(kind, f"image/{kind}"),
+        "includes": f"images/*{suffix}",
+    }
+
+
+def _record_set(name: str, columns: Columns) -> dict[str, Any]:
+    fields = []
+    for column, (kind, text) in columns.items():
+        repeated = isinstance(kind, list)
+        source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
+        fields.append(_field(name, column, text, _TYPES[kind[0] if repeated else kind], source, repeated))
+    return _records(name, "path" if name == "images" else "id", fields)
+
+
+def _picture_records(suffix: str) -> dict[str, Any]:
+    """Records of the pictures themselves, by path, which `images` says more of."""
+    kind = suffix.removeprefix(".")
+    name = f"pictures-{kind}"
+
+    def field(column: str, text: str, data_type: str, what: str) -> dict[str, Any]:
+        source = {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": what}}
+        return _field(name, column, text, data_type, source)
+
+    path = field("path", "The file in this folder.", "sc:Text", "fullpath")
+    return _records(name, "path", [path, field("image", "The picture.", "sc:ImageObject", "content")])
+
+
+def _field(
+    records: str, column: str, text: str, data_type: str, source: dict[str, Any], repeated: bool = False
+) -> dict[str, Any]:
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/{column}",
+        "name": column,
+        "description": text,
+        "dataType": data_type,
+        **({"repeated": True} if repeated else {}),
+        "source": source,
+    }
+
+
+def _records(name: str, key: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "key": {"@id": f"{name}/{key}"},
+        "field": fields,
+    }
+
+
+_MEDIA = {"jpg": "image/jpeg", "jpeg": "image/jpeg", "tif": "image/tiff"}
+
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""The context that the standard recommends, word for word: readers compare it."""
+
+_LOAD = """    import mlcroissant
+    dataset = mlcroissant.Dataset("PATH/OF/THIS/FOLDER/croissant.json")
+    for record in dataset.records("sets"): ...
+
+`sets` names the ids of its images, `images` says which file each is, and `pictures-jpg` (one such per kind of file) gives the pictures
+by their path.
+"""

@@ -1,0 +1,68 @@
+"""A folder that FiftyOne imports: one sample per set and position, so that a set can be browsed as a group.
+
+It is the plain JSON layout (`LegacyFiftyOneDataset`), which any version reads; the newer one is a dump of FiftyOne's database.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
+from ctxr.store.atomic import write_bytes
+from ctxr.store.records import Image, ImageSet
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write `metadata.json`, `samples.json`, and pictures in `data/<set>/`."""
+    check_names(job.dataset)
+    samples: list[dict[str, Any]] = []
+    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+        for image_set in job.dataset.sets:
+            for position, image in enumerate(job.members(image_set)):
+                path = f"data/{image_set.id}/{position:02d}{suffix_of(image)}"
+                job.pictures.place(image, job.out / path)
+                samples.append(_sample(job, image_set, position, image, path))
+            task.advance()
+    about = {"name": job.dataset.name, "media_type": "image", "info": {"format": "ctxr image sets"} | job.counts()}
+    write_bytes(job.out / "metadata.json", _pretty(about))
+    write_bytes(job.out / "samples.json", _pretty({"samples": samples}))
+    return ExportResult(_LOAD, counts={"samples": len(samples)})
+
+
+def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, Any]:
+    row = job.image_row(image)
+    described = [
+        " ".join(job.words(query))
+        for query in job.queries.get(image_set.id, [])
+        if query.labels is None and position in job.targets.get(query.id, [])
+    ]
+    return {
+        "filepath": path,
+        "tags": [job.split(image_set), image_set.kind],
+        "set_id": image_set.id,
+        "position": position,
+        "image_id": image.id,
+        "sha256": image.sha256,
+        "source": row["source"],
+        "shot": image_set.shot,
+        "frame_index": image.index,
+        # a number to sort by, and the exact time
+        "seconds": None if image.time is None else float(image.time),
+        "time": row["time"],
+        "closest": image_set.closest,
+        "mean_distance": image_set.mean_distance,
+        "descriptions": described,
+        "licence": row["licence"],
+    }
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+_LOAD = """    import fiftyone as fo
+    dataset = fo.Dataset.from_dir("PATH/OF/THIS/FOLDER", dataset_type=fo.types.LegacyFiftyOneDataset)
+    fo.launch_app(dataset.group_by("set_id", order_by="position"))
+
+A sample is one picture at one position of one set; its tags are the side and the kind, `descriptions` those that single it out.
+"""

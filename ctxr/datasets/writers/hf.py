@@ -1,0 +1,185 @@
+"""A folder that `datasets.load_dataset` opens: parquet shards with the pictures inside, typed, by split."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from types import ModuleType
+from typing import IO, Any
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
+from ctxr.datasets.writers.shards import Shards
+from ctxr.errors import CtxrError
+from ctxr.store.records import ImageSet
+
+SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
+"""Our names of the sides, and theirs."""
+
+_GROUP_BYTES = 64 * 2**20
+"""Pictures held in memory and written as one row group."""
+
+_GROUP_ROWS = 5000
+
+_JUDGMENT = {"candidate": "string", "worker": "string", "value": "float64", "at": "string", "seconds": "float64"}
+_JUDGMENT["round"] = "int64"
+
+SETS: dict[str, Any] = {
+    "id": "string",
+    "kind": "string",
+    "source": "string",
+    "group": "string",
+    "shot": "int32",
+    "closest": "float64",
+    "mean_distance": "float64",
+    "images": ["image"],
+    "members": [
+        {
+            "id": "string",
+            "sha256": "string",
+            "source": "string",
+            "width": "int32",
+            "height": "int32",
+            "index": "int64",
+            "time": "string",
+            "licence": "string",
+        }
+    ],
+}
+"""Columns of the configuration `sets`: a name is a type, a list holds its one element, a mapping is a record."""
+
+QUERIES: dict[str, Any] = {
+    "id": "string",
+    "image_set": "string",
+    "texts": ["string"],
+    "labels": ["string"],
+    "targets": ["int32"],
+    "judgments": [_JUDGMENT],
+}
+"""Columns of the configuration `queries`."""
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write `data/<split>-NNNNN.parquet`, and `queries/…` where anything is asked. Raises CtxrError without pyarrow."""
+    arrow, parquet = _pyarrow()
+    sets, queries = job.by_split(), {}
+
+    def shards(folder: str, split: str, columns: dict[str, Any]) -> Shards[dict[str, Any]]:
+        begin = partial(_Parquet, arrow, parquet, columns)
+        return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
+
+    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+        for split, own in sets.items():
+            with shards("data", split, SETS) as files:
+                for image_set in own:
+                    files.add(*_set_row(job, image_set))
+                    task.advance()
+    for split, own in sets.items():
+        if rows := [row for image_set in own for row in job.query_rows(image_set)]:
+            queries[split] = len(rows)
+            with shards("queries", split, QUERIES) as files:
+                for row in rows:
+                    files.add(row, len(json.dumps(row)))
+    folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
+    return ExportResult(
+        _LOAD + (_LOAD_QUERIES if queries else ""),
+        front_matter="\n".join(_configs(folders)),
+        software={"pyarrow": arrow.__version__},
+    )
+
+
+def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
+    yield "configs:"
+    for name, (folder, splits) in folders.items():
+        yield f"- config_name: {name}"
+        if name == "sets":
+            yield "  default: true"
+        yield "  data_files:" if splits else "  data_files: []"
+        for split in splits:
+            yield f"  - split: {SPLITS[split]}"
+            yield f"    path: {folder}/{SPLITS[split]}-*.parquet"
+
+
+def _set_row(job: ExportJob, image_set: ImageSet) -> tuple[dict[str, Any], int]:
+    members = job.members(image_set)
+    pictures = [job.pictures.content(image) for image in members]
+    # the path serves to guess the format and is no place
+    names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
+    row = job.set_row(image_set) | {
+        "images": [{"bytes": content, "path": name} for content, name in zip(pictures, names, strict=True)],
+        "members": [job.image_row(image) for image in members],
+    }
+    return row, sum(map(len, pictures))
+
+
+class _Parquet:
+    """A parquet file, written in row groups that are held in memory until they are full."""
+
+    def __init__(self, arrow: ModuleType, parquet: ModuleType, columns: dict[str, Any], stream: IO[bytes]) -> None:
+        features = {name: _feature(kind) for name, kind in columns.items()}
+        described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
+        fields = [(name, _type(arrow, kind)) for name, kind in columns.items()]
+        self._arrow, self._schema = arrow, arrow.schema(fields, metadata={"huggingface": described})
+        self._writer = parquet.ParquetWriter(stream, self._schema)
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Hold a row, or write all that are held."""
+        self._rows.append(row)
+        self._bytes += size
+        if self._bytes >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the last rows and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the writer, which would otherwise do so when it is collected."""
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, self._schema))
+        self._rows, self._bytes = [], 0
+
+
+def _type(arrow: ModuleType, kind: Any) -> Any:
+    if isinstance(kind, list):
+        return arrow.list_(_type(arrow, kind[0]))
+    if isinstance(kind, dict):
+        return arrow.struct([(name, _type(arrow, one)) for name, one in kind.items()])
+    if kind == "image":
+        return arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+    return getattr(arrow, kind)()
+
+
+def _feature(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return {"feature": _feature(kind[0]), "_type": "List"}
+    if isinstance(kind, dict):
+        return {name: _feature(one) for name, one in kind.items()}
+    return {"_type": "Image"} if kind == "image" else {"dtype": kind, "_type": "Value"}
+
+
+def _pyarrow() -> tuple[ModuleType, ModuleType]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise CtxrError(
+            "parquet files need the package pyarrow, which is not installed", hint="pip install 'ctxr[export]'"
+        ) from error
+    return pyarrow, parquet
+
+
+_LOAD = """    from datasets import load_dataset     # version 4 or newer
+    sets = load_dataset("PATH/OF/THIS/FOLDER", "sets")
+    sets["train"][0]["images"]            # the pictures of one set, in order
+
+A row is a set; `members` says of each picture what it is, with its exact time in its video as "numerator/denominator" seconds.
+"""
+
+_LOAD_QUERIES = """
+The configuration `queries` holds what is asked: `texts` against `image_set`, `targets` as positions in `images`, and every judgment.
+"""

@@ -1,0 +1,99 @@
+"""The layout of the published ImageCoDe release, as its own code reads it (specs A0.1, A0.6.13).
+
+`train_data.json` and `valid_data.json`: {set: {target position: description}}; `test_data_unlabeled.json`: {set: [description]};
+pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of the name, gives the order. Static sets have
+`open-images` in their name: that is how its code tells them from video.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, numbered
+from ctxr.errors import DataError, some
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes
+from ctxr.store.records import ImageSet, Query
+
+STATIC = "open-images"
+
+_FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_data_unlabeled.json"}
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write the release's layout. Raises DataError for a set that is on no side, besides what `Pictures` raises."""
+    check_names(job.dataset)
+    tables: dict[str, dict[str, Any]] = {name: {} for name in _FILES}
+    skipped: list[str] = []
+    taken: set[str] = set()
+    encoded, named = 0, 0
+    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+        for image_set in job.dataset.sets:
+            side = job.split(image_set)
+            if side not in tables:
+                raise DataError(
+                    f"the set {image_set.id} is in none of train, valid and test, which this format needs",
+                    hint="give its group a side with --splits when the sets are built",
+                )
+            name = name_of(image_set)
+            if name.lower() in taken:
+                raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
+            taken.add(name.lower())
+            named += name != image_set.id
+            for number, image in numbered(job.members(image_set)):
+                encoded += job.pictures.place_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
+            queries = job.queries.get(image_set.id, [])
+            tables[side][name] = _unlabeled(job, queries) if side == "test" else _labelled(job, queries, skipped)
+            task.advance()
+    for side, file in _FILES.items():
+        write_bytes(job.out / file, msgspec.json.format(msgspec.json.encode(tables[side]), indent=1) + b"\n")
+    return ExportResult(_LOAD, _skipped(skipped), _changed(encoded, named))
+
+
+def name_of(image_set: ImageSet) -> str:
+    """The set's name in the release: static sets say so."""
+    return image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
+
+
+def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:
+    found: dict[int, str] = {}
+    for query in queries:
+        positions = job.targets.get(query.id, [])
+        if query.labels is not None or len(positions) != 1 or positions[0] in found:
+            skipped.append(query.id)
+            continue
+        found[positions[0]] = _text(job, query)
+    return {str(position): found[position] for position in sorted(found)}
+
+
+def _unlabeled(job: ExportJob, queries: list[Query]) -> list[str]:
+    texts = [_text(job, query) for query in queries if query.labels is None]
+    # by hash: the order must not betray the targets
+    return sorted(texts, key=lambda text: sha256_bytes(text.encode()))
+
+
+def _text(job: ExportJob, query: Query) -> str:
+    return " ".join(job.words(query))
+
+
+def _skipped(queries: list[str]) -> list[str]:
+    if not queries:
+        return []
+    why = "the format holds one description per set and target"
+    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some(queries)}."]
+
+
+def _changed(encoded: int, named: int) -> list[str]:
+    told = []
+    if encoded:
+        told.append(f"{encoded} pictures that were no upright JPEG were encoded anew.")
+    if named:
+        told.append(f"{named} static sets carry `{STATIC}-` before their name, by which the released code knows them.")
+    return told
+
+
+_LOAD = """The layout is that of the ImageCoDe release: `train_data.json` and `valid_data.json` map a set to its descriptions by the
+position of the target, `test_data_unlabeled.json` maps a set to descriptions whose targets are kept back. Pictures are in
+`image-sets/<set>/imgN.jpg`; sort them by the integer N (`img2` before `img10`): a position counts in that order.
+A set without descriptions maps to an empty object or list.
+"""

@@ -1,0 +1,447 @@
+"""What every format of an export is given and returns: dataset, verified pictures, licences, shared rows."""
+
+import csv
+import io
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from PIL import Image as Pillow
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.coco import licences_of_files
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError, UsageError, some
+from ctxr.media.images import encode_jpeg, read_image
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.paths import plain_name, stays_inside
+from ctxr.store.records import Image, ImageSet, Judgment, Query
+from ctxr.store.tables import encode_other
+
+COLUMNS = ["source", "licence", "attribution", "url"]
+
+UNKNOWN = "licence unknown"
+
+_HINT = f"--licences names a CSV file, {','.join(COLUMNS)}, or COCO captions (.json)"
+
+
+@dataclass(frozen=True)
+class Licence:
+    """What is known of a source, or of one image; empty text where nothing was said.
+
+    Attributes:
+        licence: its name as the user wrote it. attribution: whom to name. url: where the original or the licence stands.
+    """
+
+    licence: str = ""
+    attribution: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Licences:
+    """Licences by the name of a source, or by the id of an image, which then holds for that image alone."""
+
+    known: dict[str, Licence] = field(default_factory=dict)
+
+    def of(self, image: Image) -> Licence:
+        """What holds for an image: its own row, or that of its source."""
+        source = image.id.rpartition("/")[0] or image.group
+        return self.known.get(image.id) or self.known.get(source) or self.known.get(image.group) or Licence()
+
+    def name_of(self, image: Image) -> str:
+        """The licence of an image in words."""
+        return self.of(image).licence or UNKNOWN
+
+    def shared(self, images: Iterable[Image]) -> str | None:
+        """The one licence that all images have; None if they differ or one is unknown."""
+        names = {self.of(image).licence for image in images}
+        return names.pop() or None if len(names) == 1 else None
+
+
+def source_names(dataset: Dataset) -> list[str]:
+    """Names of what the images come from: the sources that have images in a set, or, where sources are not known, the groups."""
+    return sorted({image.id.rpartition("/")[0] or image.group for image in dataset.images.values()})
+
+
+def read_licences(path: Path | None, dataset: Dataset) -> Licences:
+    """Licences from a CSV file `source,licence,attribution,url`; a source is named by its name, its file, or as an image id.
+
+    A `.json` file is read as COCO captions: the licence of each image, which is known by its file name. Raises UsageError for a
+    missing file, DataError naming the line, or the row, for anything else.
+    """
+    if path is None:
+        return Licences()
+    if path.suffix.lower() == ".json":
+        return _of_captions(path, dataset)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    names = {name: name for name in source_names(dataset)}
+    names |= {name: name for name in dataset.images}
+    every = set(names) | {source.name for source in dataset.sources}
+    names |= {source.file: source.name for source in dataset.sources} | {name: name for name in every}
+    found: dict[str, Licence] = {}
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            where = f"{path}:{reader.line_num}"
+            values = [value.strip() for value in row]
+            if not any(values) or (reader.line_num == 1 and values == COLUMNS):
+                continue
+            _add(found, where, values, names)
+    except csv.Error as error:
+        raise DataError(
+            f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
+        ) from error
+    if not found:
+        raise DataError(f"{path} names no source", hint=f"a line for each source: {','.join(COLUMNS)}")
+    return Licences(found)
+
+
+def _of_captions(path: Path, dataset: Dataset) -> Licences:
+    """Licences of the images whose files a COCO JSON names."""
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read: there is no such file", hint=_HINT)
+    by_file = licences_of_files(path)
+    found = {}
+    for image in dataset.images.values():
+        licence = by_file.get(image.id.rpartition("/")[2]) if image.index is None else None
+        if licence is not None:
+            found[image.id] = Licence(*licence)
+    if not found:
+        raise DataError(f"{path} names the licence of no image here", hint="it names them by the files of the photos")
+    return Licences(found)
+
+
+def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
+    if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
+        raise DataError(
+            f"{where}: the values are parted by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
+        )
+    if len(values) != len(COLUMNS):
+        raise DataError(
+            f"{where}: {len(values)} values, not the four of {','.join(COLUMNS)}", hint="quote values that hold a comma"
+        )
+    name, licence, attribution, url = values
+    if name not in names:
+        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_sources(names)}")
+    if url and not url.startswith(("https://", "http://")):
+        raise DataError(f"{where}: {url!r} is no web address", hint="begin it with https://, or leave it empty")
+    if names[name] in found:
+        raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
+    found[names[name]] = Licence(licence, attribution, url)
+
+
+def _sources(names: dict[str, str]) -> str:
+    return some(sorted({name for name in names.values() if "/" not in name}), 5)
+
+
+_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True)
+class ExportPictures:
+    """Gives the pictures of `dataset` as files or bytes.
+
+    Every method raises DataError, naming the image, for a picture that is missing, was changed, or lies outside the dataset, and
+    UsageError where the dataset came without pictures.
+    """
+
+    dataset: Dataset
+    _compared: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def file(self, image: Image) -> Path:
+        """Where the picture lies; its content has not been looked at."""
+        file = self.dataset.picture(image)
+        root = self.dataset.root
+        if file is None or root is None:
+            raise UsageError(
+                f"the picture of {image.id} is not at hand: {self.dataset.name} holds texts only",
+                hint="name the folder with the pictures when the dataset is read",
+            )
+        if not stays_inside(image.path) or not file.resolve().is_relative_to(root.resolve()):
+            raise DataError(f"{image.id}: the path {image.path!r} does not stay inside {root}", hint=_cure(root))
+        return file
+
+    def content(self, image: Image) -> bytes:
+        """The file's bytes."""
+        file = self.file(image)
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise _unreadable(image, file, error) from error
+        _compare(image, file, sha256_bytes(content))
+        return content
+
+    def place(self, image: Image, copy: Path) -> None:
+        """Make `copy` the same file: a hard link where the file system can."""
+        file = self.checked(image)
+        link_or_copy(file, copy)
+
+    def checked(self, image: Image) -> Path:
+        """The picture's file, which holds what was recorded."""
+        file = self.file(image)
+        if image.id in self._compared:
+            return file
+        try:
+            _compare(image, file, sha256_file(file))
+        except OSError as error:
+            raise _unreadable(image, file, error) from error
+        self._compared.add(image.id)
+        return file
+
+    def place_jpeg(self, image: Image, copy: Path) -> bool:
+        """Make `copy` an upright JPEG of the picture; whether it had to be encoded anew, because it was none."""
+        file = self.checked(image)
+        if _is_upright_jpeg(file):
+            link_or_copy(file, copy)
+            return False
+        write_bytes(copy, encode_jpeg(read_image(file)), durable=False)
+        return True
+
+
+def suffix_of(image: Image) -> str:
+    """The picture's file type in lower case, with its dot."""
+    return Path(image.path).suffix.lower() or ".jpg"
+
+
+def _is_upright_jpeg(file: Path) -> bool:
+    try:
+        with Pillow.open(file) as opened:
+            return opened.format == "JPEG" and opened.getexif().get(_ORIENTATION, 1) == 1
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"{file} is not a readable picture ({error})") from error
+
+
+def _compare(image: Image, file: Path, found: str) -> None:
+    if found != image.sha256:
+        raise DataError(
+            f"{image.id}: {file} was changed since it was written (sha256 {found[:12]}…, not {image.sha256[:12]}…)",
+            hint=_cure(file.parent),
+        )
+
+
+def _unreadable(image: Image, file: Path, error: OSError) -> DataError:
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{image.id}: the picture {file} is missing", hint=_cure(file.parent))
+    return DataError(f"{image.id}: {file} cannot be read: {error.strerror}", hint=f"chmod +r {file}")
+
+
+def _cure(folder: Path) -> str:
+    return f"ctxr doctor names all that is wrong with the artifact around {folder}, and how to make it anew"
+
+
+GOLD = "gold"
+"""The worker whose judgments are the published targets."""
+
+UNSPLIT = "unsplit"
+"""Where sets go that nobody put on a side."""
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """One export: `dataset` into the empty folder `out`.
+
+    Attributes:
+        origin: the artifact's folder, beside which the places of sources are remembered.
+        shard_bytes: most bytes of pictures in one shard. videos: folder of the sources, where they have moved.
+        workers: sources worked on at the same time; 0 = half the cores.
+    """
+
+    dataset: Dataset
+    origin: Path
+    out: Path
+    licences: Licences
+    shard_bytes: int
+    talk: Talk
+    videos: Path | None = None
+    workers: int = 0
+
+    @cached_property
+    def pictures(self) -> ExportPictures:
+        """The dataset's pictures."""
+        return ExportPictures(self.dataset)
+
+    @cached_property
+    def queries(self) -> dict[str, list[Query]]:
+        """Queries by set, sorted by id. Raises DataError for one that asks about a set which is not there."""
+        known = {image_set.id for image_set in self.dataset.sets}
+        found: dict[str, list[Query]] = defaultdict(list)
+        for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
+            if query.image_set not in known:
+                raise DataError(f"the query {query.id} asks about {query.image_set!r}, which is no set of the dataset")
+            found[query.image_set].append(query)
+        return found
+
+    @cached_property
+    def judgments(self) -> dict[str, list[Judgment]]:
+        """Judgments by query, sorted by key. Raises DataError for one about a query or a candidate that is not there."""
+        found: dict[str, list[Judgment]] = defaultdict(list)
+        for judgment in sorted(self.dataset.judgments, key=lambda judgment: judgment.key()):
+            if judgment.candidate not in self._candidates.get(judgment.query, ()):
+                raise DataError(
+                    f"a judgment by {judgment.worker} is about {judgment.candidate!r} of the query {judgment.query!r}, "
+                    "which is not there",
+                    hint="restore the tables that the dataset was read from",
+                )
+            found[judgment.query].append(judgment)
+        return found
+
+    @cached_property
+    def targets(self) -> dict[str, list[int]]:
+        """Positions, 0-based, that worker `gold` named in its last word on a candidate, by query: in the set, or in the query's labels."""
+        last: dict[tuple[str, str], float] = {}
+        for rows in self.judgments.values():
+            for row in sorted(rows, key=lambda row: row.round):
+                if row.worker == GOLD:
+                    last[row.query, row.candidate] = row.value
+        found: dict[str, list[int]] = defaultdict(list)
+        for (name, candidate), value in last.items():
+            if value > 0:
+                found[name].append(self._candidates[name].index(candidate))
+        return {name: sorted(positions) for name, positions in found.items()}
+
+    @cached_property
+    def _candidates(self) -> dict[str, tuple[str, ...]]:
+        """What can be chosen, by query."""
+        images = {image_set.id: image_set.images for image_set in self.dataset.sets}
+        return {query.id: query.labels or images[query.image_set] for rows in self.queries.values() for query in rows}
+
+    def split(self, image_set: ImageSet) -> str:
+        """The side of a set, `unsplit` where nobody said."""
+        return self.dataset.split_of(image_set) or UNSPLIT
+
+    def by_split(self) -> dict[str, list[ImageSet]]:
+        """Sets of each side that has any, in the order train, valid, test, unsplit."""
+        found: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
+        for image_set in self.dataset.sets:
+            found[self.split(image_set)].append(image_set)
+        return {name: sets for name, sets in found.items() if sets}
+
+    def members(self, image_set: ImageSet) -> list[Image]:
+        """The images of a set in their order."""
+        return [self.dataset.images[name] for name in image_set.images]
+
+    def words(self, query: Query) -> list[str]:
+        """The texts of a query in order. Raises DataError for a text that is not there."""
+        missing = [name for name in query.texts if name not in self.dataset.texts]
+        if missing:
+            raise DataError(f"the query {query.id} names the text {missing[0]!r}, which the dataset does not have")
+        return [self.dataset.texts[name].text for name in query.texts]
+
+    def image_row(self, image: Image) -> dict[str, Any]:
+        """An image as JSON types; its time is exact, "numerator/denominator" seconds."""
+        return {
+            "id": image.id,
+            "sha256": image.sha256,
+            "source": image.id.rpartition("/")[0] or image.group,
+            "width": image.width,
+            "height": image.height,
+            "index": image.index,
+            "time": None if image.time is None else encode_other(image.time),
+            "licence": self.licences.name_of(image),
+        }
+
+    def set_row(self, image_set: ImageSet) -> dict[str, Any]:
+        """A set as JSON types, without its images."""
+        return {
+            "id": image_set.id,
+            "kind": image_set.kind,
+            "source": image_set.source,
+            "group": image_set.group,
+            "shot": image_set.shot,
+            "closest": image_set.closest,
+            "mean_distance": image_set.mean_distance,
+        }
+
+    def query_rows(self, image_set: ImageSet) -> list[dict[str, Any]]:
+        """The queries of a set as JSON types, with targets and judgments."""
+        return [
+            {
+                "id": query.id,
+                "image_set": query.image_set,
+                "texts": self.words(query),
+                "labels": list(query.labels or ()),
+                "targets": self.targets.get(query.id, []),
+                "judgments": [
+                    {
+                        "candidate": judgment.candidate,
+                        "worker": judgment.worker,
+                        "value": judgment.value,
+                        "at": judgment.at,
+                        "seconds": judgment.seconds,
+                        "round": judgment.round,
+                    }
+                    for judgment in self.judgments.get(query.id, [])
+                ],
+            }
+            for query in self.queries.get(image_set.id, [])
+        ]
+
+    def counts(self) -> dict[str, Any]:
+        """Sets, images and queries, in all and by side."""
+        sides = Counter(self.split(image_set) for image_set in self.dataset.sets)
+        return {
+            "sets": len(self.dataset.sets),
+            "images": len(self.dataset.images),
+            "queries": sum(len(queries) for queries in self.queries.values()),
+            "splits": {name: sides[name] for name in (*SPLITS, UNSPLIT) if sides[name]},
+        }
+
+
+@dataclass
+class ExportResult:
+    """What a format did: what it left out and what it changed, one sentence each, how to load it (Markdown), and versions that
+    decide its bytes.
+    """
+
+    load: str
+    left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    counts: dict[str, Any] = field(default_factory=dict)
+    front_matter: str = ""
+    software: dict[str, str] = field(default_factory=dict)
+
+
+def without_test_answers(dataset: Dataset) -> Dataset:
+    """The dataset without what anybody answered about sets of the test side."""
+    side = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
+    kept = [row for row in dataset.judgments if side.get(_set_of(dataset, row)) != "test"]
+    return replace(dataset, judgments=tuple(kept))
+
+
+def _set_of(dataset: Dataset, judgment: Judgment) -> str:
+    query = dataset.queries.get(judgment.query)
+    if query is None:
+        raise DataError(f"a judgment by {judgment.worker} is about {judgment.query!r}, which is no query")
+    return query.image_set
+
+
+def check_names(dataset: Dataset) -> None:
+    """Raises DataError for a set that cannot be a folder, or that differs from another in case only, and for one named twice."""
+    seen: dict[str, str] = {}
+    for image_set in dataset.sets:
+        name = plain_name(image_set.id, "the set")
+        first = seen.setdefault(name.lower(), name)
+        if first is name:
+            continue
+        how = "occurs twice" if first == name else f"differs from {first!r} in case only"
+        raise DataError(f"the set {name!r} {how}", hint="some file systems would put both into one folder")
+
+
+def numbered(members: list[Image]) -> Iterator[tuple[int, Image]]:
+    """Images with the number that says their place in order: frame numbers where they are known and rise, else positions."""
+    indices = [image.index for image in members if image.index is not None]
+    rising = len(indices) == len(members) and all(before < after for before, after in pairwise(indices))
+    for position, image in enumerate(members):
+        yield (image.index if rising and image.index is not None else position), image

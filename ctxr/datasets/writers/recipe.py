@@ -1,0 +1,195 @@
+"""A recipe: everything but the pixels, so that a benchmark can be passed on where its videos cannot.
+
+Each video is decoded once more for the hashes of its frames, and each frame saved again must equal the picture that is there: a recipe
+that does not give its own pictures is not written.
+"""
+
+import threading
+from collections import defaultdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_recipe
+from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
+from ctxr.errors import DataError
+from ctxr.media.footage import SourceLocator
+from ctxr.media.frames import Wanted, decode_frames, pixels_sha256, software
+from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_of
+from ctxr.store.paths import CACHE
+from ctxr.store.records import Image, Record, Source, Split
+from ctxr.store.tables import decode_other, encode_other, write_table
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A frame that was decoded again: when it is, hashes of its pixels and of what they are saved as."""
+
+    time: Fraction
+    pixels: str
+    saved: str
+    stream: int | None
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write the recipe's tables. Raises DataError when a video is not at hand, or does not give the pictures any more."""
+    check_names(job.dataset)
+    sources = {source.name: source for source in job.dataset.sources}
+    by_source: dict[str, list[Image]] = defaultdict(list)
+    for image in job.dataset.images.values():
+        by_source[_source_of(image, sources).name].append(image)
+    versions = software()
+    seen = _decoded(
+        job, {name: sources[name] for name in by_source if sources[name].kind == "video"}, by_source, versions
+    )
+    rows = []
+    for name, images in by_source.items():
+        for image in images:
+            if image.index is None:
+                rows.append(_photo(job, image, sources[name]))
+            else:
+                rows.append(_frame(image, sources[name], seen[name][image.index]))
+    _write_tables(job, rows, [sources[name] for name in by_source])
+    models = open_artifact(job.origin).manifest.models
+    head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
+    write_bytes(job.out / HEAD, msgspec.json.format(msgspec.json.encode(head, enc_hook=encode_other), indent=1) + b"\n")
+    read_recipe(job.out)  # what would be refused is not written
+    return ExportResult(_LOAD, counts={"sources": len(by_source)})
+
+
+def _source_of(image: Image, sources: dict[str, Source]) -> Source:
+    name = image.id.rpartition("/")[0] or image.group
+    if name not in sources:
+        raise DataError(
+            f"nothing is known of the source {name!r} of {image.id}: without its hash there is no recipe",
+            hint="export an artifact that ctxr built from videos and photos",
+        )
+    return sources[name]
+
+
+def _photo(job: ExportJob, image: Image, source: Source) -> RecipeImage:
+    pixels = pixels_sha256(read_image(job.pictures.checked(image)))
+    return _row(image, source, image.sha256, None, None, pixels)
+
+
+def _frame(image: Image, source: Source, seen: _Seen) -> RecipeImage:
+    return _row(image, source, source.sha256, seen.stream, source.decoder or "pyav", seen.pixels)
+
+
+def _row(
+    image: Image, source: Source, sha256: str, stream: int | None, decoder: str | None, pixels: str
+) -> RecipeImage:
+    return RecipeImage(
+        id=image.id,
+        path=image.path,
+        sha256=image.sha256,
+        group=image.group,
+        width=image.width,
+        height=image.height,
+        source=source.name,
+        source_sha256=sha256,
+        stream=stream,
+        index=image.index,
+        time=image.time,
+        decoder=decoder,
+        pixels=pixels,
+    )
+
+
+def _decoded(
+    job: ExportJob, videos: dict[str, Source], images: dict[str, list[Image]], versions: dict[str, str]
+) -> dict[str, dict[int, _Seen]]:
+    """Every frame decoded again, by video and frame number; what an earlier run has seen with the same software is not decoded."""
+    memory = _Memory(job.origin, versions)
+    seen = {name: memory.load(source) for name, source in videos.items()}
+    wanted = []
+    for name, source in videos.items():
+        missing = [image for image in images[name] if not _known(image, seen[name])]
+        if missing:
+            wanted.append(Wanted(name, source.file, source.sha256, source.decoder or "pyav", missing))
+    lock, left = threading.Lock(), {one.name: len(one.images) for one in wanted}
+
+    def visit(image: Image, rgb: Pixels, stream: int | None) -> None:
+        name = _source_of(image, videos).name
+        if image.index is None or image.time is None:
+            raise DataError(f"{image.id} is a frame without number or time")
+        found = _Seen(image.time, pixels_sha256(rgb), sha256_bytes(encode_jpeg(rgb)), stream)
+        with lock:
+            seen[name][image.index] = found
+            left[name] -= 1
+            done = not left[name]
+        if done:
+            memory.store(videos[name], seen[name])
+
+    failed = decode_frames(wanted, SourceLocator(job.origin, job.videos, job.talk), visit, job.talk, job.workers)
+    for error in (failed[name] for name in sorted(failed)):
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise DataError(f"{error.message}{more}: a recipe needs every source", hint=error.hint)
+    for name in videos:
+        for image in images[name]:
+            if image.index is not None and seen[name][image.index].saved != image.sha256:
+                raise DataError(
+                    f"{image.id}: the frame decoded and saved here is another file than the picture in {job.origin}",
+                    hint=f"ctxr verify {job.origin} says how far apart they are; build the sets again with what is installed now",
+                )
+    return seen
+
+
+def _known(image: Image, seen: dict[int, _Seen]) -> bool:
+    return image.index in seen and seen[image.index].time == image.time
+
+
+class _Memory:
+    """Hashes of frames that were decoded again, by content of the video, beside the artifacts: it may be deleted at any time."""
+
+    def __init__(self, artifact: Path, versions: dict[str, str]) -> None:
+        self._folder = artifact.resolve().parent / CACHE / "frames" / sha256_of([versions, JPEG_QUALITY])[:16]
+
+    def load(self, source: Source) -> dict[int, _Seen]:
+        """What is remembered; nothing where the note cannot be read."""
+        try:
+            return msgspec.json.decode(self._file(source).read_bytes(), type=dict[int, _Seen], dec_hook=_decode)
+        except (OSError, msgspec.DecodeError, ValueError):
+            return {}
+
+    def store(self, source: Source, seen: dict[int, _Seen]) -> None:
+        """Remember the frames of a video."""
+        ordered = {index: seen[index] for index in sorted(seen)}
+        write_bytes(self._file(source), msgspec.json.encode(ordered, enc_hook=encode_other), durable=False)
+
+    def _file(self, source: Source) -> Path:
+        return self._folder / f"{sha256_of([source.sha256, source.decoder])}.json"
+
+
+def _decode(kind: type, value: Any) -> Any:
+    return decode_other(kind, value)
+
+
+def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
+    dataset = job.dataset
+    groups = {image.group for image in dataset.images.values()} | {one.group for one in dataset.sets}
+    tables: dict[str, list[Any]] = {
+        "images": rows,
+        "sets": list(dataset.sets),
+        "sources": sources,
+        "splits": [Split(group, side) for group, side in dataset.splits.items() if group in groups],
+    }
+    asked: dict[str, list[Record]] = {
+        "texts": list(dataset.texts.values()),
+        "queries": list(dataset.queries.values()),
+        "judgments": list(dataset.judgments),
+    }
+    for name, table in (tables | {name: table for name, table in asked.items() if table}).items():
+        write_table(job.out / f"{name}.jsonl", table)
+
+
+_LOAD = """This is a recipe: which frame of which video (known by sha256) each picture is, at which exact time, and what its pixels and its
+file hash to, but no pixels. Whoever has the videos and photos makes the same pictures again:
+
+    ctxr rebuild THIS/FOLDER --videos VIDEOS --out sets
+    ctxr verify  THIS/FOLDER --videos VIDEOS
+"""

@@ -1,0 +1,87 @@
+"""WebDataset: tar shards, one sample a set, the same bytes every time."""
+
+import io
+import tarfile
+from typing import IO
+
+import msgspec
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
+from ctxr.datasets.writers.shards import Shards
+from ctxr.store.paths import safe_name
+from ctxr.store.records import ImageSet
+
+_BLOCK = 512
+_NAME = 60
+"""Characters of a set's id in the name of its sample; the number before it keeps names apart."""
+
+
+def write(job: ExportJob) -> ExportResult:
+    """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
+    shards: dict[str, int] = {}
+    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+        for split, sets in job.by_split().items():
+            with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _Tar) as tars:
+                for number, image_set in enumerate(sets):
+                    sample = _sample(job, image_set, split, number)
+                    tars.add(sample, _size(sample))
+                    task.advance()
+            shards[split] = tars.count
+    patterns = "\n".join(f"    {split}: {split}-{{000000..{count - 1:06d}}}.tar" for split, count in shards.items())
+    return ExportResult(_LOAD.format(patterns=patterns), counts={"shards": shards})
+
+
+def _sample(job: ExportJob, image_set: ImageSet, split: str, number: int) -> dict[str, bytes]:
+    """Files of one sample by name. The key has no dot: what follows the first dot is the kind of file."""
+    key = f"{number:06d}-{safe_name(image_set.id)[:_NAME].replace('.', '_')}"
+    files: dict[str, bytes] = {}
+    rows = []
+    for position, image in enumerate(job.members(image_set)):
+        name = f"{position}{suffix_of(image)}"
+        files[f"{key}.{name}"] = job.pictures.content(image)
+        rows.append(job.image_row(image) | {"file": name})
+    row = job.set_row(image_set) | {"split": split, "images": rows, "queries": job.query_rows(image_set)}
+    return {f"{key}.json": msgspec.json.encode(row), **files}
+
+
+class _Tar:
+    """A tar of samples, each its files by name."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
+
+    def add(self, row: dict[str, bytes], size: int) -> None:
+        """Write one sample."""
+        for name, content in row.items():
+            self._tar.addfile(_header(name, len(content)), io.BytesIO(content))
+
+    def finish(self) -> None:
+        """Write the two empty blocks at the end."""
+        self._tar.close()
+
+    def abandon(self) -> None:
+        """Nothing: a tar holds nothing but the stream."""
+
+
+def _size(files: dict[str, bytes]) -> int:
+    return sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in files.values())
+
+
+def _header(name: str, size: int) -> tarfile.TarInfo:
+    """A header in which nothing depends on the machine or the hour."""
+    header = tarfile.TarInfo(name)
+    header.size, header.mtime, header.mode = size, 0, 0o644
+    header.uid = header.gid = 0
+    header.uname = header.gname = ""
+    return header
+
+
+_LOAD = """Tar shards for WebDataset, one sample a set: `KEY.json` holds the set, its images and what is asked about it; `KEY.0.jpg`,
+`KEY.1.jpg` … are its pictures in order.
+
+{patterns}
+
+    import webdataset
+    for sample in webdataset.WebDataset("train-000000.tar", shardshuffle=False).decode("pil"):
+        pictures = [sample[image["file"]] for image in sample["json"]["images"]]
+"""

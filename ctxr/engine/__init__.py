@@ -1,0 +1,1 @@
+"""How any verb runs: options, the project, progress, staging, child processes."""

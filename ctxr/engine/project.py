@@ -1,0 +1,101 @@
+"""Which artifact of the project a verb reads: the one that was named, or the furthest finished one of the chain."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ctxr.engine.progress import Talk
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
+
+DATASETS = ("revised", "dataset")
+"""Folders of a project that hold descriptions with their sets, furthest along first."""
+
+SETS = ("filtered", "sets")
+"""Those that hold image sets alone."""
+
+CHAIN = (*DATASETS, *SETS)
+"""All of them: each is made from one further down."""
+
+MOST_WORKERS = 256
+"""Threads that a command may be given."""
+
+
+def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
+    """The finished artifact in `workdir` that is furthest along `chain` (furthest first), and what is worth knowing about
+    the choice, in words without places: what was passed over as unfinished, and what was made from sets that are no more.
+
+    Raises UnfinishedError when nothing of the chain is finished, DataError for a damaged manifest.
+    """
+    made = [name for name in chain if (workdir / name).exists()]
+    finished = [open_artifact(workdir / name) for name in made if (workdir / name / MANIFEST).is_file()]
+    if not finished:
+        raise _nothing(workdir, made, chain[-1])
+    path = finished[0].path
+    unfinished = made[: made.index(path.name)]
+    notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
+    return path, notes + [_stale(later, earlier) for later, earlier in pairwise(finished) if _is_stale(later, earlier)]
+
+
+def chosen(named: Path | None, workdir: Path, chain: Sequence[str], talk: Talk) -> Path:
+    """`named`, or else the latest artifact of the project, with warnings about the choice. Raises what `latest` raises."""
+    if named is not None:
+        return named
+    path, notes = latest(workdir, chain)
+    for note in notes:
+        talk.warn(note)
+    return path
+
+
+def refuse_seed(seed: int) -> None:
+    """Raises UsageError for a seed that no generator takes, before any work."""
+    if seed < 0:
+        raise UsageError(f"--seed {seed} is out of range", hint="a whole number, 0 or more")
+
+
+def require_workers(workers: int) -> None:
+    """Raises UsageError for a number of threads that no machine has."""
+    if not 0 <= workers <= MOST_WORKERS:
+        raise UsageError(f"--workers {workers} is out of range", hint="it is 0 = half the cores")
+
+
+def refuse_nothing(path: Path | None) -> None:
+    """Raises UsageError for a named dataset that is not there, before anything slow is loaded."""
+    if path is not None and not path.exists():
+        raise UsageError(f"{path} is not there", hint="--dataset names an artifact, a release or a file")
+
+
+def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:
+    return all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents)
+
+
+def _stale(later: "Artifact", earlier: "Artifact") -> str:
+    again = f"ctxr {later.manifest.verb} makes it again"
+    return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {again}"
+
+
+def _nothing(workdir: Path, made: Sequence[str], first: str) -> UnfinishedError:
+    if made:
+        return UnfinishedError(
+            f"{workdir / made[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
+            hint=f"run the command that makes it again: {_MAKERS.get(made[-1], _MAKERS[first])}",
+        )
+    what = "image sets" if first == "sets" else first
+    return UnfinishedError(
+        f"{workdir} holds no finished {what}", hint=f"{_next(workdir, first)}   (or name an artifact)"
+    )
+
+
+def _next(workdir: Path, wanted: str) -> str:
+    """The next command on the way to what is wanted: a dataset is made of answers, answers are given to tasks, those are about sets."""
+    if wanted != "dataset" or any((workdir / name).is_dir() for name in ("judgments", "crowd")):
+        return _MAKERS[wanted]
+    if any((workdir / "tasks").glob("*")):
+        return "ctxr aggregate, once people have answered"
+    if any((workdir / name).is_dir() for name in SETS):
+        return "ctxr export-tasks describe, ctxr serve --invite 5, then ctxr aggregate"
+    return _MAKERS["sets"]
+
+
+_MAKERS = {"dataset": "ctxr aggregate", "filtered": "ctxr filter", "sets": "ctxr build-sets videos/"}
+"""Commands that make the folders of the chain."""

@@ -1,0 +1,56 @@
+"""What verbs report: tables of figures, and what an artifact of image sets contains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures with a heading.
+
+    Attributes:
+        title: what the table shows. columns: heads; the first names the rows.
+        rows: plain values; None where there is no figure.
+        note: what one must know to read it; empty if nothing.
+        examples: sentences that show what is counted.
+        digits: shown behind the point, None for as many as a value has; JSON has them all.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    examples: tuple[str, ...] = ()
+    digits: int | None = 3
+
+
+@dataclass(frozen=True)
+class SetsReport:
+    """What `build-sets` and `filter` say when they are done.
+
+    Attributes:
+        counts: the manifest's counts. up_to_date: nothing was to do.
+        curve: sets by threshold, when asked for.
+        failures: sources that gave nothing, with why.
+    """
+
+    artifact: Path
+    up_to_date: bool
+    encoder: str
+    threshold: float
+    counts: dict[str, Any]
+    failures: list[dict[str, Any]]
+    curve: dict[str, int] | None = None
+    read: Path | None = None
+
+
+def share_with_interval(interval: Mapping[str, Any]) -> str:
+    """A share with its interval, in percent."""
+    value, low, high = interval["value"], interval["low"], interval["high"]
+    if value is None:
+        return "–"
+    return (
+        f"{100 * value:.1f}" if low is None or high is None else f"{100 * value:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+    )

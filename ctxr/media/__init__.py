@@ -1,0 +1,1 @@
+"""Files to pixels, and what one picture says: video, images, shots, BRISQUE, text area."""

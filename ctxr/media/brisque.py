@@ -1,0 +1,550 @@
+"""BRISQUE: how distorted a picture looks, without a reference (Mittal, Moorthy and Bovik 2012, section III).
+
+Both follow `piq.brisque` to the last bit where its result hangs on it (see `scene_statistics`), hence float32 and the order of
+the additions.
+
+Brightness, normalised by its neighbourhood, follows a generalised Gaussian in an undistorted photograph; blur, noise and
+compression bend that curve. At two sizes the curve gives 2 numbers, and products of neighbours in 4 directions give 4 each.
+Window, borders and the grid of shapes are those of `piq.brisque`, so that support vectors trained for it fit.
+
+Speed: the products p = a·b of neighbours are never formed. Σ|p| = |a|·|b|, Σp² = a²·b², Σp|p| = a|a|·b|b|, and the sums over
+p < 0 and over p > 0 are half the difference and half the sum of the last two. Each is a dot product of two views of one array,
+strip by strip in reused memory. Rows are summed in float32 and rows of rows in float64, whatever the number of threads.
+
+Precision: a shape is the nearest of a grid, so the smallest error can move it by one step and a score by 0.03 of 100. Hence the
+local mean and variance in float64. In a flat neighbourhood the coefficient is 0 in theory and ±1e-14 in practice; its sign
+decides whether, and on which side of the fit, a pair is counted, which moved a photo with 20 % saturated sky by 16 points. So
+there the rounding error itself is computed, in the order in which piq's convolution adds.
+
+ImageCoDe drops frames above 0.65 on a scale of 0..1, which is 65 on BRISQUE's usual 0..100. A threshold belongs to an
+implementation and its weights: `Brisque.describe` names both.
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.hashing import sha256_file
+
+
+class Scratch:
+    """Named arrays whose memory is kept from one picture to the next. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, NDArray[np.uint8]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An array of `shape` with unspecified content; the one taken before under `name` is lost."""
+        size = prod(shape) * np.dtype(dtype).itemsize
+        memory = self._memory.get(name)
+        if memory is None or memory.size < size:
+            memory = self._memory[name] = np.empty(size, np.uint8)
+        return memory[:size].view(dtype).reshape(shape)
+
+
+# a plane of whole numbers (uint8) or of float32, [H, W], 0..255
+Plane = NDArray[Any]
+
+CUBIC_SUPPORT = 4
+BLOCK = 64  # rows done at a time, so that they stay in the cache
+NEARLY_HALF = 0.4998  # float32 errs by 3e-5; the nearest that is not a tie is 0.499 away
+LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the rest go in four lanes
+
+
+def check_picture(rgb: NDArray[np.uint8]) -> None:
+    """DataError, saying what to do, unless `rgb` is uint8 and [H, W, 3] or grey [H, W]."""
+    if rgb.dtype != np.uint8:
+        raise DataError(
+            f"pixels are {rgb.dtype}, not uint8", hint="scale to 0..255 and round: (x * 255).round().astype('uint8')"
+        )
+    if rgb.ndim == 3 and rgb.shape[2] == 4:
+        raise DataError(f"a picture of shape {rgb.shape} has an alpha channel", hint="drop it: image.convert('RGB')")
+    if not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
+        raise DataError(f"a picture of shape {rgb.shape} is neither [H, W] nor [H, W, 3]", hint="image.convert('RGB')")
+
+
+def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
+    """Brightness of `rgb` [H, W, 3]: 0.299 R + 0.587 G + 0.114 B, rounded half to even, uint8 [H, W].
+
+    cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
+    """
+    height, width = rgb.shape[:2]
+    found = np.empty((height, width), np.uint8)
+    for start in range(0, height, BLOCK):
+        block = rgb[start : start + BLOCK]
+        channels = scratch.take("channels", block.shape, np.float32)
+        np.copyto(channels, block)
+        exact = cv2.cvtColor(channels, cv2.COLOR_RGB2GRAY, dst=scratch.take("exact", block.shape[:2], np.float32))
+        rounded = np.rint(exact, out=scratch.take("rounded", exact.shape, np.float32))
+        distance = np.abs(np.subtract(exact, rounded, out=exact), out=exact)
+        ties = np.flatnonzero(distance > NEARLY_HALF)
+        if ties.size:
+            red, green, blue = block.reshape(-1, 3)[ties].T.astype(np.float64)
+            rounded.reshape(-1)[ties] = np.rint(0.299 * red + 0.587 * green + 0.114 * blue)
+        np.copyto(found[start : start + BLOCK], rounded, casting="unsafe")
+    return found
+
+
+def halve(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
+    """`plane` at half the size (sides rounded down), float32: cubic, its kernel widened against aliasing, edges mirrored."""
+    across = cv2.transpose(_halve_rows(plane, scratch))
+    return np.asarray(cv2.transpose(_halve_rows(across, scratch)))
+
+
+def _halve_rows(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
+    """Every row of half the height; the memory is that of the next call."""
+    size, width = plane.shape
+    margin, taps, weights = _halving(size)
+    padded = scratch.take("mirrored", (size + 2 * margin, width), np.float32)
+    np.copyto(padded[margin:-margin], plane)
+    padded[:margin] = plane[margin - 1 :: -1]
+    padded[-margin:] = plane[: -margin - 1 : -1]
+    half = weights.shape[1]
+    total = scratch.take("total", (half, width), np.float32)
+    term = scratch.take("term", (BLOCK, width), np.float32)
+    even = size % 2 == 0  # then all rows share their weights, and steps of 2 make a view
+    for start in range(0, half, BLOCK):
+        block = total[start : start + BLOCK]
+        block.fill(0)
+        for first, weight in zip(taps[:, start : start + BLOCK], weights[:, start : start + BLOCK], strict=True):
+            rows = slice(first[0], first[-1] + 1, 2) if even else first
+            block += np.multiply(padded[rows], weight[0] if even else weight[:, None], out=term[: len(block)])
+    return total
+
+
+@lru_cache(maxsize=64)
+def _halving(size: int) -> tuple[int, NDArray[np.int64], NDArray[np.float32]]:
+    """For a side of `size`: rows to mirror at each edge; for each tap and target row, its source row and its weight."""
+    half = size // 2
+    scale = half / size
+    count = math.ceil(CUBIC_SUPPORT / scale) + 2
+    centre = (np.arange(half, dtype=np.float32) + np.float32(0.5)) / np.float32(scale) - np.float32(0.5)
+    first = np.floor(centre) - (count // 2) + 1
+    at = np.abs((centre - first - np.arange(count, dtype=np.float32)[:, None]) * np.float32(scale))
+    square = at * at
+    cube = at * square
+    near = np.float32(1.5) * cube - np.float32(2.5) * square + np.float32(1)
+    far = np.float32(-0.5) * cube + np.float32(2.5) * square - np.float32(4) * at + np.float32(2)
+    weights = np.where(at <= 1, near, np.where(at <= 2, far, np.float32(0)))
+    weights /= _column_sums(weights)
+    used = np.flatnonzero(weights.any(axis=1))
+    taps = first.astype(np.int64) + count + used[:, None]
+    return count, taps, np.ascontiguousarray(weights[used])
+
+
+def _column_sums(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sums of the columns in torch's order, which decides the last bit and with it the noise of flat areas in odd sizes."""
+    sums = np.add.accumulate(weights)[-1]
+    tail = weights[:, weights.shape[1] // LANES * LANES :]
+    whole = len(weights) // 4 * 4
+    lanes = [np.add.accumulate(tail[lane:whole:4])[-1] for lane in range(4)]
+    lanes[0] = np.add.accumulate(np.vstack([lanes[0][None], tail[whole:]]))[-1]
+    sums[weights.shape[1] // LANES * LANES :] = ((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]
+    return np.asarray(sums)
+
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Places = NDArray[np.int64]
+Lanes = tuple[tuple[int, ...], ...]
+
+SMALLEST_SIDE = 16  # at half the size one window of 7 still fits
+STRIP_PIXELS = 1 << 17
+MARGIN = 3
+SIGMA = 7 / 6
+SATURATION = 1.0  # C in equation 1, for brightness 0..255
+NEARLY_ZERO = 1e-4  # float32 errs by 3e-5: below this, look again in float64
+ZERO = 1e-11  # float64 errs by 1e-13; other values are above 1e-10
+FLAT = 1e-6  # one grey level at a corner of the window makes a variance of 1.6e-4
+MANY = 1 / 32  # share of pixels near zero from which on they are not worth picking out one by one
+NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
+DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
+
+_INNER = (slice(MARGIN, -MARGIN), slice(MARGIN, -MARGIN))
+_OFFSETS = np.arange(-MARGIN, MARGIN + 1, dtype=np.float64)
+_BELL = np.exp(-(_OFFSETS**2) / (2 * SIGMA**2))
+_BELL /= _BELL.sum()
+_WINDOW = np.exp(-(_OFFSETS**2 + _OFFSETS[:, None] ** 2) / (2 * SIGMA**2)).ravel()
+_WINDOW /= _WINDOW.sum()
+# torch adds the 49 products in two lanes for a plane cut from an RGB tensor, and one after the other for the halved plane
+_LANES_WHOLE = ((0, *range(1, 49, 2)), tuple(range(2, 49, 2)))
+_LANES_HALF = (tuple(range(49)),)
+
+
+def features(rgb: NDArray[np.uint8], scratch: Scratch) -> Doubles | None:
+    """The 36 statistics of a picture, [36] in the published order, or None where they are not defined.
+
+    Args:
+        rgb: uint8, [H, W, 3], or grey [H, W].
+        scratch: memory kept between calls.
+
+    They are not defined where a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
+    """
+    if min(rgb.shape[:2]) < SMALLEST_SIDE:
+        return None
+    plane = rgb if rgb.ndim == 2 else luma(rgb, scratch)
+    whole = _statistics(plane, scratch)
+    half = None if whole is None else _statistics(halve(plane, scratch), scratch)
+    return None if whole is None or half is None else np.concatenate([whole, half])
+
+
+def _statistics(plane: Plane, scratch: Scratch) -> Doubles | None:
+    height, width = plane.shape
+    outer = scratch.take("padded", (height + 2 * MARGIN, width + 2 * MARGIN), plane.dtype)
+    padded = cv2.copyMakeBorder(plane, MARGIN, MARGIN, MARGIN, MARGIN, cv2.BORDER_CONSTANT, dst=outer, value=0)
+    rows = max(1, min(height, STRIP_PIXELS // width))
+    normaliser = _Normaliser(plane.dtype == np.uint8, rows, width, scratch)
+    sums = _Sums(rows, width, scratch)
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        sums.add(normaliser.coefficients(padded[top : bottom + 2 * MARGIN]))
+    return sums.fit()
+
+
+class _Normaliser:
+    """Equation 1 for strips of at most `rows` rows; `whole` says that brightness is whole numbers."""
+
+    def __init__(self, whole: bool, rows: int, width: int, scratch: Scratch) -> None:
+        outer, inner = (rows + 2 * MARGIN, width + 2 * MARGIN), (rows, width)
+        self.lanes = _LANES_WHOLE if whole else _LANES_HALF
+        self.square = scratch.take("square", outer, np.uint16 if whole else np.float64)  # holds a square without loss
+        self.means = scratch.take("means", outer, np.float64)
+        self.variances = scratch.take("variances", outer, np.float64)
+        self.spread = scratch.take("spread", inner, np.float32)
+        self.found = scratch.take("found", inner, np.float32)
+        self.zero = scratch.take("zero", inner, np.bool_)
+
+    def coefficients(self, window: Plane) -> Floats:
+        """Normalised brightness of the inner part of `window`: [h + 6, w + 6] -> [h, w], overwritten by the next call."""
+        height = window.shape[0]
+        rows = height - 2 * MARGIN
+        square = self.square[:height]
+        np.copyto(square, window)
+        np.multiply(square, square, out=square)
+        mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL, dst=self.means[:height])
+        # the kernel is negative, so that adding the squared mean in place leaves minus the variance
+        variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variances[:height])
+        variance = cv2.accumulateSquare(mean, variance)[_INNER]
+        mean = mean[_INNER]
+        spread, found = self.spread[:rows], self.found[:rows]
+        np.copyto(found, window[_INNER])
+        np.copyto(spread, mean)
+        found -= spread
+        near = np.less(np.abs(found, out=spread), NEARLY_ZERO, out=self.zero[:rows])
+        np.copyto(spread, variance)
+        np.sqrt(np.abs(spread, out=spread), out=spread)
+        spread += np.float32(SATURATION)
+        found /= spread
+        if np.count_nonzero(near) > near.size * MANY:
+            self._set_flat(window[_INNER], mean, variance, near, found)
+        at = np.flatnonzero(near)
+        if at.size:
+            y, x = np.divmod(at, window.shape[1] - 2 * MARGIN)
+            rest = window[_INNER][y, x] - mean[y, x]
+            zero = np.abs(rest) < ZERO
+            rest[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
+            found[y, x] = rest / spread[y, x]
+        return found
+
+    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, found: Floats) -> None:
+        """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
+        level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
+        flat = np.less(np.abs(variance), FLAT)
+        flat &= near
+        flat &= np.abs(centre - mean) < ZERO
+        if level is not centre:
+            flat &= level == centre
+        np.copyto(found, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
+        near ^= flat
+
+    def _rounding_errors(self, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
+        """What piq's float64 convolution leaves of coefficients that are zero in theory, at the inner pixels (y, x)."""
+        centre = window[_INNER][y, x]
+        level = centre.astype(np.uint8)
+        flat = (np.abs(variance) < FLAT) & (level == centre)
+        errors = np.empty(len(y))
+        errors[flat] = _flat_errors(self.lanes)[level[flat]]
+        corner = (y * window.shape[1] + x)[~flat]
+        side = np.arange(2 * MARGIN + 1)
+        steps = (side[:, None] * window.shape[1] + side).reshape(-1, 1)
+        errors[~flat] = _remainder(self.lanes, window.reshape(-1)[corner + steps].astype(np.float64))
+        return errors
+
+
+def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
+    """Centre minus weighted mean of the windows `values`, [49, n] -> [n], added up as torch does."""
+    products = values * _WINDOW[:, None]
+    sums = [np.add.accumulate(products[list(lane)])[-1] for lane in lanes]
+    return np.asarray(values[len(values) // 2] - sum(sums))
+
+
+@lru_cache(maxsize=2)
+def _flat_errors(lanes: Lanes) -> Doubles:
+    """The remainder of windows of one brightness, by brightness: [256]."""
+    return _remainder(lanes, np.tile(np.arange(256.0), (len(_WINDOW), 1)))
+
+
+@dataclass
+class _Sums:
+    """Sums over coefficients a and over products p of neighbours, fed from the top in strips of at most `rows` rows.
+
+    Neighbours wrap around at the edges, as in the released code. `fields` holds |a|, a² and a|a| of the row above and of the strip,
+    each row followed by a zero, so that the neighbours are the same array read some steps further on.
+    """
+
+    rows: int
+    width: int
+    scratch: Scratch
+    products: Doubles = field(default_factory=lambda: np.zeros((4, 5)))  # Σ|p|, Σp², Σp|p|, p < 0, p > 0 by direction
+    pixels: int = 0
+    absolute: float = 0.0
+    square: float = 0.0
+    sides: list[Floats] = field(default_factory=list)
+    top: Floats = field(default_factory=lambda: np.empty(0, np.float32))
+    bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
+
+    def __post_init__(self) -> None:
+        self.fields = self.scratch.take("fields", (3, self.rows + 2, self.width + 1), np.float32)
+        self.fields[:, :, -1] = 0
+        self.signs = self.scratch.take("signs", (2, self.rows + 1, self.width), np.bool_)
+
+    def add(self, a: Floats) -> None:
+        """Take in the next strip, [h, width]."""
+        height = len(a)
+        first = not self.pixels
+        fields = self.fields[:, : height + 2]
+        fields[:, -1, 0] = 0  # read as the neighbour of the last row's zero
+        strip = fields[:, 1:-1, :-1]
+        np.abs(a, out=strip[0])
+        np.multiply(a, a, out=strip[1])
+        np.multiply(a, strip[0], out=strip[2])
+        self.pixels += a.size
+        self.absolute += float(strip[0].sum(axis=1).sum(dtype=np.float64))
+        self.square += float(strip[1].sum(axis=1).sum(dtype=np.float64))
+        flat = fields.reshape(3, -1)
+        pitch = self.width + 1
+        for direction, (down, across) in enumerate(DIRECTIONS):
+            start = (1 if first or not down else 0) * pitch
+            stop = (height + 1 - down) * pitch
+            ahead = down * pitch + across
+            here = flat[:, start:stop].reshape(3, -1, pitch)
+            there = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
+            self.products[direction, :3] += np.vecdot(here, there).sum(axis=1, dtype=np.float64)
+        negative, present = self.signs[:, : height + 1]
+        np.less(a, 0, out=negative[1:])
+        np.not_equal(a, 0, out=present[1:])
+        self._count(negative[int(first) :], present[int(first) :], int(not first))
+        if first:
+            self.top = a[0].copy()
+        self.sides.append(a[:, [0, -1]])
+        self.bottom = a[-1].copy()
+        self.fields[:, 0] = fields[:, height]
+        self.signs[:, 0] = self.signs[:, height]
+
+    def _count(self, negative: Flags, present: Flags, above: int) -> None:
+        """Count negative and positive products; the first `above` rows belong to the strip before."""
+        complete = bool(present.all())
+        height, width = negative.shape
+        for direction, (down, across) in enumerate(DIRECTIONS):
+            here = (slice(0 if down else above, height - down), slice(max(0, -across), width - max(0, across)))
+            there = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
+            opposite = negative[here] ^ negative[there]
+            pairs = opposite.size
+            if not complete:
+                both = present[here] & present[there]
+                opposite &= both
+                pairs = int(np.count_nonzero(both))
+            below = int(np.count_nonzero(opposite))
+            self.products[direction, 3:] += below, pairs - below
+
+    def _wrap(self) -> None:
+        """Add the products across the edges."""
+        left, right = np.concatenate(self.sides).T
+        top, bottom = self.top, self.bottom
+        edges = (
+            [(left, right)],
+            [(top, bottom)],
+            [(top, np.roll(bottom, 1)), (left[1:], right[:-1])],
+            [(np.roll(top, 1), bottom), (left[:-1], right[1:])],
+        )
+        for direction, pairs in enumerate(edges):
+            for here, there in pairs:
+                p = here.astype(np.float64) * there
+                size = np.abs(p)
+                self.products[direction] += size.sum(), size @ size, size @ p, (p < 0).sum(), (p > 0).sum()
+
+    def fit(self) -> Doubles | None:
+        """The 18 statistics (shape and variance; then shape, mean, left and right variance by direction), or None."""
+        self._wrap()
+        mean, variance = self.absolute / self.pixels, self.square / self.pixels
+        if variance <= NO_SPREAD or not self.products[:, 3:].all():
+            return None
+        shapes, ratios = _shapes()
+        found = [shapes[np.abs(ratios - variance / mean**2).argmin()], variance]
+        for size, square, signed, below, above in self.products:
+            left, right = (square - signed) / 2 / below, (square + signed) / 2 / above
+            if min(left, right) <= 0:
+                return None
+            skew = math.sqrt(left / right)
+            ratio = (size**2 / square / self.pixels) * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
+            shape = float(shapes[np.abs(1 / ratios - ratio).argmin()])
+            scale = math.exp(math.lgamma(2 / shape) - (math.lgamma(1 / shape) + math.lgamma(3 / shape)) / 2)
+            found += [shape, (math.sqrt(right) - math.sqrt(left)) * scale, left, right]
+        return np.array(found)
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> tuple[Doubles, Doubles]:
+    """The grid of shapes, 0.2 .. 10 by 0.001, and for each Γ(1/s) Γ(3/s) / Γ(2/s)², the variance over the squared mean size."""
+    shapes = 0.2 + np.arange(9801) * 0.001
+    ratios = [math.exp(math.lgamma(1 / s) + math.lgamma(3 / s) - 2 * math.lgamma(2 / s)) for s in shapes.tolist()]
+    return np.asarray(shapes, np.float64), np.array(ratios, np.float64)
+
+
+IMPLEMENTATION = "ctxr-brisque"
+VERSION = 1  # raised when the score of any picture changes
+UNMEASURABLE = 1.0
+FEATURES = 36
+
+_WEIGHTS = Path(__file__).parent / "weights"
+_PIQ_FILE = "brisque_svm_weights.pt"
+_PIQ_URL = f"https://github.com/photosynthesis-team/piq/releases/download/v0.4.0/{_PIQ_FILE}"
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """Support vector regression with a Gaussian kernel.
+
+    Attributes:
+        support: support vectors, [n, 36]. coefficients: their weights, [n].
+        low, high: the range of each feature that is mapped to -1..1, [36].
+        gamma: width of the kernel. rho: what is subtracted from the sum.
+        sha256: of the file with the support vectors.
+    """
+
+    support: Doubles
+    coefficients: Doubles
+    low: Doubles
+    high: Doubles
+    gamma: float
+    rho: float
+    sha256: str
+
+    def __call__(self, found: Doubles) -> float:
+        """Score of `found`, [36]: about 0 (undistorted) to 100 (heavily distorted)."""
+        scaled = 2 * (found - self.low) / (self.high - self.low) - 1
+        distance = np.square(self.support - scaled).sum(axis=1)
+        return float(np.exp(-self.gamma * distance) @ self.coefficients - self.rho)
+
+
+class Brisque:
+    """BRISQUE with given weights. One object per thread: it keeps its working memory.
+
+    Args:
+        weights: `live`, the support vectors shipped with ctxr (trained on the LIVE database), or `piq`, those of `piq.brisque`,
+            from torch's cache or else downloaded; scores then equal `piq.brisque` in float64.
+
+    Raises:
+        UsageError: unknown weights. CtxrError: piq's weights are neither cached nor to be had.
+        DataError: a file of weights has an unexpected content.
+    """
+
+    def __init__(self, weights: str = "live") -> None:
+        if weights not in ("live", "piq"):
+            raise UsageError(f"unknown BRISQUE weights {weights!r}", hint="use live or piq")
+        self.name = f"brisque-{weights}"
+        self._regressor = _live() if weights == "live" else _piq()
+        self.weights_sha256 = self._regressor.sha256
+        self._scratch = Scratch()
+
+    def score(self, rgb: NDArray[np.uint8]) -> float:
+        """BRISQUE / 100 of a picture: about 0 to 1 and not clipped, higher is worse; never NaN.
+
+        Args:
+            rgb: uint8, [H, W, 3], or grey [H, W].
+
+        A picture without anything to measure (a side under 16 pixels, one flat colour, or no spread left at half the size) gets
+        `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, so that the published threshold
+        drops it. A picture of nearly one colour is measured like any other.
+
+        Raises:
+            DataError: not uint8, or neither grey nor RGB.
+        """
+        check_picture(rgb)
+        if not rgb.size or _is_flat(rgb):
+            return UNMEASURABLE
+        found = features(np.ascontiguousarray(rgb), self._scratch)
+        return UNMEASURABLE if found is None else self._regressor(found) / 100
+
+    def describe(self) -> dict[str, object]:
+        """What made the scores, for manifests: implementation with version, and weights with their hash."""
+        return {
+            "implementation": IMPLEMENTATION,
+            "version": VERSION,
+            "weights": self.name,
+            "weights_sha256": self.weights_sha256,
+        }
+
+
+def _is_flat(rgb: NDArray[np.uint8]) -> bool:
+    if (rgb[0, 0] != rgb[-1, -1]).any() or (rgb[0, 0] != rgb[rgb.shape[0] // 2, rgb.shape[1] // 2]).any():
+        return False
+    return bool((rgb == rgb[0, 0]).all())
+
+
+def _live() -> Regressor:
+    from safetensors.numpy import load_file
+
+    path = _WEIGHTS / "brisque-live" / "model.safetensors"
+    tensors = load_file(path)
+    return Regressor(
+        support=tensors["support_vectors"],
+        coefficients=tensors["coefficients"],
+        low=tensors["low"],
+        high=tensors["high"],
+        gamma=float(tensors["gamma"]),
+        rho=float(tensors["rho"]),
+        sha256=sha256_file(path),
+    )
+
+
+def _piq() -> Regressor:
+    import torch
+
+    path = Path(torch.hub.get_dir()) / "checkpoints" / _PIQ_FILE
+    if not path.exists():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(_PIQ_URL, str(path), progress=False)
+        except OSError as error:
+            raise CtxrError(
+                f"piq's BRISQUE weights are not at {path} and cannot be fetched: {error}",
+                hint="use --brisque-weights live, which needs no download",
+            ) from error
+    try:
+        coefficients, support = torch.load(path, map_location="cpu", weights_only=True)
+        support, coefficients = support.double().numpy(), coefficients.double().numpy().reshape(-1)
+    except Exception as error:  # whatever torch says about a damaged file
+        raise DataError(f"{path} does not hold piq's BRISQUE weights: {error}", hint=f"delete {path}") from error
+    if support.shape != (len(coefficients), FEATURES):
+        raise DataError(f"{path} holds support vectors of shape {support.shape}", hint=f"delete {path}")
+    ranges = json.loads((_WEIGHTS / "brisque-piq" / "ranges.json").read_text(encoding="utf-8"))
+    return Regressor(
+        support=support,
+        coefficients=coefficients,
+        low=np.array(ranges["low"]),
+        high=np.array(ranges["high"]),
+        gamma=ranges["gamma"],
+        rho=ranges["rho"],
+        sha256=sha256_file(path),
+    )

@@ -1,0 +1,250 @@
+"""The decoding child process, `python -m ctxr.media.decoder_child`: JSON lines on standard input, messages on standard output.
+
+It imports no torch, so it starts fast and stays small; a file that crashes or hangs a decoder takes down this process alone.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+import time
+from collections import deque
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import cv2
+
+from ctxr.engine.processes import die_with_parent
+from ctxr.errors import UsageError
+from ctxr.media.decoder_process import header_fields, is_out_of_memory, pair, send
+from ctxr.media.opencv_video import FrameReader, open_video
+from ctxr.media.shots import CutFinder, cut_finder
+from ctxr.media.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
+
+# A sign of life, also while no frame is dispatched.
+_BEAT_SECONDS = 0.25
+# A few lost packets are common in recordings and harm nobody; more than this share of a video and it counts as damaged.
+TOLERATED_LOSS = 0.02
+# Frames held back for the detector may take this share of the memory limit.
+_HELD_SHARE = 0.25
+_HELD_BYTES_WITHOUT_LIMIT = 1 << 30
+
+
+class ScanPass:
+    """One pass over a video: every frame to the shot detector, sampled frames to the parent.
+
+    Frames are held back until the detector can no longer say that a shot began before them, so that each one that goes out knows its
+    shot. Where holding them would take too much memory the oldest goes out early; a cut told too late is then put at the oldest frame held.
+    """
+
+    def __init__(self, options: dict[str, Any], finder: CutFinder, rate: Fraction | None, out: int) -> None:
+        self._out = out
+        self._finder = finder
+        self._every_frame = bool(options["every_frame"])
+        self._gate = float(options["gate"])
+        self._steps_per_second = Fraction(str(options["rate"]))
+        self._frame_seconds = 1 / rate if rate else Fraction(0)
+        limit = options["memory_limit"]
+        self._largest_hold = int(limit * _HELD_SHARE * (1 << 30)) if limit else _HELD_BYTES_WITHOUT_LIMIT
+        self._held: deque[Frame] = deque()
+        self._held_bytes = 0
+        self._starts: set[int] = set()
+        self._step: int | None = None
+        self._reference: Pixels | None = None
+        self._beat_due = 0.0
+        self.frames = 0
+        self.late_cuts = 0
+        self.shots: list[tuple[int, Fraction]] = []
+        self.end = Fraction(0)
+
+    def run(self, video: Video) -> None:
+        """Walk to the end."""
+        held, finder = self._held, self._finder
+        lag_frames, lag_seconds = finder.lag_frames, Fraction(finder.lag_seconds)
+        frame: Frame | None = None
+        for frame in video:
+            held.append(frame)
+            self._held_bytes += frame.nbytes
+            self.frames += 1
+            for cut in finder.feed(frame):
+                self._mark(cut)
+            while held and (
+                (
+                    frame.index - held[0].index >= lag_frames
+                    and (not lag_seconds or frame.time - held[0].time >= lag_seconds)
+                )
+                or self._held_bytes > self._largest_hold
+            ):
+                self._release()
+            self.beat(self.frames)
+        while held:
+            self._release()
+        if frame is not None:
+            self.end = frame.time + self._frame_seconds
+
+    def beat(self, frames: int) -> None:
+        """Tell the parent how many frames are decoded, now and then."""
+        now = time.monotonic()
+        if now >= self._beat_due:
+            self._beat_due = now + _BEAT_SECONDS
+            send(self._out, {"beat": frames})
+
+    def _mark(self, cut: int) -> None:
+        oldest = self._held[0].index
+        if cut < oldest:
+            self.late_cuts += 1
+            cut = oldest
+        self._starts.add(cut)
+
+    def _release(self) -> None:
+        """Let the oldest held frame go: to the parent if it is sampled, with its pixels if it opens a shot or passes the gate."""
+        frame = self._held.popleft()
+        self._held_bytes -= frame.nbytes
+        opens = not self.shots or frame.index in self._starts
+        if opens:
+            self._starts.discard(frame.index)
+            self.shots.append((frame.index, frame.time))
+        # A frame is sampled when its time lies in another interval of 1/rate than the frame before: exact, at any or no fixed frame rate.
+        rate = self._steps_per_second
+        step = frame.time.numerator * rate.numerator // (frame.time.denominator * rate.denominator)
+        sampled = opens or self._every_frame or step != self._step
+        self._step = step
+        if not sampled:
+            return
+        thumbnail = frame.luma_thumbnail()
+        difference = None
+        if not opens and self._reference is not None:
+            difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
+        passes = difference is None or difference >= self._gate
+        if passes:
+            self._reference = thumbnail
+        fields = {
+            "index": frame.index,
+            "time": pair(frame.time),
+            "shot": len(self.shots) - 1,
+            "difference": difference,
+            "hash": blake2b(thumbnail.tobytes(), digest_size=8).hexdigest(),
+        }
+        send(self._out, {"candidate": fields}, frame.rgb() if passes else None)
+
+
+def scan(path: Path, options: dict[str, Any], out: int) -> None:
+    """Answer one question: a header, beats and candidates, then an end; failures are raised."""
+    with open_video(path, options["decoder"], options["threads"]) as video:
+        header = video.header
+        send(out, {"header": header_fields(header)})
+        finder = _finder(path, header, options, out)
+        walk = ScanPass(options, finder, header.rate, out)
+        walk.run(video)
+        damage = video.damage
+    send(out, {"beat": walk.frames})
+    if damage and damage.share > TOLERATED_LOSS and not options["keep_damaged"]:
+        raise VideoError("truncated", f"{path}: {damage.message}")
+    send(out, {"end": _end_fields(walk, header, damage)})
+
+
+def _finder(path: Path, header: VideoHeader, options: dict[str, Any], out: int) -> CutFinder:
+    due = 0.0
+
+    def beat() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _BEAT_SECONDS
+            send(out, {"beat": 0})
+
+    return cut_finder(
+        path, header, options["detector"], options["detector_threshold"], options["min_shot"], options["threads"], beat
+    )
+
+
+def _end_fields(walk: ScanPass, header: VideoHeader, damage: Damage | None) -> dict[str, Any]:
+    starts = [*walk.shots, (walk.frames, walk.end)]
+    return {
+        "header": header_fields(header),
+        "frames": walk.frames,
+        "shots": [[first[0], pair(first[1]), after[0], pair(after[1])] for first, after in itertools.pairwise(starts)],
+        "damage": damage.message if damage else None,
+        "late_cuts": walk.late_cuts,
+    }
+
+
+class Frames:
+    """Reads single frames, and keeps the file open between two questions about it."""
+
+    def __init__(self) -> None:
+        self._reader: FrameReader | None = None
+        self._of: tuple[Path, str] | None = None
+        self._due = 0.0
+
+    def send(self, path: Path, frame: list[Any], options: dict[str, Any], out: int) -> None:
+        """Answer with the pixels of the frame (index, [numerator, denominator] of its time)."""
+        if self._reader is None or self._of != (path, options["decoder"]):
+            self.close()
+            self._of = (path, options["decoder"])
+            self._reader = FrameReader(path, options["decoder"], options["threads"], lambda: self._beat(out))
+        index, time_pair = frame
+        pixels = self._reader.read(index, Fraction(*time_pair))
+        send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+
+    def _beat(self, out: int) -> None:
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _BEAT_SECONDS
+            send(out, {"beat": 0})
+
+
+def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
+    """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
+    path, options = Path(question["path"]), question["options"]
+    try:
+        _limit_memory(options["memory_limit"])
+        if "frame" in question:
+            frames.send(path, question["frame"], options, out)
+        else:
+            scan(path, options, out)
+    except VideoError as error:
+        send(out, {"failed": {"reason": error.reason, "message": error.message, "hint": error.hint, "spent": False}})
+    except UsageError as error:
+        send(out, {"failed": {"reason": "usage", "message": error.message, "hint": error.hint, "spent": False}})
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        _limit_memory(0)
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reason = "memory_limit" if isinstance(error, MemoryError) or is_out_of_memory(said) else "decoder_failed"
+        send(out, {"failed": {"reason": reason, "message": said, "hint": "", "spent": True}})
+
+
+def _limit_memory(gibibytes: float) -> None:
+    """Bound the address space of this process; 0 takes the bound away. Where the system has no such bound, nothing happens."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        soft = int(gibibytes * (1 << 30)) if gibibytes else hard
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def main() -> None:
+    """Answer questions until standard input ends."""
+    die_with_parent()()
+    cv2.setNumThreads(1)
+    out = os.dup(1)
+    # Whatever a library prints must not come between the messages.
+    os.dup2(2, 1)
+    frames = Frames()
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        for line in sys.stdin.buffer:
+            answer(json.loads(line), out, frames)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+"""A child process that decodes one video: its messages, and the end of the parent that starts, reads and kills it."""
+
+import collections
+import contextlib
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import ctxr
+from ctxr.engine.processes import kill_group
+from ctxr.media.video import Pixels, VideoHeader
+
+# Magic, bytes of JSON, bytes of pixels.
+_PREFIX = struct.Struct("<4sIQ")
+_MAGIC = b"ctxR"
+# A message that claims more is none: 64 MiB of JSON are a million shots, 4 GiB of pixels a frame of 37,000 x 37,000.
+_LARGEST_JSON = 64 << 20
+_LARGEST_PIXELS = 4 << 30
+
+
+_OUT_OF_MEMORY = (
+    "memoryerror",
+    "bad_alloc",
+    "cannot allocate memory",
+    "insufficient memory",
+    "outofmemory",
+    "failed to map segment",
+    "can't start new thread",
+)
+
+
+class NonsenseError(Exception):
+    """Bytes that are no message."""
+
+
+def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None) -> None:
+    """Write one message, in full. `pixels` is contiguous; its shape travels with it."""
+    if pixels is not None:
+        fields = {**fields, "shape": pixels.shape}
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    _write(descriptor, _PREFIX.pack(_MAGIC, len(text), 0 if pixels is None else pixels.nbytes) + text)
+    if pixels is not None:
+        _write(descriptor, pixels.data.cast("B"))
+
+
+def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
+    """The next message as (fields, pixels uint8 of the shape sent, or None); None at the end, also in the middle of a message.
+
+    Raises:
+        NonsenseError: what comes is not a message.
+    """
+    prefix = stream.read(_PREFIX.size)
+    if len(prefix) < _PREFIX.size:
+        if prefix and not _MAGIC.startswith(prefix[:4]):
+            raise NonsenseError(repr(prefix))
+        return None
+    magic, text_bytes, pixel_bytes = _PREFIX.unpack(prefix)
+    if magic != _MAGIC or text_bytes > _LARGEST_JSON or pixel_bytes > _LARGEST_PIXELS:
+        raise NonsenseError(repr(prefix))
+    text = stream.read(text_bytes)
+    if len(text) < text_bytes:
+        return None
+    try:
+        fields = json.loads(text)
+        if not pixel_bytes:
+            return fields, None
+        pixels = np.empty(fields.pop("shape"), np.uint8)
+        if pixels.nbytes != pixel_bytes:
+            raise NonsenseError(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NonsenseError(str(error)) from error
+    # The kernel copies straight into the array that is handed on.
+    view = pixels.data.cast("B")
+    filled = 0
+    while filled < pixel_bytes:
+        count = stream.readinto(view[filled:])  # type: ignore[attr-defined]  # both of the buffered and the raw readers have it
+        if not count:
+            return None
+        filled += count
+    return fields, pixels
+
+
+def pair(number: Fraction | None) -> list[int] | None:
+    """A fraction as [numerator, denominator]."""
+    return None if number is None else [number.numerator, number.denominator]
+
+
+def fraction(numbers: list[int] | None) -> Fraction | None:
+    """The reverse of `pair`."""
+    return None if numbers is None else Fraction(*numbers)
+
+
+def header_fields(header: VideoHeader) -> dict[str, Any]:
+    """A header as JSON fields."""
+    return {**vars(header), "rate": pair(header.rate), "duration": pair(header.duration)}
+
+
+def header_of(fields: Mapping[str, Any]) -> VideoHeader:
+    """The reverse of `header_fields`."""
+    return VideoHeader(**{**fields, "rate": fraction(fields["rate"]), "duration": fraction(fields["duration"])})
+
+
+def is_out_of_memory(said: str) -> bool:
+    """Whether the text of an exception, or the last words of a process, mean that memory ran out: Python, FFmpeg, OpenCV, the loader."""
+    text = said.lower()
+    return any(sign in text for sign in _OUT_OF_MEMORY)
+
+
+def _write(descriptor: int, content: bytes | memoryview) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+# Frames are read ahead up to here, so that decoding goes on while the consumer embeds a batch: the next 16 frames of 1280 x 720.
+_AHEAD_BYTES = 44 << 20
+_PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031
+
+Message = tuple[dict[str, Any], Pixels | None]
+
+
+class SilentError(Exception):
+    """No message came in time."""
+
+
+class OverdueError(Exception):
+    """The whole answer took too long."""
+
+
+class EndedError(Exception):
+    """The process is gone.
+
+    Attributes:
+        how: what ended it, as the end of a sentence.
+        noise: the last line that it wrote to standard error.
+    """
+
+    def __init__(self, how: str, noise: str) -> None:
+        super().__init__(how)
+        self.how = how
+        self.noise = noise
+
+
+class ChildProcess:
+    """A running child: `ask` it something, then take `next` messages.
+
+    On Linux the child is killed when the thread that made this object ends; everywhere it ends when its standard input does.
+
+    Attributes:
+        frames: frames that the child said it has decoded for the current question; may be read at any time.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        # What decoders print is kept from the user; its end explains a crash.
+        self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
+        self._process = subprocess.Popen(
+            [*command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._noise,
+            env=_environment(),
+            # Its own session: Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it.
+            start_new_session=True,
+        )
+        self.frames = 0
+        self._waited = 0.0
+        self._heard = time.monotonic()
+        self._ahead: collections.deque[Message | Exception] = collections.deque()
+        self._ahead_bytes = 0
+        self._changed = threading.Condition()
+        self._unwanted = False
+        _widen(self._process)
+        self._reader = threading.Thread(target=self._read, name="ctxr-scan-reader", daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and can be asked."""
+        return self._process.poll() is None and self._reader.is_alive()
+
+    def ask(self, question: Mapping[str, Any]) -> None:
+        """Send a question as one line of JSON. A child that is gone is noticed by `next`."""
+        self.frames = 0
+        self._waited = 0.0
+        stdin = self._process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            if stdin is not None:
+                stdin.write(json.dumps(question).encode() + b"\n")
+                stdin.flush()
+
+    def next(self, patience: float = 0, limit: float = 0) -> Message:
+        """The next message.
+
+        Args:
+            patience: seconds without any sign of life, counted while waiting here, before giving up; 0: endless.
+            limit: seconds of waiting here since the question, in all, before giving up; 0: endless.
+
+        Raises:
+            SilentError: patience ran out.
+            OverdueError: the limit is reached.
+            EndedError: the process ended, or sent something that is no message.
+        """
+        since = time.monotonic()
+        with self._changed:
+            try:
+                while not self._ahead:
+                    now = time.monotonic()
+                    silent = max(since, self._heard) + patience - now if patience else math.inf
+                    overdue = since + limit - self._waited - now if limit else math.inf
+                    if overdue <= 0:
+                        raise OverdueError
+                    if silent <= 0:
+                        raise SilentError
+                    self._changed.wait(min(silent, overdue) if patience or limit else None)
+            finally:
+                self._waited += time.monotonic() - since
+            message = self._ahead[0]
+            if isinstance(message, Exception):
+                raise message
+            self._ahead.popleft()
+            self._ahead_bytes -= _size(message)
+            self._changed.notify_all()
+            return message
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing, and what it started."""
+        with self._changed:
+            self._unwanted = True
+            self._changed.notify_all()
+        kill_group(self._process.pid)
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._noise):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def _read(self) -> None:
+        """The reader thread: move messages from the pipe to `_ahead`; wait when too much lies there."""
+        stdout = self._process.stdout
+        ended: Exception | None = None
+        while ended is None and stdout is not None:
+            try:
+                message = receive(stdout)
+            except (NonsenseError, OSError, ValueError, MemoryError) as error:
+                ended = EndedError(
+                    f"the decoder process sent something that is not a message ({error})", self._last_noise()
+                )
+                break
+            self._heard = time.monotonic()
+            if message is None:
+                ended = self._how_it_ended()
+            elif "beat" in message[0]:
+                self.frames = message[0]["beat"]
+            else:
+                with self._changed:
+                    while self._ahead and self._ahead_bytes + _size(message) > _AHEAD_BYTES and not self._unwanted:
+                        self._changed.wait()
+                    self._ahead.append(message)
+                    self._ahead_bytes += _size(message)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ahead.append(ended or EndedError("the decoder process has no output", ""))
+            self._changed.notify_all()
+
+    def _how_it_ended(self) -> EndedError:
+        status = self._process.wait()
+        if status < 0:
+            try:
+                how = f"the decoder process was killed by {signal.Signals(-status).name}"
+            except ValueError:
+                how = f"the decoder process was killed by signal {-status}"
+        elif status:
+            how = f"the decoder process ended with status {status}"
+        else:
+            how = "the decoder process ended without a result"
+        return EndedError(how, self._last_noise())
+
+    def _last_noise(self) -> str:
+        if self._noise.closed:
+            return ""
+        # A descriptor shared with the child shares its position too: read without moving it.
+        size = os.fstat(self._noise.fileno()).st_size
+        tail = os.pread(self._noise.fileno(), 4096, max(0, size - 4096)) if hasattr(os, "pread") else b""
+        lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-1][:200] if lines else ""
+
+
+def _size(message: Message) -> int:
+    return 0 if message[1] is None else message[1].nbytes
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with this very package first, one thread for small arithmetic, and OpenCV quiet and bound to files."""
+    home = str(Path(ctxr.__file__).resolve().parent.parent)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OPENCV_LOG_LEVEL": "SILENT",
+        "OPENCV_FFMPEG_LOGLEVEL": "-8",
+        "OPENCV_FFMPEG_CAPTURE_OPTIONS": "protocol_whitelist;file",
+        # Each thread's own heap counts against the memory limit whether it is used or not.
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+def _widen(process: "subprocess.Popen[bytes]") -> None:
+    """A larger pipe where that is possible: a frame then takes a few switches between the processes, not dozens."""
+    if sys.platform == "linux" and process.stdout is not None:
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(process.stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)

@@ -1,0 +1,113 @@
+"""The sources of an artifact, found again: where they were last seen, or in another folder, by content."""
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from ctxr.engine.progress import Talk
+from ctxr.media.sources import find_sources
+from ctxr.media.video import VideoError, check_file
+from ctxr.store.hashing import sha256_file
+from ctxr.store.paths import place_of
+from ctxr.store.records import PHOTO_SUFFIXES
+
+WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
+
+RESTORE = "restore the files, or name the folder that they moved to: --videos DIR"
+"""What to do when a source is not there any more."""
+
+
+class KnownSource(Protocol):
+    """A source as it was: a video, or an album of photos."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the artifact."""
+
+    @property
+    def file(self) -> str:
+        """Name of the file or folder."""
+
+    @property
+    def sha256(self) -> str:
+        """Of its content."""
+
+
+class SourceLocator:
+    """Finds sources by their sha256: in the folder `videos`, or where an artifact beside `artifact` last saw them.
+
+    May be asked from many threads. `talk` hears of the search through `videos`, which happens when something is first asked for.
+
+    Attributes:
+        places: videos that were found and compared, by sha256; whoever finds folders of albums may add them.
+    """
+
+    def __init__(self, artifact: Path, videos: Path | None, talk: Talk) -> None:
+        self._artifact, self._videos, self._talk = artifact, videos, talk
+        self._lock = threading.Lock()
+        self._found: dict[str, Path] | None = None
+        self.places: dict[str, Path] = {}
+
+    @property
+    def found(self) -> dict[str, Path]:
+        """Every video, photo and album's folder below `videos` by sha256; nothing without such a folder."""
+        with self._lock:
+            if self._found is None:
+                self._found = {} if self._videos is None else self._search(self._videos)
+            return self._found
+
+    def _search(self, folder: Path) -> dict[str, Path]:
+        def progress(total: float) -> Any:
+            return self._talk.progress("look through the sources (MiB)", total)
+
+        places: dict[str, Path] = {}
+        for source in find_sources([str(folder)], progress).found:
+            places.setdefault(source.sha256, source.path)
+            for file, digest in zip(source.photos, source.photo_sha256, strict=True):
+                places.setdefault(digest, file)
+        return places
+
+    def video(self, source: KnownSource) -> Path:
+        """The file of a video. Raises VideoError when it is not there or is another."""
+        if self._videos is not None:
+            return self.places.setdefault(source.sha256, self._moved(source))
+        place = self._last_seen(source)
+        check_file(place)
+        if sha256_file(place) != source.sha256:
+            raise VideoError("changed", f"{place} has changed since the sets were built", RESTORE)
+        return self.places.setdefault(source.sha256, place)
+
+    def album(self, source: KnownSource) -> Path:
+        """The folder of an album; only one in `videos` has been compared. Raises VideoError when nobody knows it."""
+        return self._moved(source) if self._videos is not None else self._last_seen(source)
+
+    def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:
+        """Photos by sha256: all below `videos`, or those in the places of `albums` (names and hashes)."""
+        if self._videos is not None:
+            return dict(self.found)
+        found: dict[str, Path] = {}
+        for digest in albums.values():
+            place = place_of(self._artifact, digest)
+            for file in sorted(place.iterdir()) if place is not None and place.is_dir() else []:
+                if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
+                    with suppress(OSError):  # one that cannot be read is as good as lost
+                        found.setdefault(sha256_file(file), file)
+        return found
+
+    def _last_seen(self, source: KnownSource) -> Path:
+        place = place_of(self._artifact, source.sha256)
+        if place is None:
+            raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
+        return place
+
+    def _moved(self, source: KnownSource) -> Path:
+        if place := self.found.get(source.sha256):
+            return place
+        name = PurePosixPath(source.file).name
+        if other := next((path for path in sorted(self.found.values()) if path.name == name), None):
+            message = f"{other} has this name but other content (sha256 {source.sha256[:12]}… is wanted)"
+            raise VideoError("changed", message, WHERE)
+        message = f"{self._videos} does not hold {source.name} ({source.file}, sha256 {source.sha256[:12]}…)"
+        raise VideoError("no_such_file", message, WHERE)

@@ -1,0 +1,163 @@
+"""Frames of many videos decoded again, each video once and in a process that can be killed."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ctxr.engine.parallel import side_by_side
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError
+from ctxr.media.decoder_process import ChildProcess, pair
+from ctxr.media.footage import SourceLocator
+from ctxr.media.scan import CHILD, ScanFailed, ScanOptions, answers, failure_of
+from ctxr.media.video import Pixels
+from ctxr.store.hashing import sha256_bytes
+
+
+class ChildFrameReader:
+    """`ctxr.media.opencv_video.FrameReader` behind a process boundary. A context manager, to be used from one thread.
+
+    Args:
+        locate: gives the path; called before the first read only, so that a file that is not needed need not be there.
+        decoder: the one that scanned the file.
+        options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
+        command: what to start instead of the real child; for tests.
+
+    Attributes:
+        stream: number of the stream that the last frame is from; None where the decoder does not tell.
+    """
+
+    def __init__(
+        self,
+        locate: Callable[[], Path],
+        decoder: str = "pyav",
+        options: ScanOptions | None = None,
+        command: Sequence[str] = CHILD,
+    ) -> None:
+        self._locate, self._decoder, self._command = locate, decoder, command
+        self._options = options or ScanOptions()
+        self.stream: int | None = None
+        self._path: Path | None = None
+        self._child: ChildProcess | None = None
+
+    def read(self, index: int, time: Fraction) -> Pixels:
+        """The frame as RGB uint8 [H, W, 3], upright.
+
+        Raises:
+            ScanFailed: there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too large.
+            DataError: what `locate` raises.
+        """
+        path = self._path = self._path or self._locate()
+        if self._child is None or not self._child.alive:
+            self.close()
+            self._child = ChildProcess(self._command)
+        child, fit = self._child, False
+        limits = {"threads": self._options.threads, "memory_limit": self._options.memory_limit}
+        try:
+            child.ask(
+                {
+                    "path": str(path.absolute()),
+                    "frame": [index, pair(time)],
+                    "options": {"decoder": self._decoder, **limits},
+                }
+            )
+            kind, fields, pixels = next(answers(child, path, self._options))
+            if kind == "frame" and pixels is not None:
+                fit = True
+                self.stream = fields["stream"] if isinstance(fields, dict) else None
+                return pixels
+            if kind != "failed":
+                raise ScanFailed("decoder_failed", f"{path}: the decoder process answered {kind}, not a frame")
+            fit = not fields["spent"]
+            raise failure_of(path, self._options, fields)
+        finally:
+            if not fit:
+                self.close()
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def __enter__(self) -> "ChildFrameReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Frames of one video: `sha256` of the file, `decoder` that counted its frames."""
+
+    name: str
+    file: str
+    sha256: str
+    decoder: str
+    images: Sequence[Any]
+
+
+Visit = Callable[[Any, Pixels, int | None], None]
+"""Hears of an image, its pixels uint8 [H, W, 3], and the number of the stream."""
+
+
+def decode_frames(
+    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, talk: Talk, workers: int = 0
+) -> dict[str, DataError]:
+    """Give every wanted frame to `visit`, videos side by side, frames of one in ascending order; returns what failed, by video.
+
+    A video that cannot be read costs only itself; what `visit` raises ends all.
+    """
+    failed: dict[str, DataError] = {}
+    stop = threading.Event()
+    if wanted:
+        _ = sources.found  # looked through first: there is one line of progress at a time
+
+    def decode(one: Wanted) -> None:
+        with ChildFrameReader(lambda: sources.video(one), one.decoder) as reader:
+            for image in sorted(one.images, key=lambda image: (image.index, image.id)):
+                if stop.is_set():
+                    return
+                try:
+                    pixels = reader.read(image.index, image.time)
+                except DataError as error:
+                    failed[one.name] = error
+                    return
+                visit(image, pixels, reader.stream)
+                task.advance()
+
+    with talk.progress("decode frames", sum(len(one.images) for one in wanted)) as task:
+        side_by_side(decode, wanted, workers, stop.set)
+    return failed
+
+
+def pixels_sha256(rgb: Pixels) -> str:
+    """Hash of a picture's upright RGB bytes, row by row."""
+    return sha256_bytes(rgb.tobytes())
+
+
+def software() -> dict[str, str]:
+    """Versions of what decodes videos and writes JPEG here."""
+    import av
+    import cv2
+
+    versions = {"av": av.__version__, "opencv": cv2.__version__}
+    versions |= {name: ".".join(map(str, version)) for name, version in sorted(av.library_versions.items())}
+    for line in cv2.getBuildInformation().splitlines():
+        name, _, value = line.strip().partition(":")
+        if name == "JPEG":
+            versions["jpeg"] = value.strip().rpartition("/")[2]
+    return versions
+
+
+def other_software(recorded: Mapping[str, str]) -> str:
+    """How what is installed here differs from what was recorded, as part of a sentence; empty if it does not."""
+    here = software()
+    other = [
+        f"{name} {then} then, {here[name]} here" for name, then in recorded.items() if here.get(name, then) != then
+    ]
+    return "; ".join(other)

@@ -1,0 +1,138 @@
+"""Pictures as files: reading, writing, walking folders; sharpness and perceptual hashes."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as Pillow
+from PIL import ImageOps, UnidentifiedImageError
+
+from ctxr.errors import DataError
+
+Pixels = npt.NDArray[np.uint8]
+
+_ORIENTATION = 0x0112
+_QUARTER_TURNS = frozenset({5, 6, 7, 8})
+"""EXIF's orientation tag, and its values that swap width and height."""
+
+JPEG_QUALITY = 95
+"""Quality 0..100 of saved frames; at 95 the artefacts stay below what BRISQUE reacts to."""
+
+THUMBNAIL_QUALITY = 68
+"""Quality of small pictures on a page: differences between neighbouring frames stay visible, at 4 to 8 kB each."""
+
+
+def read_image(path: Path, side: int | None = None) -> Pixels:
+    """The picture at `path` as upright RGB uint8 [H, W, 3] (EXIF orientation applied, transparency on white).
+
+    With `side`, a JPEG may come smaller than it is, its sides not below twice that.
+
+    Raises DataError for a file that is missing, empty, truncated, absurdly large or no picture.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns between its limit and twice that; both are absurd for a photo
+            warnings.simplefilter("error", Pillow.DecompressionBombWarning)
+            # anything else Pillow warns about (odd EXIF, palette transparency) does not change the pixels
+            warnings.simplefilter("ignore", UserWarning)
+            with Pillow.open(path) as opened:
+                if side is not None:
+                    opened.draft("RGB", (2 * side, 2 * side))
+                upright = ImageOps.exif_transpose(opened)
+                if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
+                    rgba = upright.convert("RGBA")
+                    upright = Pillow.alpha_composite(Pillow.new("RGBA", rgba.size, "white"), rgba)
+                return np.asarray(upright.convert("RGB"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing") from error
+    except PermissionError as error:
+        raise DataError(f"{path} cannot be read: no permission", hint=f"chmod +r {path}") from error
+    except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
+        raise DataError(f"{path} is too large to be a photo: {error}") from error
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        empty = path.is_file() and path.stat().st_size == 0
+        raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
+
+
+def thumbnail(path: Path, side: int) -> bytes:
+    """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
+
+    A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
+    """
+    rgb = Pillow.fromarray(read_image(path, side))
+    rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+    content = BytesIO()
+    rgb.save(content, "JPEG", quality=THUMBNAIL_QUALITY, optimize=True)
+    return content.getvalue()
+
+
+def encode_jpeg(rgb: Pixels) -> bytes:
+    """RGB uint8 [H, W, 3] as JPEG bytes; equal pixels give equal bytes."""
+    done, encoded = cv2.imencode(".jpg", cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    if not done:
+        raise DataError(f"a frame of shape {rgb.shape} cannot be written as JPEG")
+    return bytes(encoded)
+
+
+def decode_jpeg(content: bytes) -> Pixels:
+    """RGB uint8 [H, W, 3] of JPEG bytes that `encode_jpeg` made: what a reader of the saved file sees."""
+    bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    if bgr is None:
+        raise DataError("a saved frame cannot be decoded: it was changed or damaged")
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Upright (width, height) from the header alone. Raises DataError as `read_image` does."""
+    try:
+        with Pillow.open(path) as opened:
+            width, height = opened.size
+            # Pillow turns TIFFs by itself
+            turned = opened.format != "TIFF" and opened.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"{path} is not a readable picture ({error})") from error
+    return (height, width) if turned else (width, height)
+
+
+SIDE = 16
+"""Pixels of a print's side: fine enough to tell frames of a shot apart, coarse enough to forgive compression and scaling."""
+
+
+def sharpness(rgb: Pixels) -> float:
+    """Variance of the Laplacian of luma, 0 for a flat picture; higher is sharper."""
+    luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    return float(cv2.Laplacian(luma, cv2.CV_64F).var())
+
+
+def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
+    """A picture of 16 by 16 pixels as a vector [768]: the distance of two is the root mean square difference of their colour
+    values, 0 (equal) to 1 (black against white)."""
+    small = cv2.resize(rgb, (SIDE, SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
+    return np.asarray(small.ravel() / np.sqrt(small.size), np.float32)
+
+
+def decoded(read: Callable[..., Pixels], *known: Sequence[Any]) -> list[Pixels]:
+    """What `read` makes of each picture, in turn; `known` are its arguments as columns. Raises what `read` raises."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(read, *known))
+
+
+def troubles(read: Callable[..., Pixels], *known: Sequence[Any]) -> Iterator[DataError | None]:
+    """Why each picture cannot be read, in turn, None where it can: each is decoded wholly, and forgotten."""
+
+    def trouble(*one: Any) -> DataError | None:
+        try:
+            read(*one)
+        except DataError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(trouble, *known)

@@ -1,0 +1,190 @@
+"""Decoding with OpenCV, the second chance for a file on which PyAV fails, and the choice between the two.
+
+OpenCV converts every frame to BGR, at about half the speed. `open_video` decodes once, from the first frame to the last;
+`FrameReader` fetches named frames again, bit for bit.
+"""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from ctxr.errors import UsageError
+from ctxr.media.planes import small_size, thumbnail_of
+from ctxr.media.pyav_video import PyavVideo, short_of
+from ctxr.media.video import DECODERS, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
+
+# Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
+_LARGEST_DENOMINATOR = 1_000_000
+# A container without a frame count makes OpenCV compute absurd ones: no video has so many frames.
+_MOST_FRAMES = 100_000_000
+
+
+class OpencvFrame(Frame):
+    """A frame of OpenCV: BGR, upright."""
+
+    __slots__ = ("_bgr",)
+
+    def __init__(self, index: int, time: Fraction, bgr: Pixels) -> None:
+        super().__init__(index, time, bgr.nbytes)
+        self._bgr = bgr
+
+    def luma_thumbnail(self) -> Pixels:
+        """As `Frame.luma_thumbnail`, but upright and from the reduced BGR picture."""
+        return thumbnail_of(np.asarray(cv2.cvtColor(self.small_bgr(), cv2.COLOR_BGR2GRAY), np.uint8))
+
+    def small_bgr(self, width: int = 256) -> Pixels:
+        """As `Frame.small_bgr`, but upright."""
+        size = small_size(self._bgr.shape[1], self._bgr.shape[0], width)
+        return np.asarray(cv2.resize(self._bgr, size, interpolation=cv2.INTER_LINEAR), np.uint8)
+
+    def rgb(self) -> Pixels:
+        """See `Frame.rgb`."""
+        return np.asarray(cv2.cvtColor(self._bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+class OpencvVideo(Video):
+    """A video decoded through OpenCV's FFmpeg backend. Times are relative to the first frame that the container announces."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._path = path
+        self._gap = self._end = Fraction(0)
+        self._capture = cv2.VideoCapture(str(path.absolute()), cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, threads])
+        if not self._capture.isOpened():
+            self.close()
+            raise VideoError("not_a_video", f"{path}: OpenCV finds no video in it")
+        self._first: Pixels | None = self._read()
+        if self._first is None:
+            self.close()
+            raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
+        self.header = self._read_header(self._first)
+
+    def __iter__(self) -> Iterator[Frame]:
+        bgr, self._first = self._first, None
+        index, time = 0, Fraction(0)
+        while bgr is not None:
+            previous, time = time, self._time()
+            if index:
+                self._gap = max(self._gap, time - previous)
+            self._end = time + (1 / self.header.rate if self.header.rate else 0)
+            yield OpencvFrame(index, time, bgr)
+            index += 1
+            bgr = self._read()
+
+    @property
+    def damage(self) -> Damage | None:
+        """Damage if the video ends long before its stated end; OpenCV tells nothing of failed packets."""
+        return short_of(self.header.duration, self._end, self._gap)
+
+    def close(self) -> None:
+        """See `Video.close`."""
+        self._capture.release()
+
+    def _read(self) -> Pixels | None:
+        decoded, bgr = self._capture.read()
+        return np.asarray(bgr, np.uint8) if decoded else None
+
+    def _time(self) -> Fraction:
+        seconds = self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
+        return Fraction(seconds).limit_denominator(_LARGEST_DENOMINATOR)
+
+    def _read_header(self, first: Pixels) -> VideoHeader:
+        rate = self._capture.get(cv2.CAP_PROP_FPS)
+        frames = self._capture.get(cv2.CAP_PROP_FRAME_COUNT)
+        exact_rate = Fraction(rate).limit_denominator(1001) if 0 < rate < 1000 else None
+        code = int(self._capture.get(cv2.CAP_PROP_FOURCC))
+        return VideoHeader(
+            width=first.shape[1],
+            height=first.shape[0],
+            rotation=int(self._capture.get(cv2.CAP_PROP_ORIENTATION_META)) % 360,
+            rate=exact_rate,
+            duration=Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < _MOST_FRAMES else None,
+            promised_frames=None,
+            codec=code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 "),
+            decoder="opencv",
+        )
+
+
+def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
+    """Open a video file and decode its first frame.
+
+    Args:
+        path: a file; what it is called does not matter.
+        decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
+        threads: decoding threads, fixed so that memory does not depend on the machine.
+
+    Raises:
+        VideoError: with a reason, if the file is not a video that this decoder can decode.
+        UsageError: unknown decoder.
+    """
+    if decoder not in DECODERS:
+        raise UsageError(f"unknown decoder {decoder!r}", f"one of: {', '.join(DECODERS)}")
+    check_file(path)
+    return OpencvVideo(path, threads) if decoder == "opencv" else PyavVideo(path, threads)
+
+
+class FrameReader:
+    """Reads frames again by their (index, time): the same pixels as a full pass of the same decoder. A context manager.
+
+    PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
+    decoding from the start where the jump cannot be trusted. OpenCV always decodes from the start. Reading in ascending order is fastest.
+    Nothing is opened before the first read. `passed` is called for every frame that only had to be passed on the way.
+    """
+
+    def __init__(
+        self, path: Path, decoder: str = "pyav", threads: int = 2, passed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._path, self._decoder, self._threads, self._passed = path, decoder, threads, passed
+        self._video: Video | None = None
+        self._frames: Iterator[Frame] | None = None
+        self._position = -1
+
+    def read(self, index: int, time: Fraction) -> Pixels:
+        """The frame as RGB uint8 [H, W, 3], upright.
+
+        Raises:
+            VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
+        """
+        if self._frames is None:
+            self._video = self._video or self._open()
+            pixels = self._video.rgb_at(time)
+            if pixels is not None:
+                return pixels
+        if self._frames is None or index <= self._position:
+            self.close()
+            self._video = self._open()
+            self._frames = iter(self._video)
+        for frame in self._frames:
+            self._position = frame.index
+            if frame.index == index:
+                if frame.time != time:
+                    break
+                return frame.rgb()
+            self._passed()
+        raise VideoError(
+            "frame_not_found",
+            f"frame {index} at {float(time):.3f} s is not in the file",
+            "the file changed since it was scanned: scan it again",
+        )
+
+    @property
+    def stream(self) -> int | None:
+        """Number of the stream that was read last; None before the first read, and where the decoder does not tell."""
+        return self._video.stream if self._video is not None else None
+
+    def _open(self) -> Video:
+        return open_video(self._path, self._decoder, self._threads)
+
+    def close(self) -> None:
+        """Release the decoder."""
+        if self._video is not None:
+            self._video.close()
+        self._video = None
+
+    def __enter__(self) -> "FrameReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,279 @@
+"""Decoding with PyAV: exact times, cheap views of planes, damage that is seen, jumps to keyframes."""
+
+import bisect
+import errno
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+from av.video.reformatter import VideoReformatter
+
+from ctxr.media import planes
+from ctxr.media.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
+
+# No other file or address may be opened on behalf of a playlist that calls itself a video.
+_OPTIONS = {"protocol_whitelist": "file"}
+# A packet that fails costs itself and what refers to it. So many in a row, and the rest is taken for garbage.
+_MAX_FAILURES_IN_A_ROW = 256
+# A jump throws away what the decoding threads have ahead: fewer frames than this are decoded rather than jumped over.
+_FRAMES_WORTH_A_JUMP = 12
+_DEFAULT_RATE = Fraction(25)
+
+
+class PyavFrame(Frame):
+    """A frame of PyAV, kept as the decoder's own planes."""
+
+    __slots__ = ("_frame", "_video")
+
+    def __init__(self, index: int, time: Fraction, nbytes: int, frame: Any, video: "PyavVideo") -> None:
+        super().__init__(index, time, nbytes)
+        self._frame = frame
+        self._video = video
+
+    def luma_thumbnail(self) -> Pixels:
+        """See `Frame.luma_thumbnail`."""
+        return planes.luma_thumbnail(self._frame)
+
+    def small_bgr(self, width: int = 256) -> Pixels:
+        """See `Frame.small_bgr`."""
+        return planes.small_bgr(self._frame, width)
+
+    def rgb(self) -> Pixels:
+        """See `Frame.rgb`."""
+        return self._video.rgb_of(self._frame)
+
+
+class PyavVideo(Video):
+    """A video decoded by FFmpeg through PyAV.
+
+    After a packet that cannot be decoded, frames are left out until the next keyframe: they would be drawn on a reference that is not
+    there. So the same frames come out whatever the number of threads.
+    """
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._path = path
+        self._threads = threads
+        self._packets = self._count = self._failures = self._failures_in_a_row = self._left_out = 0
+        self._waiting_for_keyframe = False
+        self._keys: list[int] | None = None
+        self._gap, self._end = 0, Fraction(0)
+        self._container = _open_container(path)
+        try:
+            self._stream = self._video_stream()
+            self.stream = int(self._stream.index)
+            context = self._stream.codec_context
+            context.thread_type = "AUTO"
+            context.thread_count = threads
+            self._time_base = Fraction(self._stream.time_base or Fraction(1, 1_000_000))
+            self._reformatter = VideoReformatter()
+            self._decoded = self._decode()
+            first = next(self._decoded, None)
+            if first is None:
+                raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
+            self._first: Any = first
+            self._upright = planes.upright_of(first)
+            self._nbytes = first.width * first.height * first.format.bits_per_pixel // 8
+            self.header = self._read_header(first)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Frame]:
+        frame, self._first = self._first, None
+        time_base, frame_seconds = self._time_base, 1 / (self.header.rate or _DEFAULT_RATE)
+        time, index = -frame_seconds, 0
+        stamp: int | None = None
+        while frame is not None:
+            before, stamp = stamp, frame.pts
+            time = time + frame_seconds if stamp is None else stamp * time_base
+            if before is not None and stamp is not None and stamp - before > self._gap:
+                self._gap = stamp - before
+            self._end = time
+            yield PyavFrame(index, time, self._nbytes, frame, self)
+            self._count = index = index + 1
+            frame = next(self._decoded, None)
+        self._end += frame_seconds
+
+    @property
+    def damage(self) -> Damage | None:
+        """Lost packets against the container's list; without such a list, failed packets or an end long before the stated one.
+
+        Fewer frames than promised are no loss where every packet was there and decoded: some streams put a frame into two packets.
+        """
+        promised = self.header.promised_frames
+        lost = self._failures + self._left_out
+        if promised:
+            lost += max(0, promised - self._packets)
+            if not lost:
+                return None
+            return Damage(f"{self._count} of {promised} promised frames could be decoded", lost / promised)
+        if lost:
+            return Damage(
+                f"{self._failures} of {self._packets} packets could not be decoded and {self._left_out} frames were left out",
+                lost / max(1, self._packets),
+            )
+        return short_of(self.header.duration, self._end - self._start(), self._gap * self._time_base)
+
+    def rgb_of(self, frame: Any) -> Pixels:
+        """One of its PyAV frames as upright RGB."""
+        return planes.rgb(frame, self._upright, self._reformatter)
+
+    def close(self) -> None:
+        """See `Video.close`."""
+        self._container.close()
+
+    def rgb_at(self, time: Fraction) -> Pixels | None:
+        """See `Video.rgb_at`: from the keyframe before `time`, if the container lists it."""
+        if self._keys is None:
+            self._keys = self._keyframes()
+        stamp = time / self._time_base
+        if stamp.denominator != 1:
+            return None
+        frame, place = self._first, bisect.bisect_right(self._keys, stamp) - 1
+        if place >= 0 and (
+            frame is None or frame.pts is None or frame.pts > stamp or self._worth_a_jump(frame, self._keys[place])
+        ):
+            frame = self._jump(self._keys[max(0, place - 2) : place + 1], stamp.numerator)
+        while frame is not None and frame.pts is not None and frame.pts < stamp:
+            frame = next(self._decoded, None)
+        self._first = following = None
+        if frame is not None and frame.pts == stamp:
+            self._first = following = next(self._decoded, None)
+        if frame is None or frame.pts != stamp or self._failures or (following is not None and following.pts == stamp):
+            return None
+        return self.rgb_of(frame)
+
+    def _worth_a_jump(self, frame: Any, key: int) -> bool:
+        """Whether the keyframe lies so far ahead that jumping to it is faster than decoding up to it."""
+        return bool((key - frame.pts) * self._time_base * (self.header.rate or _DEFAULT_RATE) >= _FRAMES_WORTH_A_JUMP)
+
+    def _jump(self, keys: Sequence[int], stamp: int) -> Any | None:
+        """The first frame after a jump to the last of `keys` from which `stamp` can be reached exactly; None if there is none.
+
+        Exact means: the first frame that comes out is a keyframe, and not later than the wanted one. (The index may list decoding times,
+        and a picture before a keyframe in presentation order may need the pictures before it.)
+        """
+        for key in reversed(keys):
+            self._container.seek(key, stream=self._stream, backward=True)
+            self._decoded = self._decode()
+            frame = next(self._decoded, None)
+            if frame is not None and frame.key_frame and frame.pts is not None and frame.pts <= stamp:
+                return frame
+        return None
+
+    def _keyframes(self) -> list[int]:
+        """Time stamps of the keyframes that the container lists, ascending; empty if it lists none."""
+        stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
+        if len(stamps) < 2 and self._stream.start_time is not None:
+            # Matroska reads its list of cues at the first jump.
+            self._container.seek(self._stream.start_time, stream=self._stream, backward=True)
+            self._decoded, self._first = self._decode(), None
+            stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
+            self._first = next(self._decoded, None)
+        return stamps
+
+    def _decode(self) -> Iterator[Any]:
+        """PyAV's frames in presentation order, going on after failures a bounded number of times."""
+        self._failures_in_a_row = 0
+        while self._failures_in_a_row < _MAX_FAILURES_IN_A_ROW:
+            try:
+                for packet in self._container.demux(self._stream):
+                    self._packets += packet.pts is not None or packet.size > 0
+                    yield from self._frames_of(packet)
+                    if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
+                        return
+                return
+            except EOFError:
+                return
+            except av.FFmpegError as error:
+                self._fail(error)
+
+    def _frames_of(self, packet: Any) -> Iterator[Any]:
+        try:
+            frames = packet.decode()
+        except av.FFmpegError as error:
+            self._fail(error)
+            return
+        for frame in frames:
+            self._failures_in_a_row = 0
+            if frame.is_corrupt or (self._waiting_for_keyframe and not frame.key_frame):
+                self._left_out += 1
+            else:
+                self._waiting_for_keyframe = False
+                yield frame
+
+    def _fail(self, error: av.FFmpegError) -> None:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from error
+        self._failures += 1
+        self._failures_in_a_row += 1
+        self._waiting_for_keyframe = True
+
+    def _video_stream(self) -> Any:
+        """The first video stream that is no cover picture."""
+        streams = [s for s in self._container.streams.video if not s.disposition & s.disposition.attached_pic]
+        if not streams:
+            raise VideoError("no_video_stream", f"{self._path}: has no video stream")
+        if getattr(streams[0], "codec_context", None) is None:
+            raise VideoError("no_decoder", f"{self._path}: its video stream is of a kind for which there is no decoder")
+        return streams[0]
+
+    def _read_header(self, first: Any) -> VideoHeader:
+        stream = self._stream
+        size = (first.height, first.width) if self._upright.transpose else (first.width, first.height)
+        rate = stream.average_rate or stream.guessed_rate
+        duration = None
+        if stream.duration:
+            duration = stream.duration * self._time_base
+        elif self._container.duration:
+            duration = Fraction(self._container.duration, 1_000_000)
+        return VideoHeader(
+            width=size[0],
+            height=size[1],
+            rotation=self._upright.rotation,
+            rate=Fraction(rate) if rate else None,
+            duration=duration if duration and duration > 0 else None,
+            # AVI counts frames that repeat the one before them and have no packet: that is no promise.
+            promised_frames=None if self._container.format.name == "avi" else stream.frames or None,
+            codec=stream.codec_context.name,
+            decoder="pyav",
+        )
+
+    def _start(self) -> Fraction:
+        """Where the stated duration begins: a stream's own is counted from its start, a container's from the container's."""
+        if self._stream.duration and self._stream.start_time is not None:
+            return Fraction(self._stream.start_time * self._time_base)
+        return Fraction(self._container.start_time or 0, 1_000_000)
+
+
+def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage | None:
+    """Damage if a video ends long before its stated duration: by a second or more, and by more than twice its longest frame `gap`."""
+    if duration is None or duration - seen < max(Fraction(1), 2 * gap):
+        return None
+    return Damage(
+        f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded", float(1 - seen / duration)
+    )
+
+
+def _open_container(path: Path) -> Any:
+    try:
+        # An absolute path cannot be read as a protocol ("concat:...") or an option.
+        return av.open(str(path.absolute()), options=dict(_OPTIONS), metadata_errors="replace")
+    except av.InvalidDataError as error:
+        with path.open("rb") as file:
+            head = file.read(12)
+        if head[4:8] == b"ftyp":
+            raise VideoError(
+                "truncated", f"{path}: is cut off: its index (moov) is missing", "download or copy it again"
+            ) from error
+        raise VideoError("not_a_video", f"{path}: is not a video: its content fits no known format") from error
+    except MemoryError:
+        raise
+    except (av.FFmpegError, OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise MemoryError from error
+        raise VideoError(
+            "unreadable", f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}"
+        ) from error

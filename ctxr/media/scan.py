@@ -1,0 +1,276 @@
+"""Scan a video in a child process: its shots, and the frames that are worth embedding, in one decoding pass.
+
+A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the scan raises `ScanFailed`, the next scan starts
+a new child.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ctxr.errors import DataError, UsageError
+from ctxr.media.decoder_process import ChildProcess, EndedError, OverdueError, SilentError, header_of, is_out_of_memory
+from ctxr.media.shots import check_detector
+from ctxr.media.video import DECODERS, Pixels, VideoHeader
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """How to scan.
+
+    Attributes:
+        detector: shot detector, one of `ctxr.media.shots.DETECTORS`.
+        detector_threshold: see `ctxr.media.shots.THRESHOLDS`; None is the detector's default.
+        min_shot: seconds; no shot is shorter, but the last.
+        rate: sampled frames per second of video; higher considers more frames.
+        every_frame: consider every frame, whatever `rate` says.
+        gate: mean absolute difference (0..255) of the luma thumbnail to the last frame of the same shot that went out with pixels;
+            a sampled frame that differs by less goes out without pixels. Higher skips more; 0 skips none.
+        decoder: "pyav", "opencv", or "auto": PyAV, then OpenCV where PyAV crashed, hung or has no decoder.
+        threads: decoding threads.
+        keep_damaged: take what can be decoded of a damaged file instead of failing.
+        stall_seconds: without any sign of life for so long the child is killed; 0 waits forever.
+        time_limit: seconds spent waiting for one file, over which the child is killed; 0 is none.
+        memory_limit: GiB of address space that the child may take; 0 is none. A child takes 0.6 GiB at 1280 x 720.
+    """
+
+    detector: str = "adaptive"
+    detector_threshold: float | None = None
+    min_shot: float = 0.6
+    rate: float = 5.0
+    every_frame: bool = False
+    gate: float = 4.0
+    decoder: str = "auto"
+    threads: int = 2
+    keep_damaged: bool = False
+    stall_seconds: float = 60.0
+    time_limit: float = 0.0
+    memory_limit: float = 4.0
+
+    def check(self) -> None:
+        """Raise UsageError if a value is out of its range or a program that is needed is missing."""
+        check_detector(self.detector, self.detector_threshold)
+        if self.decoder not in ("auto", *DECODERS):
+            raise UsageError(f"unknown decoder {self.decoder!r}", f"one of: auto, {', '.join(DECODERS)}")
+        if not self.rate > 0:
+            raise UsageError(f"the sampling rate must be above 0 frames per second, not {self.rate:g}", "try --rate 5")
+        if self.threads < 1:
+            raise UsageError(f"decoding takes at least 1 thread, not {self.threads}", "try --threads 2")
+        for name in ("min_shot", "gate", "stall_seconds", "time_limit", "memory_limit"):
+            if not getattr(self, name) >= 0:
+                option = name.replace("_", "-")
+                raise UsageError(f"{name} must be at least 0, not {getattr(self, name):g}", f"leave --{option} out")
+
+
+@dataclass(frozen=True)
+class CandidateFrame:
+    """A considered frame.
+
+    Attributes:
+        index: 0-based count of decoded frames in presentation order.
+        time: exact seconds.
+        shot: number of its shot.
+        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot that went out with pixels;
+            None for the first frame of a shot.
+        thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
+        rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
+    """
+
+    index: int
+    time: Fraction
+    shot: int
+    gate_difference: float | None
+    thumbnail_hash: str
+    rgb: Pixels | None
+
+
+@dataclass(frozen=True)
+class ShotSpan:
+    """A shot: frames start_index <= index < end_index, from start_time to the time at which the next shot, or nothing, begins."""
+
+    number: int
+    start_index: int
+    start_time: Fraction
+    end_index: int
+    end_time: Fraction
+
+
+@dataclass(frozen=True)
+class ScanEnd:
+    """The end of a scan that succeeded.
+
+    Attributes:
+        header: what the container said.
+        frames: number of frames decoded.
+        shots: all shots in order; together they are all frames.
+        damage: what could not be decoded, such as "28 of 50 promised frames could be decoded"; None if nothing is missing.
+        decoder: "pyav" or "opencv".
+        late_cuts: cuts that the detector told too late and that were put at the oldest frame still held.
+    """
+
+    header: VideoHeader
+    frames: int
+    shots: list[ShotSpan]
+    damage: str | None
+    decoder: str
+    late_cuts: int
+
+
+class ScanFailed(DataError):
+    """A file that gave nothing, or not enough.
+
+    Attributes:
+        reason: snake_case: one of `ctxr.media.video.VideoError`, or decoder_crashed, decoder_failed, stalled, time_limit, memory_limit.
+    """
+
+    def __init__(self, reason: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.reason = reason
+
+
+# -P: a numpy.py in the user's folder is not ours.
+CHILD = (sys.executable, "-P", "-m", "ctxr.media.decoder_child")
+"""The command that starts the decoding child process."""
+
+_SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
+"""Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
+
+Event = VideoHeader | CandidateFrame | ScanEnd
+
+
+class Scanner:
+    """Scans files one after the other in one reusable child process. A context manager, to be used from one thread.
+
+    Args:
+        command: what to start instead of the real child; for tests.
+    """
+
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        self._command = command
+        self._child: ChildProcess | None = None
+        self._cancelled = False
+
+    @property
+    def frames_decoded(self) -> int:
+        """Frames decoded so far of the running scan, a quarter of a second old at most while frames are taken."""
+        return self._child.frames if self._child else 0
+
+    def scan(self, path: Path, options: ScanOptions | None = None) -> Iterator[Event]:
+        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd.
+
+        A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
+
+        Raises:
+            ScanFailed: the file gave nothing, or is damaged and `keep_damaged` is off.
+            UsageError: an option is out of its range.
+        """
+        options = options or ScanOptions()
+        options.check()
+        decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
+        failures: list[tuple[str, ScanFailed]] = []
+        for decoder in decoders:
+            try:
+                yield from self._attempt(path, replace(options, decoder=decoder))
+                return
+            except ScanFailed as failure:
+                failures.append((decoder, failure))
+                # a child that was killed on purpose is no reason to try another decoder
+                if self._cancelled or failure.reason not in _SECOND_CHANCE:
+                    break
+        first = failures[0][1]
+        if len(failures) == 1:
+            raise first
+        told = "; ".join(f"{decoder}: {failure.message.removeprefix(f'{path}: ')}" for decoder, failure in failures)
+        raise ScanFailed(first.reason, f"{path}: {told}", first.hint)
+
+    def cancel(self) -> None:
+        """Stop the running scan, from any thread: it raises ScanFailed, and no scan starts again."""
+        self._cancelled = True
+        self.close()
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def __enter__(self) -> "Scanner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _attempt(self, path: Path, options: ScanOptions) -> Iterator[Event]:
+        """The events of one decoder. The child is fit for another scan only if this one came to its end."""
+        if self._cancelled:
+            raise ScanFailed("cancelled", f"{path}: the scan was cancelled")
+        if self._child is None or not self._child.alive:
+            self.close()
+            self._child = ChildProcess(self._command)
+        child, fit = self._child, False
+        try:
+            child.ask({"path": str(path.absolute()), "options": asdict(options)})
+            for kind, fields, pixels in answers(child, path, options):
+                if kind == "header":
+                    yield header_of(fields)
+                elif kind == "candidate":
+                    yield _candidate(fields, pixels)
+                elif kind == "end":
+                    fit = True
+                    yield _end(fields, options.decoder)
+                    return
+                else:
+                    fit = not fields["spent"]
+                    raise failure_of(path, options, fields)
+        finally:
+            if not fit and self._child is child:
+                self.close()
+
+
+def answers(child: ChildProcess, path: Path, options: ScanOptions) -> Iterator[tuple[str, Any, Pixels | None]]:
+    """The child's messages as (kind, fields, pixels). What ends the child becomes a ScanFailed."""
+    while True:
+        try:
+            message, pixels = child.next(options.stall_seconds, options.time_limit)
+        except EndedError as error:
+            reason = "memory_limit" if is_out_of_memory(error.noise) else "decoder_crashed"
+            raise ScanFailed(reason, f"{path}: {error.how}{f' ({error.noise})' if error.noise else ''}") from error
+        except SilentError as error:
+            silence = f"{path}: no sign of life from the decoder for {options.stall_seconds:g} s"
+            raise ScanFailed("stalled", silence, "raise --stall-seconds if the file is on a slow disk") from error
+        except OverdueError as error:
+            overdue = f"{path}: not done after {options.time_limit:g} s of decoding"
+            raise ScanFailed("time_limit", overdue, "raise --time-limit") from error
+        kind, fields = next(iter(message.items()))
+        yield kind, fields, pixels
+
+
+def _candidate(fields: Any, pixels: Pixels | None) -> CandidateFrame:
+    return CandidateFrame(
+        fields["index"], Fraction(*fields["time"]), fields["shot"], fields["difference"], fields["hash"], pixels
+    )
+
+
+def _end(fields: Any, decoder: str) -> ScanEnd:
+    shots = [
+        ShotSpan(number, first, Fraction(*start), after, Fraction(*end))
+        for number, (first, start, after, end) in enumerate(fields["shots"])
+    ]
+    return ScanEnd(header_of(fields["header"]), fields["frames"], shots, fields["damage"], decoder, fields["late_cuts"])
+
+
+def failure_of(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
+    """What the child said as an error that names the path as the user wrote it."""
+    reason, message, hint = fields["reason"], fields["message"], fields["hint"]
+    if reason == "usage":
+        return UsageError(message, hint)
+    message = f"{path}: {message.removeprefix(f'{path.absolute()}: ')}"
+    if reason == "memory_limit":
+        message = f"{path}: the decoder needs more than the {options.memory_limit:g} GiB it may take"
+        hint = "raise --memory-limit"
+    if reason == "truncated":
+        hint = hint or "--keep-damaged takes what can be decoded"
+    return ScanFailed(reason, message, hint)

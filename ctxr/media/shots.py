@@ -1,0 +1,299 @@
+"""Shot boundaries: PySceneDetect's detectors fed frame by frame, and ffmpeg's scene filter, behind one interface.
+
+PySceneDetect calls its detector interface unstable, so this is the only file that knows it (versions 0.7.x).
+"""
+
+import contextlib
+import math
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import cv2
+
+from ctxr.engine.processes import die_with_parent
+from ctxr.errors import UsageError
+from ctxr.media.opencv_video import open_video
+from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader
+
+DETECTORS: tuple[str, ...] = ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")
+
+THRESHOLDS: dict[str, float] = {
+    # Ratio of a frame's content score to the mean of its neighbours'; lower finds more cuts. PySceneDetect's own sweep prefers 3.5 with
+    # the window of 3, which misses a cut into fast motion that it scores 3.1; its default of 3.0 finds it and adds none on our clips.
+    "adaptive": 3.0,
+    "content": 31.0,  # mean HSV difference of neighbouring frames, 0..255; PySceneDetect's sweep
+    "threshold": 12.0,  # mean intensity 0..255 below which a picture counts as black
+    "histogram": 0.20,  # 1 - correlation of luma histograms
+    "hash": 0.35,  # share of perceptual hash bits that differ
+    # Scene score 0..1. Hard cuts of our clips score .25 to .75 and nothing else above .12; the manual's 0.3 to 0.5 misses two of ten.
+    "ffmpeg": 0.2,
+}
+"""Default of each detector; higher finds fewer cuts, except for "threshold", where higher finds more fades."""
+
+_LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
+_ADAPTIVE_WINDOW = 3
+_VIEW_WIDTH = 256
+_FALLBACK_RATE = Fraction(25)
+
+
+class CutFinder(Protocol):
+    """Finds the first frames of new shots, fed with every frame of a video in order.
+
+    Attributes:
+        lag_frames: a cut is told at most so many frames after the frame that it lies at ...
+        lag_seconds: ... plus those that begin within so many seconds after it.
+    """
+
+    lag_frames: int
+    lag_seconds: float
+
+    def feed(self, frame: Frame) -> Sequence[int]:
+        """Indices of frames, this one or earlier ones, that have now been found to begin a shot."""
+
+
+def check_detector(name: str, threshold: float | None = None) -> None:
+    """Raise UsageError if there is no such detector, it cannot run here, or the threshold is out of its range."""
+    if name not in DETECTORS:
+        raise UsageError(f"unknown shot detector {name!r}", f"one of: {', '.join(DETECTORS)}")
+    largest = _LARGEST.get(name, 255.0)
+    if threshold is not None and not 0 < threshold <= largest:
+        raise UsageError(
+            f"the threshold of shot detector {name} must be above 0 and at most {largest:g}, not {threshold:g}",
+            f"its default is {THRESHOLDS[name]:g}",
+        )
+    if name == "ffmpeg" and shutil.which("ffmpeg") is None:
+        raise UsageError(
+            "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH",
+            "install ffmpeg, or take adaptive",
+        )
+
+
+def cut_finder(
+    path: Path,
+    header: VideoHeader,
+    detector: str = "adaptive",
+    threshold: float | None = None,
+    min_shot: float = 0.6,
+    threads: int = 2,
+    beat: Callable[[], object] = lambda: None,
+) -> CutFinder:
+    """A finder for the frames of the video at `path` with `header`.
+
+    "adaptive", "content", "histogram" and "hash" decide as frames come by; "threshold" puts a cut into the middle of a fade that may be
+    of any length and "ffmpeg" is another program: these two look at the whole file here, calling `beat` at every frame.
+
+    Args:
+        path: the video.
+        header: its header, which also names the decoder.
+        detector: one of `DETECTORS`.
+        threshold: see `THRESHOLDS`; None is the default.
+        min_shot: seconds; a cut that comes sooner after the previous one (or the first frame) is not taken. 0 takes all.
+        threads: as for `open_video`.
+        beat: called at every frame while looking at the whole file.
+
+    Raises:
+        UsageError: as `check_detector`.
+        VideoError: as `open_video`, in the whole-file look.
+    """
+    check_detector(detector, threshold)
+    limit = THRESHOLDS[detector] if threshold is None else threshold
+    shortest, rate = float(min_shot), header.rate or _FALLBACK_RATE
+    if detector == "ffmpeg":
+        return KnownCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat))
+    if detector == "threshold":
+        return KnownCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads, beat))
+    if detector == "adaptive":
+        return PySceneDetectCuts(_adaptive(limit, shortest), rate, _ADAPTIVE_WINDOW, 0)
+    if detector == "content":
+        # Cuts that follow each other closely are merged; the last of them is told once `min_shot` has passed without another.
+        return PySceneDetectCuts(_content(limit, shortest), rate, 1, shortest)
+    from scenedetect.detectors import HashDetector, HistogramDetector
+
+    kind = HashDetector if detector == "hash" else HistogramDetector
+    return PySceneDetectCuts(kind(threshold=limit, min_scene_len=shortest), rate, 0, 0)
+
+
+class KnownCuts:
+    """A finder for cuts whose times (seconds, ascending) are known: a shot begins with the first frame at or after each."""
+
+    lag_frames = 0
+    lag_seconds = 0.0
+
+    def __init__(self, times: Sequence[Fraction]) -> None:
+        self._times = times
+        self._next = 0
+
+    def feed(self, frame: Frame) -> Sequence[int]:
+        """See `CutFinder.feed`."""
+        before = self._next
+        while self._next < len(self._times) and frame.time >= self._times[self._next]:
+            self._next += 1
+        return [frame.index] if self._next > before else []
+
+
+class PySceneDetectCuts:
+    """A finder that feeds one of PySceneDetect's detectors with small views and exact times."""
+
+    def __init__(self, detector: Any, rate: Fraction | None, lag_frames: int, lag_seconds: float) -> None:
+        from scenedetect.common import FrameTimecode, Timecode
+
+        class FrameTime(FrameTimecode):  # type: ignore[misc]  # an untyped base
+            """A time that remembers its frame: detectors hand back the very objects that they were given."""
+
+            def __init__(self, time: Timecode, rate: FrameTimecode, index: int) -> None:
+                super().__init__(time, rate)
+                self.index = index
+
+        self.lag_frames = lag_frames
+        self.lag_seconds = lag_seconds
+        self._detector = detector
+        self._rate = FrameTimecode(0, rate or _FALLBACK_RATE)
+        self._timecode, self._frame_time = Timecode, FrameTime
+        self._first: Fraction | None = None
+        self._ticks, self._time_base = 1, Fraction(1)
+        self._shape: tuple[int, ...] | None = None
+
+    def feed(self, frame: Frame) -> Sequence[int]:
+        """See `CutFinder.feed`."""
+        return [cut.index for cut in self.cuts(frame)]
+
+    def cuts(self, frame: Frame) -> Sequence[Any]:
+        """What PySceneDetect answers to the frame. Times are counted from the first frame, as negative ones are not allowed."""
+        time = frame.time
+        if self._first is None:
+            self._first = time
+        if self._ticks % time.denominator:
+            # One time base for all: differences are then exact, and cheap.
+            self._ticks = math.lcm(self._ticks, time.denominator, self._first.denominator)
+            self._time_base = Fraction(1, self._ticks)
+        ticks = time.numerator * (self._ticks // time.denominator)
+        ticks -= self._first.numerator * (self._ticks // self._first.denominator)
+        stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate, frame.index)
+        found: Sequence[Any] = self._detector.process_frame(stamp, self._view(frame))
+        return found
+
+    def _view(self, frame: Frame) -> Pixels:
+        view = frame.small_bgr(_VIEW_WIDTH)
+        if self._shape is None:
+            self._shape = view.shape
+        if view.shape != self._shape:
+            # A stream may change its size on the way; detectors compare pixel by pixel.
+            view = cv2.resize(view, self._shape[1::-1])
+        return view
+
+
+def apart(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
+    """`times` without those less than `shortest` seconds after the one taken before; the first is the video's and not returned."""
+    taken = list(times[:1])
+    for time in times[1:]:
+        if time - taken[-1] >= shortest:
+            taken.append(time)
+    return taken[1:]
+
+
+def _adaptive(threshold: float, min_shot: float) -> Any:
+    from scenedetect.detectors import AdaptiveDetector
+
+    class Adaptive(_Scored, AdaptiveDetector):  # type: ignore[misc]  # an untyped base
+        pass
+
+    return Adaptive(adaptive_threshold=threshold, min_scene_len=min_shot, window_width=_ADAPTIVE_WINDOW)
+
+
+def _content(threshold: float, min_shot: float) -> Any:
+    from scenedetect.detectors import ContentDetector
+
+    class Content(_Scored, ContentDetector):  # type: ignore[misc]  # an untyped base
+        pass
+
+    return Content(threshold=threshold, min_scene_len=min_shot)
+
+
+class _Scored:
+    """PySceneDetect's content score (equal weights, no edges) in one fused call: mean absolute HSV difference to the frame before.
+
+    The same sum as ContentDetector's own, which makes twelve temporary arrays for it and costs as much as the rest of the detector.
+    """
+
+    _hsv: Any = None
+
+    def _calculate_frame_score(self, timecode: Any, frame_img: Pixels) -> float:
+        before, self._hsv = self._hsv, cv2.cvtColor(frame_img, cv2.COLOR_BGR2HSV)
+        return 0.0 if before is None else float(cv2.norm(before, self._hsv, cv2.NORM_L1)) / self._hsv.size
+
+
+def _fade_cuts(
+    path: Path,
+    threshold: float,
+    shortest: float,
+    rate: Fraction,
+    decoder: str,
+    threads: int,
+    beat: Callable[[], object],
+) -> list[Fraction]:
+    """Times of the middles of fades. PySceneDetect names a frame number by the average rate; the frame nearest to it begins the shot."""
+    from scenedetect.detectors import ThresholdDetector
+
+    finder = PySceneDetectCuts(ThresholdDetector(threshold=threshold, min_scene_len=shortest), rate, 0, 0)
+    start: Fraction | None = None
+    cuts: list[Fraction] = []
+    with open_video(path, decoder, threads) as video:
+        for frame in video:
+            start = frame.time if start is None else start
+            # Half a frame early: rounding to a frame number moved it by up to that much.
+            cuts += [start + (cut.frame_num - Fraction(1, 2)) / rate for cut in finder.cuts(frame)]
+            beat()
+    return cuts
+
+
+def _ffmpeg_cuts(
+    path: Path, threshold: float, shortest: float, decoder: str, threads: int, beat: Callable[[], object]
+) -> list[Fraction]:
+    """Times at which ffmpeg's scene score exceeds `threshold`.
+
+    `metadata=print` names every frame's stamp and score: the stamps are in microseconds (`settb`) and rounded, so half a one is taken off.
+    """
+    filters = "settb=1/1000000,select='gte(scene,0)',metadata=print:key=lavfi.scene_score:file=-:direct=1"
+    source = [
+        "-threads",
+        str(threads),
+        "-noautorotate",
+        "-copyts",
+        "-protocol_whitelist",
+        "file,pipe",
+        "-i",
+        f"file:{path.absolute()}",
+    ]
+    command = ["ffmpeg", "-nostdin", "-v", "error", *source, "-map", "0:V:0", "-vf", filters, "-f", "null", "-"]
+    times: list[Fraction] = []
+    stamp = Fraction(0)
+    with tempfile.TemporaryFile() as noise, _running(command, noise) as process:
+        for line in process.stdout or ():
+            if line.startswith(b"frame:"):
+                stamp = Fraction(2 * int(line.split(b"pts:", 1)[1].split()[0]) - 1, 2_000_000)
+                beat()
+            elif line.startswith(b"lavfi.scene_score=") and (not times or float(line.partition(b"=")[2]) > threshold):
+                times.append(stamp)
+        if process.wait() and not times:
+            noise.seek(0)
+            said = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise VideoError("unreadable", f"{path}: ffmpeg cannot decode it: {said}")
+    if decoder == "opencv" and times:
+        # OpenCV counts from the first frame.
+        times = [time - times[0] for time in times]
+    return apart(times, shortest)
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str], noise: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the block, or with this process."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, preexec_fn=die_with_parent()) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,273 @@
+"""From what a user typed (files, folders, globs) to named sources: videos, and albums of photos."""
+
+import errno
+import glob
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ctxr.errors import UsageError
+from ctxr.store.artifacts import MARKER
+from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.paths import CACHE, safe_name
+from ctxr.store.records import PHOTO_SUFFIXES, Kind
+
+MIB = 1 << 20
+
+VIDEO_SUFFIXES = frozenset(
+    {
+        ".mp4",
+        ".m4v",
+        ".mov",
+        ".mkv",
+        ".webm",
+        ".avi",
+        ".mpg",
+        ".mpeg",
+        ".ts",
+        ".mts",
+        ".m2ts",
+        ".wmv",
+        ".flv",
+        ".3gp",
+        ".ogv",
+    }
+)
+
+SUFFIXES = VIDEO_SUFFIXES | PHOTO_SUFFIXES
+
+ARTIFACT = "it is an artifact of ctxr"
+LINK = "a link to a folder is not followed: name that folder as a source"
+NOT_TEXT = "its name is not UTF-8"
+
+
+@dataclass(frozen=True)
+class FoundSource:
+    """One source before it is read.
+
+    Attributes:
+        name: unique, safe as a folder name, the same for the same file whatever it is found with (unless two files
+            share a stem: then a piece of the content hash is added to each).
+        path: the video file, or the album's folder.
+        photos: the album's files, sorted by name; empty for a video.
+        sha256: see `records.Source`.
+    """
+
+    name: str
+    kind: Kind
+    path: Path
+    sha256: str
+    bytes: int
+    photos: tuple[Path, ...] = ()
+    photo_sha256: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found, and files left out: (path, why)."""
+
+    found: tuple[FoundSource, ...]
+    left_out: tuple[tuple[Path, str], ...]
+
+
+class Advance(Protocol):
+    """Hears how far the reading of sources is."""
+
+    def advance(self, steps: float = 1) -> None:
+        """`steps` more MiB are read."""
+
+
+def find_sources(
+    typed: Sequence[str], progress: Callable[[float], AbstractContextManager[Advance]] | None = None
+) -> Search:
+    """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
+
+    Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
+    folders that cannot be read and names that are not UTF-8 are left out, each with its reason.
+    All files are read once, for their hashes: `progress` is told how many MiB they have.
+    Raises UsageError for a path that is not there or is itself an artifact, and when nothing at all is found.
+    """
+    videos: dict[Path, None] = {}
+    albums: dict[Path, dict[Path, None]] = defaultdict(dict)
+    left_out: list[tuple[Path, str]] = []
+    for text in typed:
+        for path in _expand(text, left_out):
+            whole = _is_folder(path)
+            for file in _files_below(path, left_out) if whole else [path]:
+                suffix = file.suffix.lower()
+                if suffix in PHOTO_SUFFIXES:
+                    albums[file.parent][file] = None
+                elif suffix in VIDEO_SUFFIXES or not whole:
+                    videos[file] = None
+    for folder in [folder for folder in albums if not _is_text(folder.resolve().name)]:
+        left_out.append((folder, NOT_TEXT))
+        del albums[folder]
+    if not videos and not albums:
+        raise _nothing(typed, left_out)
+    files = [*videos, *(file for album in albums.values() for file in album)]
+    with (progress or _unwatched)(sum(map(_bytes, files)) / MIB) as task:
+
+        def passed(count: int) -> None:
+            task.advance(count / MIB)
+
+        made = [_video(file, passed) for file in videos]
+        made += [_album(folder, tuple(sorted(album)), left_out, passed) for folder, album in albums.items()]
+    return Search(tuple(_name_apart(_once(made, left_out))), tuple(dict.fromkeys(left_out)))
+
+
+def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> UsageError:
+    message = f"no video or photo in {', '.join(typed)}"
+    if not left_out:
+        suffixes = f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}"
+        return UsageError(message, hint=suffixes)
+    path, why = left_out[0]
+    more = f", and {len(left_out) - 1} more are left out" if len(left_out) > 1 else ""
+    hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it"}
+    return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
+
+
+class _Nobody:
+    def advance(self, steps: float = 1) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def _unwatched(total: float) -> Iterator[Advance]:
+    yield _Nobody()
+
+
+def _bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _expand(text: str, left_out: list[tuple[Path, str]]) -> list[Path]:
+    """The paths that `text` stands for, but for those that cannot be used."""
+    if not text:
+        raise UsageError("one of the sources is an empty name", hint="the current folder is called .")
+    try:
+        path = Path(text).expanduser()
+        there = path.exists()
+    except RuntimeError as error:  # ~somebody
+        user = Path(text).parts[0].removeprefix("~")
+        raise UsageError(
+            f"{text}: there is no user {user!r}", hint=f"write ./{text} for a folder of that name"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{text} cannot be read: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    if there and _is_ours(path):
+        raise UsageError(f"{text} is an artifact of ctxr, not footage", hint="name the videos, not the artifact")
+    matches = [os.fspath(path)] if there else sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if not matches:
+        raise UsageError(f"no such file or folder: {text}", hint="check the path; quote a glob: 'videos/*.mp4'")
+    return [Path(match) for match in matches if _is_usable(Path(match), left_out)]
+
+
+def _is_usable(path: Path, left_out: list[tuple[Path, str]]) -> bool:
+    if not _is_text(os.fspath(path)):
+        left_out.append((path, NOT_TEXT))
+        return False
+    if _is_ours(path):
+        left_out.append((path, ARTIFACT))
+        return False
+    return True
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be written into a table: file systems allow bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is an artifact, or what ctxr keeps beside them."""
+    try:
+        return folder.name == CACHE or (folder / MARKER).is_file()
+    except OSError:
+        return False
+
+
+def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
+    def unreadable(error: OSError) -> None:
+        left_out.append((Path(error.filename or folder), f"cannot be read: {error.strerror}"))
+
+    found = []
+    for root, folders, files in os.walk(folder, onerror=unreadable):
+        visible = [Path(root, name) for name in sorted(folders) if not name.startswith(".")]
+        left_out += [(path, LINK) for path in visible if path.is_symlink()]
+        folders[:] = [path.name for path in visible if not path.is_symlink() and _is_usable(path, left_out)]
+        for name in sorted(files):
+            file = Path(root, name)
+            if not name.startswith(".") and file.suffix.lower() in SUFFIXES:
+                if _is_text(name):
+                    found.append(file)
+                else:
+                    left_out.append((file, NOT_TEXT))
+    return found
+
+
+def _video(file: Path, passed: Callable[[int], None]) -> FoundSource:
+    try:
+        if not file.is_file():  # reading a pipe would wait for ever
+            raise OSError(errno.EINVAL, "not a regular file")
+        return FoundSource(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
+    except OSError:
+        # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
+        return FoundSource(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
+
+
+def _album(
+    folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], passed: Callable[[int], None]
+) -> FoundSource:
+    hashes, readable, total = [], [], 0
+    for file in files:
+        try:
+            if not file.is_file():
+                raise OSError(errno.EINVAL, "not a regular file")
+            hashes.append(sha256_file(file, passed))
+            total += file.stat().st_size
+            readable.append(file)
+        except OSError as error:
+            left_out.append((file, f"cannot be read: {error.strerror}"))
+    lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(readable, hashes, strict=True))
+    name = safe_name(folder.resolve().name or "photos")
+    return FoundSource(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
+
+
+def _once(sources: list[FoundSource], left_out: list[tuple[Path, str]]) -> list[FoundSource]:
+    kept: dict[tuple[Kind, str], FoundSource] = {}
+    for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
+        first = kept.setdefault((source.kind, source.sha256), source)
+        if first is not source:
+            left_out.append((source.path, f"the same content as {first.path}"))
+    return list(kept.values())
+
+
+def _name_apart(sources: list[FoundSource]) -> list[FoundSource]:
+    by_name: dict[str, list[FoundSource]] = defaultdict(list)
+    for source in sources:
+        by_name[source.name.lower()].append(source)  # some file systems do not tell A from a
+    apart = []
+    for same in by_name.values():
+        for source in same:
+            name = source.name if len(same) == 1 else f"{source.name}-{source.sha256[:8]}"
+            apart.append(FoundSource(**{**source.__dict__, "name": name}))
+    return sorted(apart, key=lambda source: source.name)

@@ -1,0 +1,374 @@
+"""How much of a picture is text: a small gate decides whether OCR is needed. ImageCoDe drops frames with much text (section 3.1).
+
+Five convolutions (17,000 weights) say for every 8x8 pixels how much they look like text. They were trained on drawn words over
+the photographs of scikit-image by `scripts/train_text_gate.py`; the threshold is set so that at least 99.5 % of the pictures in
+which Tesseract finds drawn words pass (248 of 249, `python -m bench.quality gate 700`; docs/log.md has the table).
+
+Tesseract reads the picture. Kept is where words stand and how sure it is of them, never what they say.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.media.brisque import check_picture
+from ctxr.store.hashing import sha256_file
+
+Floats = NDArray[np.float32]
+
+WEIGHTS = Path(__file__).parent / "weights" / "text-gate" / "model.safetensors"
+WINDOW = 33  # pixels, over which contrast is evened out
+NOISE = 6.0  # grey levels that count as no contrast
+FLAT = 8.0  # a picture whose grey levels spread less always passes: Tesseract sees contrasts there that the network does not
+
+
+class Layer(NamedTuple):
+    """A convolution of 3x3 or 5x5 inputs that lie `dilation` apart, at every `stride`-th place; its edges are filled with zeros."""
+
+    channels: int
+    size: int
+    stride: int
+    dilation: int
+
+
+LAYERS = (
+    Layer(10, 5, 2, 1),
+    Layer(20, 3, 2, 1),
+    Layer(32, 3, 2, 1),
+    Layer(32, 3, 1, 2),
+    Layer(32, 3, 1, 4),
+    Layer(1, 1, 1, 1),
+)
+"""From [1, H, W] to [1, H / 8, W / 8], with negative values cut between them."""
+
+
+class _Weights(NamedTuple):
+    layers: tuple[tuple[Floats, Floats], ...]
+    threshold: float
+    sha256: str
+
+
+class TextGate:
+    """Decides whether a picture is worth reading; its weights are loaded once per process."""
+
+    def __init__(self) -> None:
+        self._weights = _load()
+
+    def may_hold_text(self, grey: NDArray[np.uint8]) -> bool:
+        """False where `grey`, uint8 [H, W] at the size that Tesseract would read, shows no text."""
+        return float(grey.std()) < FLAT or self.score(grey) >= self._weights.threshold
+
+    def score(self, grey: NDArray[np.uint8]) -> float:
+        """How much the most text-like place of `grey` looks like text: a logit, higher is more."""
+        import torch
+
+        with torch.inference_mode(), _THREADS.one():
+            heat = torch.from_numpy(even_contrast(grey))[None, None]
+            for number, (layer, (weight, bias)) in enumerate(zip(LAYERS, self._weights.layers, strict=True)):
+                heat = heat.relu_() if number else heat
+                margin = layer.dilation * (layer.size // 2)
+                weights = torch.from_numpy(weight), torch.from_numpy(bias)
+                heat = torch.nn.functional.conv2d(heat, *weights, layer.stride, margin, layer.dilation)
+            # letters come in rows: the mean of three cells side by side
+            return float(torch.nn.functional.avg_pool2d(heat, (1, 3), 1, (0, 1)).max())
+
+    def describe(self) -> dict[str, object]:
+        """For manifests: which weights decide, and from where on."""
+        return {"weights_sha256": self._weights.sha256, "threshold": self._weights.threshold}
+
+
+def even_contrast(grey: NDArray[np.uint8]) -> Floats:
+    """Grey levels less their local mean, over their local spread; -3 to 3."""
+    level = grey.astype(np.float32)
+    mean = cv2.blur(level, (WINDOW, WINDOW))
+    variance = cv2.blur(level * level, (WINDOW, WINDOW)) - mean * mean
+    return np.asarray(np.clip((level - mean) / (np.sqrt(np.maximum(variance, 0)) + NOISE), -3, 3), np.float32)
+
+
+class _Threads:
+    """Torch with one thread for as long as anybody is inside; afterwards with as many as before the first came.
+
+    The number belongs to the process and to each thread that has asked for it, so whoever leaves sets it back, for itself
+    too, and to what the first one found: one who comes while another is inside would find the one thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = 1
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """The layers are so small that threads wait for one another longer than they work, most of all while a decoder
+        keeps the other cores busy."""
+        import torch
+
+        with self._lock:
+            if not self._inside:
+                self._before = torch.get_num_threads()
+            self._inside += 1
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                torch.set_num_threads(self._before)
+
+
+_THREADS = _Threads()
+
+
+@lru_cache(maxsize=1)
+def _load() -> _Weights:
+    from safetensors.numpy import load_file
+
+    tensors = load_file(WEIGHTS)
+    layers = tuple((tensors[f"{at}.weight"], tensors[f"{at}.bias"]) for at in range(len(LAYERS)))
+    return _Weights(layers, float(tensors["threshold"]), sha256_file(WEIGHTS))
+
+
+Picture = NDArray[np.uint8]
+
+ENGINES = ("auto", "tesserocr", "pytesseract")
+LANGUAGE = "eng"
+SPARSE_TEXT, LAYOUT = 11, 3
+"""Page segmentation: words anywhere, as overlays lie on photographs; and, only where that finds nothing, layout analysis, which
+reads panels of text that sparse text misses (docs/log.md)."""
+SIDE = 640
+"""Pixels of the longer side that Tesseract sees; longer ones take 2 to 3.5 times as long for as many words."""
+# sparse text reads leaves and tiles as one or two signs: two of three textless pictures would hold a "word"; with three, 1 of 17
+CHARACTERS = 3
+LEAST_SIDE = 8  # Tesseract reads nothing lower
+TIMEOUT = 30.0  # seconds; a picture takes 0.05 to 0.5
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """Text in a picture.
+
+    Attributes:
+        area_share: share of the area inside the boxes of words, 0..1, overlaps counted once.
+        words: number of words with at least 3 letters or digits and sufficient confidence.
+        confidence: Tesseract's mean confidence in them, 0..100; 0.0 without words.
+    """
+
+    area_share: float
+    words: int
+    confidence: float
+
+
+NO_TEXT = TextFacts(0.0, 0, 0.0)
+
+
+class Engine(Protocol):
+    """Tesseract, reached one way or another."""
+
+    name: str
+    version: str
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        """Tesseract's table of words for `grey` [H, W]: lines of 12 fields parted by tabs."""
+
+
+class TextReader:
+    """Reads how much text pictures hold. One object per thread.
+
+    Args:
+        engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
+            is installed and finds its language files.
+        min_confidence: words below it are not counted, 0..100.
+        gate: whether pictures in which `TextGate` sees no row of letters skip Tesseract; its recall is stated there.
+
+    Raises:
+        UsageError: unknown engine, or confidence out of range.
+        CtxrError: the engine, Tesseract or its English language file is missing; the hint says how to install it.
+    """
+
+    def __init__(self, engine: str = "auto", min_confidence: float = 60.0, gate: bool = True) -> None:
+        if engine not in ENGINES:
+            raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
+        if not 0 <= min_confidence <= 100:
+            raise UsageError(f"confidence {min_confidence} is out of range", hint="Tesseract's confidence is 0 to 100")
+        self.engine = _start(engine)
+        self.name = self.engine.name
+        self._min_confidence = min_confidence
+        self._gate = TextGate() if gate else None
+
+    def measure(self, rgb: Picture) -> TextFacts:
+        """Text in a picture, uint8 [H, W, 3] or grey [H, W]; larger or smaller ones are read at 640 pixels of the longer side.
+
+        Raises:
+            DataError: not such a picture, or Tesseract failed or gave no answer within 30 s (its process is then killed).
+        """
+        check_picture(rgb)
+        grey = working_size(rgb)
+        if not self._worth_reading(grey):
+            return NO_TEXT
+        return self._facts(grey, SPARSE_TEXT) or self._facts(grey, LAYOUT) or NO_TEXT
+
+    def _facts(self, grey: Picture, segmentation: int) -> TextFacts | None:
+        covered = np.zeros(grey.shape, np.bool_)
+        confidences = []
+        for left, top, width, height, confidence in words_in(self.engine.read(grey, segmentation)):
+            if confidence >= self._min_confidence:
+                covered[top : top + height, left : left + width] = True
+                confidences.append(confidence)
+        if not confidences:
+            return None
+        return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
+
+    def would_read(self, rgb: Picture) -> bool:
+        """Whether `measure` asks Tesseract about this picture, or the gate spares it."""
+        check_picture(rgb)
+        return self._worth_reading(working_size(rgb))
+
+    def _worth_reading(self, grey: Picture) -> bool:
+        return min(grey.shape) >= LEAST_SIDE and (self._gate is None or self._gate.may_hold_text(grey))
+
+    def describe(self) -> dict[str, object]:
+        """What measured, for manifests: engine, Tesseract's version and every setting that can change a fact."""
+        return {
+            "engine": self.name,
+            "tesseract": self.engine.version,
+            "language": LANGUAGE,
+            "page_segmentation": [SPARSE_TEXT, LAYOUT],
+            "side": SIDE,
+            "min_confidence": self._min_confidence,
+            "min_characters": CHARACTERS,
+            "gate": None if self._gate is None else self._gate.describe(),
+        }
+
+
+def working_size(rgb: Picture) -> Picture:
+    """`rgb` as Tesseract sees it: grey, uint8, `SIDE` pixels at its longer side."""
+    if not rgb.size:
+        return np.empty((0, 0), np.uint8)
+    grey = rgb if rgb.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2GRAY)
+    scale = SIDE / max(grey.shape)
+    if scale == 1:
+        return np.ascontiguousarray(grey)
+    size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
+    return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC), np.uint8)
+
+
+def words_in(table: str) -> Iterator[tuple[int, int, int, int, float]]:
+    """Left, top, width, height and confidence of what looks like a word in Tesseract's table."""
+    for line in table.split("\n"):
+        fields = line.split("\t")
+        # level 5 is a word
+        if len(fields) == 12 and fields[0] == "5" and sum(sign.isalnum() for sign in fields[11]) >= CHARACTERS:
+            left, top, width, height = (int(field) for field in fields[6:10])
+            yield max(0, left), max(0, top), width, height, float(fields[10])
+
+
+def _start(engine: str) -> Engine:
+    if engine == "pytesseract":
+        return _Pytesseract()
+    try:
+        return _Tesserocr()
+    except CtxrError:
+        if engine == "tesserocr":
+            raise
+        return _Pytesseract()
+
+
+class _Pytesseract:
+    """A `tesseract` process per picture."""
+
+    name = "pytesseract"
+
+    def __init__(self) -> None:
+        import pytesseract
+
+        # one thread: on pictures of this size more of them cost 1.7 times the time. Only pytesseract's children see this.
+        pytesseract.pytesseract.environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+        try:
+            self.version = str(pytesseract.get_tesseract_version())
+            languages = pytesseract.get_languages()
+        except (OSError, RuntimeError, SystemExit) as error:
+            raise CtxrError(
+                "Tesseract is not installed: the program `tesseract` is not to be found or does not start",
+                hint="apt install tesseract-ocr, or brew install tesseract; or leave out --max-text",
+            ) from error
+        if LANGUAGE not in languages:
+            raise CtxrError(
+                f"Tesseract has no language file {LANGUAGE!r}",
+                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
+            )
+        self._pytesseract: Any = pytesseract
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        from PIL import Image
+
+        image = Image.fromarray(grey)
+        image.format = "PPM"  # else it is packed as PNG, which takes longer than the rest of the way
+        try:
+            table = self._pytesseract.image_to_data(
+                image, lang=LANGUAGE, config=f"--psm {segmentation}", timeout=TIMEOUT
+            )
+        except (OSError, RuntimeError) as error:
+            # pytesseract kills a process that is late, and says so in a RuntimeError
+            raise DataError(
+                f"Tesseract could not read a picture of {grey.shape[1]}x{grey.shape[0]}: {error}"
+            ) from error
+        return str(table)
+
+
+class _Tesserocr:
+    """Tesseract inside this process: no start, no file, no second load of the language."""
+
+    name = "tesserocr"
+
+    def __init__(self) -> None:
+        try:
+            import tesserocr
+        except ImportError as error:
+            raise CtxrError(
+                "tesserocr is not installed", hint="pip install 'ctxr[ocr]', or use engine pytesseract"
+            ) from error
+        tesserocr.set_leptonica_log_level(tesserocr.LeptLogLevel.NONE)
+        try:
+            self._api = tesserocr.PyTessBaseAPI(path=_language_folder(), lang=LANGUAGE, psm=tesserocr.PSM.SPARSE_TEXT)
+        except RuntimeError as error:
+            raise CtxrError(
+                f"tesserocr finds no language file {LANGUAGE!r}",
+                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
+            ) from error
+        self._api.SetVariable("debug_file", os.devnull)
+        self.version = tesserocr.tesseract_version().split()[1]
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        height, width = grey.shape
+        self._api.SetPageSegMode(segmentation)
+        self._api.SetImageBytes(grey.tobytes(), width, height, 1, width)
+        if not self._api.Recognize(int(TIMEOUT * 1000)):
+            raise DataError(f"Tesseract could not read a picture of {width}x{height} within {TIMEOUT:.0f} s")
+        return str(self._api.GetTSVText(0))
+
+
+def _language_folder() -> str:
+    """Where language files are: TESSDATA_PREFIX, or what an installed `tesseract` says, or "" for the library's own choice."""
+    if os.environ.get("TESSDATA_PREFIX"):
+        return os.environ["TESSDATA_PREFIX"]
+    program = shutil.which("tesseract")
+    if program is None:
+        return ""
+    told = subprocess.run(
+        [program, "--list-langs"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    ).stdout
+    folder = re.search(r'"(.+)"', told)
+    return folder[1] if folder else ""

@@ -1,0 +1,207 @@
+"""How accurate workers are and how certain that is: posteriors of skill, human accuracy, and when to act on them.
+
+Five right of five is no proof of skill: decide on the probability that the skill lies above a threshold, not on the raw
+share. Looking again after each vote makes wrong decisions a little more frequent than `certainty` says, so decisions should
+stay reversible.
+
+A share of votes is not one of independent coins: a worker gives many votes. Wilson's interval treats them as if they were;
+the interval over workers does not, and is the one to quote.
+
+Acceptance keeps the texts whose target was found, so accuracy on accepted votes is optimistic by construction. The honest
+figure is that of all votes; where a third vote was asked for only on disagreement, that of first votes alone.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import UsageError
+from ctxr.metrics.agreement import LEVEL, RESAMPLES, percentiles
+from ctxr.metrics.proportions import wilson_interval
+from ctxr.metrics.votes import Column, Doubles, Flags, Votes, factorise
+
+Decision = Literal["allow", "block", "undecided"]
+Counts = npt.ArrayLike
+UNIFORM = (1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Skill:
+    """What is known of one worker's rate of success.
+
+    Attributes:
+        right, votes: what it rests on; fractions where a text counts once. mean: of the posterior.
+        low, high: central interval. above: P(skill > threshold).
+    """
+
+    right: float
+    votes: float
+    mean: float
+    low: float
+    high: float
+    above: float
+
+
+@dataclass(frozen=True, eq=False)
+class AuthorSuccess:
+    """How often others found what each author described.
+
+    Attributes:
+        authors: [A] names, sorted. right: [A] picks of others that name the target. votes: [A] picks of others.
+        texts: [A] descriptions that others picked for. found: [A] sum over these of the share of pickers who found it: with
+            `texts` the counts to judge authors by, since the pickers of one text stand or fall together.
+    """
+
+    authors: npt.NDArray[np.object_]
+    right: Doubles
+    votes: Doubles
+    texts: Doubles
+    found: Doubles
+
+
+def skills(
+    right: Counts,
+    votes: Counts,
+    threshold: float,
+    prior: tuple[float, float] = UNIFORM,
+    confidence: float = 0.95,
+) -> list[Skill]:
+    """The Beta posterior of each worker.
+
+    Args:
+        right, votes: [W] counts, 0 <= right <= votes; need not be whole. threshold: skill to be above, 0..1.
+        prior: a and b of the Beta prior; (1, 1) thinks all skills equally likely.
+        confidence: probability inside the central interval.
+
+    Raises:
+        UsageError: counts, a threshold or a prior that cannot be.
+
+    >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
+    [(0.857, 0.738), (0.944, 0.999)]
+    """
+    from scipy.special import betaincc, betaincinv
+
+    hits, total = np.atleast_1d(np.asarray(right, float)), np.atleast_1d(np.asarray(votes, float))
+    if hits.shape != total.shape or (hits < 0).any() or (hits > total + 1e-9).any():
+        raise UsageError("right votes must lie between 0 and all votes, worker by worker")
+    if not 0 <= threshold <= 1 or min(prior) <= 0:
+        raise UsageError(f"threshold {threshold:g} must lie in 0..1, and both numbers of prior {prior} above 0")
+    a, b = hits + prior[0], np.maximum(total - hits, 0.0) + prior[1]
+    tail = (1 - confidence) / 2
+    columns = hits, total, a / (a + b), betaincinv(a, b, tail), betaincinv(a, b, 1 - tail), betaincc(a, b, threshold)
+    return [Skill(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def decisions(
+    right: Counts,
+    votes: Counts,
+    good: float,
+    poor: float | None = None,
+    certainty: float = 0.95,
+    prior: tuple[float, float] = UNIFORM,
+) -> list[Decision]:
+    """allow where P(skill > good) exceeds `certainty`, block where P(skill < poor) does, undecided until then.
+
+    Args:
+        right, votes: [W] counts. good: skill that is wanted. poor: skill that is not borne; without, `good`.
+        certainty: above a half. prior: of `skills`.
+
+    Raises:
+        UsageError: as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
+
+    >>> decisions([5, 50, 3], [5, 52, 12], good=0.8)
+    ['undecided', 'allow', 'block']
+    """
+    floor = good if poor is None else poor
+    if floor > good or not 0.5 <= certainty <= 1:
+        raise UsageError(
+            f"poor {floor:g} must not exceed good {good:g}, and certainty {certainty:g} must lie in 0.5..1"
+        )
+    wanted = [skill.above for skill in skills(right, votes, good, prior)]
+    borne = [skill.above for skill in skills(right, votes, floor, prior)]
+    return [_decision(yes, no, certainty) for yes, no in zip(wanted, borne, strict=True)]
+
+
+def found_by_others(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
+    """Counts from which an author's skill is told: how often *others* found the targets of his descriptions.
+
+    Args:
+        votes: picks, one unit a description. right: [N] whether each names the target.
+        authors: [U] names of who wrote each unit, in the order of `votes.unit_names`; an author's own picks are left out.
+
+    >>> from ctxr.metrics.votes import gather
+    >>> picks = gather(["d1", "d1", "d2", "d2"], ["x", "y", "ann", "x"], [3, 3, 5, 6])
+    >>> counts = found_by_others(picks, np.array([True, True, True, False]), ["ann", "ann"])
+    >>> counts.right.tolist(), counts.votes.tolist(), counts.texts.tolist(), counts.found.tolist()
+    ([2.0], [3.0], [2.0], [1.0])
+    """
+    wrote, names = factorise(np.asarray(authors, object))
+    writer, picker = names[wrote[votes.units]], votes.worker_names[votes.workers]
+    others = np.array(writer != picker, bool)
+    size = len(votes.unit_names)
+    hits = np.bincount(votes.units[others], right[others], size).astype(np.float64)
+    given = np.bincount(votes.units[others], minlength=size).astype(np.float64)
+    share = np.divide(hits, given, out=np.zeros(size), where=given > 0)
+    columns = (np.bincount(wrote, each, len(names)).astype(np.float64) for each in (hits, given, given > 0, share))
+    return AuthorSuccess(names, *columns)
+
+
+def _decision(above_good: float, above_poor: float, certainty: float) -> Decision:
+    if above_good > certainty:
+        return "allow"
+    return "block" if 1 - above_poor > certainty else "undecided"
+
+
+@dataclass(frozen=True)
+class HumanAccuracy:
+    """A share of right picks.
+
+    Attributes:
+        value: right / votes, 0..1; None without votes. workers: who gave them.
+        low, high: Wilson's interval, as if votes were independent; (0, 1) without votes.
+        crowd_low, crowd_high: percentile interval with workers drawn again; None with fewer than two workers.
+    """
+
+    value: float | None
+    right: int
+    votes: int
+    workers: int
+    low: float
+    high: float
+    crowd_low: float | None = None
+    crowd_high: float | None = None
+
+
+def human_accuracy(
+    votes: Votes,
+    right: Flags,
+    rng: np.random.Generator,
+    resamples: int = RESAMPLES,
+    confidence: float = LEVEL,
+) -> HumanAccuracy:
+    """The share of votes that name the target.
+
+    Args:
+        votes: N picks. right: [N] whether each names its target. rng: equal generators give equal intervals.
+        resamples: draws of as many workers with replacement; a worker comes with all his votes.
+
+    >>> from ctxr.metrics.votes import gather
+    >>> picks = gather([1, 1, 2, 2], ["x", "y", "x", "y"], [4, 4, 7, 1])
+    >>> human_accuracy(picks, np.array([True, True, True, False]), np.random.default_rng(0)).value
+    0.75
+    """
+    total, hits = len(votes), int(right.sum())
+    low, high = wilson_interval(hits, total, confidence)
+    given = np.bincount(votes.workers, minlength=1)
+    found = np.bincount(votes.workers, right, minlength=1)[given > 0]
+    given = given[given > 0]
+    crowd = len(given)
+    value = hits / total if total else None
+    if crowd < 2:
+        return HumanAccuracy(value, hits, total, crowd, low, high)
+    # one row of draws at a time keeps memory at the size of the crowd
+    drawn = (rng.integers(0, crowd, crowd) for _ in range(resamples))
+    shares = np.array([found[rows].sum() / given[rows].sum() for rows in drawn])
+    return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares, confidence))

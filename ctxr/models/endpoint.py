@@ -1,0 +1,267 @@
+"""A client for an OpenAI-compatible endpoint: retries, limits, cost; the key stays in the environment."""
+
+import ipaddress
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from ctxr.errors import CtxrError, UsageError
+
+PATH = "/chat/completions"
+
+TRIES = 6
+
+LONGEST = 300.0
+"""Seconds that a host may make us wait between two tries."""
+
+MOST_BYTES = 1 << 20
+"""Of a reply: a number needs a hundred."""
+
+MOST_SAID = 300
+"""Characters of a complaint that are passed on."""
+
+BUSY = frozenset({408, 425, 429})
+SERVER_ERROR = 500
+NOT_ALLOWED = frozenset({401, 403, 404, 405})
+FILTERED = ("content_filter", "content_policy", "content management policy", "safety")
+"""Words by which hosts say that it was the content that they refuse."""
+
+AGAIN = "run the same command again: it goes on where it was"
+
+
+class Rejected(CtxrError):
+    """The host understood the request and will not answer it.
+
+    Attributes:
+        status: of HTTP. filtered: whether it was for the content.
+    """
+
+    def __init__(self, status: int, detail: str, hint: str) -> None:
+        super().__init__(f"the endpoint refused with {status}: {detail}", hint)
+        self.status, self.detail = status, detail
+        self.filtered = any(word in detail.lower() for word in FILTERED)
+
+
+class Unreadable(CtxrError):
+    """The host answered, even when asked again, with something that is no completion."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where requests go.
+
+    Attributes:
+        url: of chat completions. local: whether it is this machine.
+    """
+
+    url: str
+    local: bool
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """What a host is known to take: servers differ in the options they know."""
+
+    structured: bool = True
+    limit: str = "max_tokens"
+    temperature: bool = True
+
+    def after(self, complaint: str) -> "ServerLimits | None":
+        """Another way to ask after a complaint; None if nothing is left to try."""
+        told = complaint.lower()
+        if "max_tokens" in told and self.limit == "max_tokens":
+            return ServerLimits(self.structured, "max_completion_tokens", self.temperature)
+        if "temperature" in told and self.temperature:
+            return ServerLimits(self.structured, self.limit, temperature=False)
+        return ServerLimits(False, self.limit, self.temperature) if self.structured else None
+
+
+def place_of(endpoint: str, insecure: bool) -> Place:
+    """The address of an endpoint such as http://localhost:8000/v1.
+
+    Raises UsageError for what is no such address, holds a password or a key, or would send pictures and key in the clear.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise UsageError("--endpoint is no address", hint="--endpoint http://localhost:8000/v1") from error
+    plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
+    if parts.scheme not in ("http", "https") or not host or not plain:
+        raise UsageError("--endpoint is no address of http or https", hint="--endpoint http://localhost:8000/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise UsageError(
+            "--endpoint holds a password or a query, which would be written down",
+            hint="leave it out: the key is read from the environment",
+        )
+    local = _is_local(host)
+    if parts.scheme == "http" and not local and not insecure:
+        raise UsageError(
+            f"--endpoint {endpoint} would send key and pictures in the clear", hint="use https, or --insecure"
+        )
+    base = endpoint.rstrip("/")
+    return Place(base if base.endswith(PATH) else base + PATH, local)
+
+
+def key_of(variable: str, place: Place) -> str:
+    """The key in an environment variable; "" where a local endpoint needs none.
+
+    Raises CtxrError where there is none for another machine, or it cannot be sent.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not key and not place.local:
+        raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise CtxrError(f"the key in {variable} holds signs that no key has", hint=f"export {variable}=…")
+    return key
+
+
+@dataclass
+class Endpoint:
+    """A host of chat completions; may be used by several threads.
+
+    Attributes:
+        timeout: seconds for one try.
+        pause: waits that many seconds between tries. now: seconds since 1970, against which a host's date is read.
+    """
+
+    place: Place
+    key: str = field(repr=False)
+    timeout: float
+    pause: Callable[[float], object] = time.sleep
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        import httpx
+
+        headers = {"Content-Type": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        # a proxy of the environment would see what is meant for this machine alone
+        self._client = httpx.Client(
+            headers=headers,
+            timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, 10)),
+            trust_env=not self.place.local,
+            limits=httpx.Limits(max_connections=None),
+        )
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+
+    def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The completion of a request, asked for again while the host is busy, broken or slow.
+
+        Raises Rejected for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
+        a host that cannot be reached or does not recover.
+        """
+        import httpx
+
+        content = json.dumps(body).encode()
+        trouble, answered = "", False
+        for number in range(TRIES):
+            wait = 2.0**number
+            try:
+                status, headers, said = self._post(content)
+            except httpx.TimeoutException:
+                trouble, answered = f"no answer within {self.timeout:g} seconds", False
+            except httpx.RequestError as error:  # no connection, or a body that does not decompress
+                trouble, answered = self.clean(str(error)) or type(error).__name__, False
+            else:
+                if len(said) >= MOST_BYTES:
+                    raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
+                found = _decoded(said)
+                failed = found is not None and bool(found.get("error"))
+                if status == httpx.codes.OK and found is not None and not failed:
+                    return dict(self._cleaned(found))
+                detail = self._detail(said)
+                answered = status == httpx.codes.OK and not failed
+                trouble = "something that is no completion" if answered else f"{status}: {detail}"
+                if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
+                    raise Rejected(status, detail, _hint(status))
+                wait = max(wait, self._asked_wait(headers.get("retry-after", "")))
+            if number < TRIES - 1:
+                self.pause(wait)
+        if answered:
+            raise Unreadable(f"the endpoint answered {TRIES} times with {trouble}", hint=AGAIN)
+        raise CtxrError(f"the endpoint did not answer {TRIES} times, at last: {trouble}", hint=AGAIN)
+
+    def clean(self, text: str) -> str:
+        """The text without the key: hosts repeat it when they refuse it."""
+        return text.replace(self.key, "[key]") if self.key else text
+
+    def _detail(self, said: bytes) -> str:
+        """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
+        return " ".join(self.clean(_complaint(said)).split())[:MOST_SAID] or "nothing"
+
+    def _cleaned(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, dict):
+            return {self.clean(str(name)): self._cleaned(one) for name, one in value.items()}
+        return [self._cleaned(one) for one in value] if isinstance(value, list) else value
+
+    def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body; a body that is too long, or takes too long, is cut off."""
+        import httpx
+
+        end = time.monotonic() + self.timeout
+        said = bytearray()
+        with self._client.stream("POST", self.place.url, content=content) as response:
+            for part in response.iter_bytes():
+                said += part
+                if len(said) > MOST_BYTES:
+                    return response.status_code, response.headers, bytes(said[:MOST_BYTES])
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("the reply does not end")
+            return response.status_code, response.headers, bytes(said)
+
+    def _asked_wait(self, said: str) -> float:
+        """Seconds that a Retry-After asks for, 0 if none, at most `LONGEST`."""
+        try:
+            wait = float(said)
+        except ValueError:
+            try:
+                wait = parsedate_to_datetime(said).timestamp() - self.now()
+            except (ValueError, TypeError, OverflowError):
+                return 0.0
+        return min(LONGEST, max(0.0, wait)) if math.isfinite(wait) else 0.0
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _decoded(said: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and ("choices" in found or found.get("error")) else None
+
+
+def _complaint(said: bytes) -> str:
+    """What a host says about an error, without the JSON around it."""
+    text = said.decode(errors="replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    error = (found.get("error") or found) if isinstance(found, dict) else found
+    parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
+    return " ".join(str(part) for part in parts if part)
+
+
+def _hint(status: int) -> str:
+    if status in (401, 403):
+        return "check the key, and that --key-from names its variable"
+    return "check --endpoint and --model" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"

@@ -1,0 +1,119 @@
+"""Embeddings of a dataset's pictures: those of its artifact, or made on demand with a named encoder."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError
+from ctxr.media.images import Pixels, read_image
+from ctxr.models.encoders import load_encoder
+from ctxr.store.arrays import pairwise_distances
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.units import SOURCES, read_unit
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class PictureVectors:
+    """Unit vectors of pictures.
+
+    Attributes:
+        encoder: what made them. threshold: its distance from which two images count as different.
+        rows: row of each image id. matrix: float32 [N, D].
+    """
+
+    encoder: str
+    threshold: float
+    rows: dict[str, int]
+    matrix: npt.NDArray[np.float32]
+
+
+def vectors_of(dataset: Dataset, encoder: str | None, device: str, talk: Talk) -> PictureVectors | None:
+    """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
+    if encoder is not None:
+        return _embed(dataset, encoder, device, talk)
+    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
+        return None
+    models = open_artifact(dataset.root).manifest.models
+    folders = sorted(entry.name for entry in (dataset.root / SOURCES).glob("*") if (entry / "source.json").is_file())
+    rows: dict[str, int] = {}
+    blocks: list[npt.NDArray[np.float32]] = []
+    for name in folders:
+        unit = read_unit(dataset.root, name)
+        known: list[int] = []
+        for row in unit.ledger:
+            image = f"{row.source}/{row.name}" if row.name is not None else f"{row.source}/img{row.index}"
+            if row.row is not None and image in dataset.images and image not in rows:
+                if not 0 <= row.row < len(unit.vectors):
+                    raise DataError(f"{unit.folder}: the ledger names row {row.row}, which embeddings.npy has not")
+                rows[image] = len(rows)
+                known.append(row.row)
+        if known:
+            blocks.append(np.asarray(unit.vectors[known], np.float32))
+    if not blocks or len({block.shape[1] for block in blocks}) > 1:
+        return None
+    try:
+        name, threshold = str(models["encoder"]["name"]), float(models["selection"]["threshold"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return PictureVectors(name, threshold, rows, np.concatenate(blocks))
+
+
+def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
+    """(mean, closest) pairwise distance of each set: from `vectors` where given, else as the sets say; by set id."""
+    if vectors is None:
+        known = [one for one in dataset.sets if not math.isnan(one.mean_distance)]
+        return {one.id: (one.mean_distance, one.closest) for one in known}
+    found: dict[str, tuple[float, float]] = {}
+    for image_set in dataset.sets:
+        if len(image_set.images) > 1 and all(name in vectors.rows for name in image_set.images):
+            chosen = vectors.matrix[[vectors.rows[name] for name in image_set.images]]
+            upper = pairwise_distances(chosen)[np.triu_indices(len(chosen), 1)]
+            found[image_set.id] = (float(upper.mean()), float(upper.min()))
+    return found
+
+
+def _embed(dataset: Dataset, name: str, device: str, talk: Talk) -> PictureVectors | None:
+    files = {image.id: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
+    if not files:
+        talk.warn("no picture is at hand: --encoder has nothing to embed")
+        return None
+    model = load_encoder(name, device, warn=talk.warn)
+    rows: dict[str, int] = {}
+    blocks: list[npt.NDArray[np.float32]] = []
+    with open_pictures(files, "embedding", talk) as opened:
+        while part := list(islice(opened, BATCH)):
+            rows |= {image: len(rows) + place for place, (image, _) in enumerate(part)}
+            blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
+    return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None
+
+
+@contextmanager
+def open_pictures(files: Mapping[str, Path], label: str, talk: Talk) -> Iterator[Iterator[tuple[str, Pixels]]]:
+    """Pictures one after the other, by image id in order, with progress; those that cannot be read are left out and said."""
+    broken: list[str] = []
+
+    def walk(advance: Callable[[], None]) -> Iterator[tuple[str, Pixels]]:
+        for name in sorted(files):
+            try:
+                pixels = read_image(files[name])
+            except DataError as error:
+                broken.append(error.message)
+            else:
+                yield name, pixels
+            advance()
+
+    with talk.progress(label, len(files)) as task:
+        yield walk(task.advance)
+    if broken:
+        more = "" if len(broken) == 1 else f", and {len(broken) - 1} more"
+        talk.warn(f"{broken[0]}{more}: left out")

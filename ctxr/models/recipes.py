@@ -1,0 +1,106 @@
+"""Recipes as TOML: the fields of `Recipe`, and a table of changes for each parity profile."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from ctxr.errors import DataError, UsageError
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.training.recipe import ENTAILMENT, Recipe
+
+FOLDER = Path(__file__).resolve().parents[1] / "configs"
+"""The recipes that come with ctxr."""
+
+PROFILES = ("fixed", "paper", "code")
+"""fixed: the published numbers without known errors. paper: the text at its word. code: what the released scripts do."""
+
+_KINDS: dict[type, str] = {float: "a number", int: "a whole number", bool: "true or false", str: "a text in quotes"}
+
+
+def known_recipes() -> list[str]:
+    """Names of the recipes that come with ctxr."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4".
+
+    Raises UsageError for an unknown recipe, profile, key, or a value that makes no sense; DataError for broken TOML.
+    """
+    if parity not in PROFILES:
+        raise UsageError(f"--parity {parity} is unknown", hint=f"choose {', '.join(PROFILES)}")
+    file = _file(named)
+    try:
+        loaded = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--recipe names a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not TOML: {error}") from error
+    tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
+    if strange := next((key for key in tables if key not in PROFILES), None):
+        raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
+    kind = ClassifierRecipe if loaded.get("variant") == ENTAILMENT else Recipe
+    values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
+    parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
+    recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))
+    recipe.check()
+    return recipe
+
+
+def recipe_name(named: str) -> str:
+    """What a run of the recipe is called if nobody says otherwise."""
+    return Path(named).stem if named.endswith(".toml") else named
+
+
+def _file(named: str) -> Path:
+    if named.endswith(".toml"):
+        return Path(named)
+    known = known_recipes()
+    if named not in known:
+        near = get_close_matches(named, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, or name a .toml file"
+        raise UsageError(f"there is no recipe {named!r}", hint=hint)
+    return FOLDER / f"{named}.toml"
+
+
+def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
+    """The values of changes as they were typed; a text needs no quotes."""
+    values: dict[str, Any] = {}
+    for change in changes:
+        key, sign, text = change.partition("=")
+        if not sign:
+            raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
+        try:
+            values[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[key.strip()] = text.strip()
+    return _checked(kind, "--set", values)
+
+
+def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in the types of the recipe's fields. Raises UsageError for an unknown key or another type."""
+    kinds: dict[str, type] = get_type_hints(recipe)
+    checked: dict[str, Any] = {}
+    for typed, value in values.items():
+        key = typed.replace("-", "_")
+        if key not in kinds:
+            raise UsageError(f"{where}: unknown key {typed!r}", hint=_nearest(key, recipe, kinds))
+        kind = kinds[key]
+        whole = float(value) if kind is float and type(value) is int else value
+        if type(whole) is not kind:
+            raise UsageError(
+                f"{where}: {typed} = {value!r} is not {_KINDS[kind]}", hint=f"{typed} = {getattr(recipe, key)!r}"
+            )
+        checked[key] = whole
+    return checked
+
+
+def _nearest(key: str, recipe: type[Recipe], known: Iterable[str]) -> str:
+    """The keys that an unknown one may stand for, and where all of them are told."""
+    if near := get_close_matches(key, known, n=1):
+        return f"did you mean {near[0]}?"
+    likest = get_close_matches(key, known, n=3, cutoff=0.0)
+    where = "docs/models.md" + (" and docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "")
+    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {where}"

@@ -1,0 +1,185 @@
+"""Scorers of candidates: the interface, bi-encoders, and encoders of pairs. Letters: B queries, K candidates, N images, T tokens, D width.
+
+Letters: B queries, K candidates, N images, R regions, F features of a region, T tokens, D width of a pair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.models.context import SCALE, ContextHead, Fusion, fuse
+from ctxr.models.layers import unit
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Queries with their candidates. An image stands in it once, however many queries ask about it.
+
+    Attributes:
+        images: [N, 3, H, W] float pixels as the encoder wants them, or [N, D] unit vectors of them.
+        texts: [B, T] int64 token ids, or [B, D] unit vectors.
+        candidates: [B, K] int64 rows of `images`, in the order of the set; any row where there is none.
+        mask: [B, K] bool, True where there is a candidate; each query has at least one.
+        ordered: [B] bool, whether the order of the candidates is that of time.
+        target: [B] int64 position of the right candidate; -1 where it is not known.
+    """
+
+    images: Tensor
+    texts: Tensor
+    candidates: Tensor
+    mask: Tensor
+    ordered: Tensor
+    target: Tensor
+
+    def to(self, device: str) -> "Batch":
+        """The same on another device."""
+        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+class CandidateScorer(Protocol):
+    """Says how well each candidate fits its query."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """float32 [B, K], higher is better, -inf where there is no candidate."""
+
+
+class ClipScorer(nn.Module):
+    """Cosine of image and text times a learned scale; with a head, what it makes of their pair.
+
+    Images and texts may come as pixels and tokens, for which an encoder is needed, or as its unit vectors.
+
+    Args:
+        encoder: a model of open_clip; None if everything comes as vectors.
+        head: looks at all candidates of a set; None scores each by itself.
+        fusion: how a pair is made for the head, "multiply" or "concat".
+        scale: of the product.
+    """
+
+    def __init__(
+        self, encoder: Any = None, head: ContextHead | None = None, fusion: Fusion = "multiply", scale: float = SCALE
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.fusion, self.scale = fusion, scale
+
+    def forward(self, batch: Batch) -> Tensor:
+        """float32 [B, K], higher is better, -inf where there is no candidate."""
+        if self.head is None:
+            images = self.image_vectors(batch.images)[batch.candidates]
+            # not by a product of matrices, which autocast would round
+            scores = (images * self.text_vectors(batch.texts)[:, None, :]).sum(-1)
+            if self.encoder is not None:
+                scores = scores * self.encoder.logit_scale.exp()
+        else:
+            scores = self.head(self.pairs(batch), batch.mask, batch.ordered)
+        precise = scores if scores.dtype == torch.float64 else scores.float()
+        return precise.masked_fill(~batch.mask, float("-inf"))
+
+    def pairs(self, batch: Batch) -> Tensor:
+        """Features of each pair as the head takes them, [B, K, D]."""
+        images = self.image_vectors(batch.images)[batch.candidates]
+        return fuse(images, self.text_vectors(batch.texts), self.fusion, self.scale)
+
+    def start_at_cosine(self, logit_scale: float) -> None:
+        """Let an untrained head score as the encoder below it does: cosine times `logit_scale`.
+
+        The last layer norm leaves numbers whose mean is 0, so a weight that is the same for all of them hears the product alone.
+        """
+        if self.head is None or self.fusion != "multiply":
+            raise ValueError("only a head over products can start at the cosine")
+        nn.init.constant_(self.head.score.weight, logit_scale / self.scale)
+        nn.init.zeros_(self.head.score.bias)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for statistics over a batch: the vector of a picture must not depend on its neighbours."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
+
+    def image_vectors(self, images: Tensor) -> Tensor:
+        """Unit vectors [N, D] of pixels [N, 3, H, W]; vectors stay as they are."""
+        return images if images.ndim == 2 else unit(self._ask("pixels").encode_image(images))
+
+    def text_vectors(self, texts: Tensor) -> Tensor:
+        """Unit vectors [B, D] of tokens [B, T]; vectors stay as they are."""
+        return texts if texts.is_floating_point() else unit(self._ask("tokens").encode_text(texts))
+
+    def _ask(self, what: str) -> Any:
+        if self.encoder is None:
+            raise ValueError(f"a scorer without an encoder was given {what}")
+        return self.encoder
+
+
+def trainable(build: Callable[[], Any]) -> Any:
+    """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `loading.Source`.
+
+    Channels stand last in memory: convolutions of ctxr-tiny then take two thirds of the time on a CPU.
+    """
+    return build().requires_grad_(True).train().to(memory_format=torch.channels_last)
+
+
+class PairEncoder(Protocol):
+    """Makes one vector of an image and a text that looked at each other.
+
+    Attributes:
+        width: D of the vector.
+    """
+
+    width: int
+
+    def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
+        """Pair features [B, K, D]; those where `mask` is False mean nothing.
+
+        Args:
+            images: what the encoder looks at: pixels [N, 3, H, W], or regions [N, R, F + BOX].
+            texts: int64 [B, T] token ids, 0 where there is none.
+            candidates: int64 [B, K] rows of `images`.
+            mask: bool [B, K].
+        """
+
+    def match(self, pairs: Tensor) -> Tensor:
+        """How well image and text match [B, K], as the published head says, from pair features [B, K, D]; higher is better."""
+
+
+class PairScorer(nn.Module):
+    """What a head makes of the pairs of a set; or each pair by itself, by the published head or by a new one.
+
+    Args:
+        encoder: a module that is a `PairEncoder`; None if the batch's images are pair features [N, D] already, and then
+            `candidates` names the pair of each query and candidate.
+        head: looks at all candidates of a set. alone: a layer [D] -> [1] that scores each by itself.
+            With neither, the encoder's published head does.
+    """
+
+    def __init__(
+        self, encoder: nn.Module | None = None, head: ContextHead | None = None, alone: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head, self.alone = encoder, head, alone
+
+    def forward(self, batch: Batch) -> Tensor:
+        """float32 [B, K], higher is better, -inf where there is no candidate."""
+        pairs = self.pairs(batch)
+        if self.head is not None:
+            scores = self.head(pairs, batch.mask, batch.ordered)
+        elif self.alone is not None:
+            scores = self.alone(pairs).squeeze(-1)
+        elif self.encoder is not None:
+            scores = self.encoder.match(pairs)  # type: ignore[operator]
+        else:
+            raise ValueError("a scorer of pair features needs a head or a layer")
+        precise = scores if scores.dtype == torch.float64 else scores.float()
+        masked: Tensor = precise.masked_fill(~batch.mask, float("-inf"))
+        return masked
+
+    def pairs(self, batch: Batch) -> Tensor:
+        """Features of each pair [B, K, D]."""
+        if self.encoder is None:
+            return batch.images[batch.candidates]
+        made: Tensor = self.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
+        return made

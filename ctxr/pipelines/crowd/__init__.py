@@ -1,0 +1,1 @@
+"""Asking people: plan, export-tasks, serve, import-answers, workers, aggregate."""

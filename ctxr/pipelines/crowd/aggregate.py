@@ -1,0 +1,485 @@
+"""`ctxr aggregate`: answers become trusted judgments, figures and a dataset."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ctxr.annotation.answers import collected
+from ctxr.annotation.artifacts import JUDGMENTS, TASKS, Answered, read_judgments
+from ctxr.annotation.project_journal import blocked_workers
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Dialogue, Unit
+from ctxr.annotation.tasks.verify import KEEP
+from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.project import refuse_seed
+from ctxr.engine.report import Table
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.crowd import people
+from ctxr.pipelines.crowd import validation as figures
+from ctxr.pipelines.crowd import votes as acceptance
+from ctxr.pipelines.crowd.config import LABEL_RULES, Aggregate, AggregateReport
+from ctxr.pipelines.crowd.people import Worker
+from ctxr.pipelines.crowd.validation import AccuracyRow, AgreementRow
+from ctxr.pipelines.crowd.votes import RULES, Acceptance, LabelRow, picks_of
+from ctxr.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
+from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_of
+from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
+from ctxr.store.tables import read_table, write_table
+
+
+def without_audits(answered: Answered, workdir: Path) -> Answered:
+    """The answers but for those about pairs that were drawn for an audit in the project `workdir`."""
+    drawn = {
+        (one.image, one.caption)
+        for strata in (workdir / FOLDER).glob(f"rounds/*/{STRATA}")
+        for one in read_table(strata, AuditSample)
+    }
+    gone = {unit.id for unit in answered.units.values() if _pair(unit) in drawn}
+    if not gone:
+        return answered
+    queries = {answered.units[name].query for name in gone}
+    units = {name: unit for name, unit in answered.units.items() if name not in gone}
+    sets = {unit.image_set for unit in units.values()}
+    return replace(
+        answered,
+        units=units,
+        sets={name: one for name, one in answered.sets.items() if name in sets},
+        answers=tuple(one for one in answered.answers if one.unit not in gone),
+        queries=tuple(one for one in answered.queries if one.id not in queries),
+        judgments=tuple(one for one in answered.judgments if one.query not in queries),
+    )
+
+
+def _pair(unit: Unit) -> tuple[str, str] | None:
+    """Picture and caption of a unit that asks about both."""
+    return (unit.images[0], unit.text_ids[0]) if unit.task == "entail" and unit.images and unit.text_ids else None
+
+
+class Dropped(Record, frozen=True):
+    """A description or dialogue that was not kept.
+
+    Attributes:
+        query: its id. text: what was written. author: pseudonym. right, wrong: votes that count.
+        reason: `not_found`, `tie`, `too_few_votes`, `writer_blocked`, `not_verified`, or `not_asked` before anybody voted.
+    """
+
+    KEY = ("query",)
+
+    query: str
+    text: str
+    author: str
+    right: int
+    wrong: int
+    reason: str
+
+
+def dropped_rows(answered: Answered, decisions: Mapping[str, Acceptance], kept: Collection[str]) -> list[Dropped]:
+    """A row for each description and dialogue that was written here and is not among `kept`."""
+    decided = {decision.query: decision for decision in decisions.values()}
+    texts = {text.id: text for text in answered.texts}
+    talks = {one.id for one in answered.dialogues}
+    rows = []
+    for query in answered.queries:
+        if query.labels is not None or query.id in kept:
+            continue
+        said = [texts[name] for name in query.texts if name in texts]
+        decision = decided.get(
+            query.id, Acceptance(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
+        )
+        rows.append(
+            Dropped(
+                query.id,
+                "\n".join(text.text for text in said),
+                said[0].author if said else "unknown",
+                decision.right,
+                decision.wrong,
+                decision.reason or "",
+            )
+        )
+    return rows
+
+
+R = TypeVar("R", bound=Record)
+
+
+def kept_queries(
+    answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
+) -> dict[str, Query]:
+    """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
+    known = known_queries(answered)
+    written = {query.id for query in answered.queries}
+    asked = {decision.query: decision for decision in decisions.values()}
+    good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
+    kept = {one.id for one in kept_dialogues(answered, good, blocked)}
+    for name, query in known.items():
+        # what was written elsewhere is dropped by votes alone, never for want of them
+        if query.labels is None and (asked[name].reason is None if name in asked else name not in written):
+            kept.add(name)
+    texts = {text for name in kept for text in known[name].texts}
+    fallen = {text for name in known.keys() - kept if known[name].labels is None for text in known[name].texts} - texts
+    return {name: query for name, query in known.items() if name in kept or _goes_along(query, fallen)}
+
+
+def known_queries(answered: Answered) -> dict[str, Query]:
+    """Queries that answers made, and those from elsewhere that units asked about, by id."""
+    known = {query.id: query for query in answered.queries}
+    for unit in answered.units.values():
+        if unit.purpose == "work" and unit.task in ("retrieve", "tag") and unit.query is not None:
+            name = unit.query.removeprefix("tag/")
+            known.setdefault(name, Query(name, unit.image_set, unit.text_ids))
+    return known
+
+
+def _goes_along(query: Query, fallen: Collection[str]) -> bool:
+    """Whether labels are kept: unless the text that they are about fell."""
+    return query.labels is not None and not any(text in fallen for text in query.texts)
+
+
+def kept_dialogues(answered: Answered, good: Collection[str], blocked: Collection[str]) -> list[Dialogue]:
+    """Dialogues that were verified, and that nobody on the block list took part in."""
+    return [one for one in answered.dialogues if one.id in good and not set(one.workers) & set(blocked)]
+
+
+def judgments_of(
+    answered: Answered,
+    kept: Mapping[str, Query],
+    decisions: Mapping[str, Acceptance],
+    labels: Sequence[Judgment],
+    rule: str,
+) -> list[Judgment]:
+    """All votes on what was kept, its targets as `gold`, and what the votes came to, as worker `aggregate:<rule>`."""
+    rows = [row for row in answered.judgments if row.query in kept]
+    gold = {unit.query: unit.truth[0] for unit in answered.units.values() if unit.query and unit.truth}
+    gold |= {
+        unit.query.removeprefix("tag/"): unit.target
+        for unit in answered.units.values()
+        if unit.task == "tag" and unit.query and unit.target
+    }
+    named = {row.query for row in rows if row.worker == "gold"}
+    rows += [Judgment(name, gold[name], "gold", 1.0) for name in kept if name in gold and name not in named]
+    for decision in decisions.values():
+        if decision.query in kept and decision.reason is None:
+            votes = f"{decision.right}of{decision.right + decision.wrong}"
+            target = answered.units[decision.unit].truth[0]
+            rows.append(Judgment(decision.query, target, f"aggregate:{rule}@{votes}", 1.0))
+    return rows + [row for row in labels if row.query in kept]
+
+
+def write_dataset(
+    out: Path,
+    answered: Answered,
+    kept: Mapping[str, Query],
+    judgments: Sequence[Judgment],
+    dialogues: Sequence[Dialogue],
+    talk: Talk,
+) -> tuple[list[str], dict[str, int]]:
+    """Write tables and pictures of what was kept into `out`; returns the tables' names and how many rows each has.
+
+    Pictures are hard links where the file system can. Raises DataError for a picture that is gone.
+    """
+    root = answered.root
+    texts = _texts(answered, kept)
+    usable = {name: query for name, query in kept.items() if all(text in texts for text in query.texts)}
+    used = {query.image_set for query in usable.values()}
+    sets = [one for one in answered.sets.values() if one.id in used]
+    images = _pictures(answered, sorted({name for one in sets for name in one.images}))
+    groups = {one.group for one in sets}
+    # in this order, so that a killed run leaves no picture that no table knows
+    _remove_stale(out, {image.path for image in images})
+    write_table(out / "images.jsonl", images)
+    with talk.progress("pictures", len(images)) as task:
+        for image in images:
+            if image.path:
+                _link(root / image.path, out / image.path, image.id)
+            task.advance()
+    paths = {image.path for image in images}
+    rows = {
+        "sets.jsonl": write_table(out / "sets.jsonl", sets),
+        "images.jsonl": write_table(out / "images.jsonl", images),
+        "texts.jsonl": write_table(
+            out / "texts.jsonl", [texts[name] for name in {name for query in usable.values() for name in query.texts}]
+        ),
+        "queries.jsonl": write_table(out / "queries.jsonl", usable.values()),
+        "judgments.jsonl": write_table(out / "judgments.jsonl", [row for row in judgments if row.query in usable]),
+        "dialogues.jsonl": write_table(out / "dialogues.jsonl", dialogues),
+        "splits.jsonl": write_table(
+            out / "splits.jsonl", [Split(group, side) for group, side in _splits(answered).items() if group in groups]
+        ),
+        "sources.jsonl": write_table(
+            out / "sources.jsonl", _rows(root, "sources.jsonl", Source, {one.source for one in sets})
+        ),
+        "facts.jsonl": write_table(
+            out / "facts.jsonl", [row for row in _rows(root, "facts.jsonl", Facts, None) if row.path in paths]
+        ),
+    }
+    return list(rows), {name.removesuffix(".jsonl"): count for name, count in rows.items()}
+
+
+def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
+    """Rows of pictures: those that people saw, and the others of their sets, which the artifact that they lie in tells of.
+
+    Raises DataError for one that nothing tells of.
+    """
+    known = dict(answered.images)
+    for root in _homes(answered):
+        way = root.relative_to(answered.root)
+        for image in _rows(root, "images.jsonl", Image, None):
+            known.setdefault(image.id, msgspec.structs.replace(image, path=(way / image.path).as_posix()))
+    lost = [name for name in names if name not in known]
+    if lost:
+        raise DataError(
+            f"{lost[0]} is in a set of which people saw other pictures alone, and nothing below {answered.root} tells of it",
+            hint="export the tasks again from an artifact that holds the whole sets",
+        )
+    return [known[name] for name in names]
+
+
+def _homes(answered: Answered) -> list[Path]:
+    """The folders of artifacts that the pictures lie in: the root itself, or below it where several were put under one."""
+    ways = {parent for image in answered.images.values() for parent in Path(image.path).parents}
+    return sorted(answered.root / way for way in ways if (answered.root / way / MANIFEST).is_file())
+
+
+def _texts(answered: Answered, kept: Mapping[str, Query]) -> dict[str, Text]:
+    """Texts by id: those written here, and those of a dataset that was judged again, out of the units that showed them."""
+    found = {text.id: text for text in answered.texts}
+    for unit in answered.units.values():
+        for place, name in enumerate(unit.text_ids):
+            if name not in found and unit.statement is None:
+                found[name] = Text(name, unit.texts[place], unit.authors[0] if unit.authors else "unknown", place)
+            elif name not in found and unit.statement is not None:
+                found[name] = Text(name, unit.statement, unit.authors[0] if unit.authors else "unknown")
+    return found
+
+
+def _splits(answered: Answered) -> dict[str, SplitName]:
+    return {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
+
+
+def _rows(root: Path, name: str, record: type[R], wanted: Collection[str] | None) -> list[R]:
+    if not (root / MANIFEST).is_file() or not (root / name).is_file():
+        return []
+    return [row for row in read_table(root / name, record) if wanted is None or row.key()[0] in wanted]
+
+
+def _remove_stale(out: Path, wanted: Collection[str]) -> None:
+    """Remove the pictures of an earlier run that are not `wanted` any more."""
+    if not (out / "images.jsonl").is_file():
+        return
+    with disk_errors(out):
+        for image in read_table(out / "images.jsonl", Image):
+            picture = out / image.path
+            if image.path in wanted or not picture.resolve().is_relative_to(out.resolve()):
+                continue
+            picture.unlink(missing_ok=True)
+            for folder in picture.parents:
+                if folder == out or not folder.is_dir() or any(folder.iterdir()):
+                    break
+                folder.rmdir()
+
+
+def _link(original: Path, copy: Path, image: str) -> None:
+    if not original.is_file():
+        raise DataError(
+            f"the picture of {image} is gone: {original}", hint="restore the image sets, or build and filter them again"
+        )
+    link_or_copy(original, copy)
+
+
+KIND = "dataset"
+
+
+def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
+    """Decide, measure, certify, and write the dataset; what was dropped is in `dropped.jsonl` with its votes.
+
+    Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
+    unknown rule.
+    """
+    talk = talk or Silent()
+    _check(config)
+    source = config.input or collected(config.workdir, talk, config.database)
+    every = read_judgments(source)
+    if not every.answers:
+        raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
+    answered = without_audits(every, config.workdir)
+    if not answered.answers:
+        raise DataError(
+            f"{source} holds answers about revised labels alone, and nothing to aggregate",
+            hint="ctxr revise-labels --audit   says what they come to",
+        )
+    blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
+    out = config.folder()
+    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
+    settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
+    refuse_strangers(out)
+    _refuse_others(out)
+    figures = _Figures(answered, config, blocked)
+    ready = finished(out, KIND, "aggregate", settings, parents)
+    if ready is not None and not ready.changed_files():
+        return _report(config, source, ready, figures, up_to_date=True)
+    with locked(out):
+        artifact = _write(out, answered, config, settings, parents, figures, talk)
+    return _report(config, source, artifact, figures, up_to_date=False)
+
+
+class _Figures:
+    """Everything that is decided and measured, from the answers alone."""
+
+    def __init__(self, answered: "Answered", config: Aggregate, blocked: Sequence[str]) -> None:
+        import numpy as np
+
+        self.picks = picks_of(answered)
+        self.decisions = acceptance.decide(self.picks, config.rule, blocked)
+        self.labels = acceptance.label_consensus(answered, config.labels, blocked)
+        self.agreements: list[AgreementRow] = figures.agreements(
+            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
+        )
+        self.accuracies: list[AccuracyRow] = figures.accuracies(
+            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
+        )
+        self.coefficients = figures.coefficients(answered, self.picks)
+        self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
+        self.label_rows: list[LabelRow] = acceptance.agreements(answered)
+        self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
+        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
+        self.blocked = tuple(blocked)
+
+    def tables(self) -> dict[str, Table]:
+        """What is shown."""
+        shown = {}
+        if self.picks:
+            shown["kept"] = figures.kept_table(self.decisions, self.picks)
+            shown["accuracy"] = figures.accuracy_table(self.accuracies)
+            shown["agreement"] = figures.agreement_table(self.agreements)
+            shown["coefficients"] = figures.coefficients_table(self.coefficients)
+            shown["habits"] = figures.habits_table(self.habits)
+        if self.label_rows:
+            shown["labels"] = acceptance.table(self.label_rows)
+        shown["workers"] = people.table(self.people)
+        return shown
+
+
+def _write(
+    out: Path,
+    answered: "Answered",
+    config: Aggregate,
+    settings: dict[str, Any],
+    parents: Any,
+    figures: _Figures,
+    talk: Talk,
+) -> "Artifact":
+    from collections import Counter
+
+    import msgspec
+
+    take_manifest(out)
+    kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
+    judgments = judgments_of(answered, kept, figures.decisions, figures.labels, config.rule)
+    talks = [one for one in answered.dialogues if one.id in kept]
+    names, counts = write_dataset(out, answered, kept, judgments, talks, talk)
+    dropped = dropped_rows(answered, figures.decisions, kept)
+    write_table(out / "dropped.jsonl", dropped)
+    write_table(out / "workers.jsonl", figures.people)
+    measured = {
+        "accuracy": [row.record() for row in figures.accuracies],
+        "agreement": [row.record() for row in figures.agreements],
+        "coefficients": [row.record() for row in figures.coefficients],
+        "habits": [row.record() for row in figures.habits],
+        "labels": [row.record() for row in figures.label_rows],
+    }
+    write_bytes(out / "figures.json", msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
+    certified = msgspec.json.format(msgspec.json.encode(figures.certificate), indent=1)
+    write_bytes(out / "certificate.json", certified + b"\n")
+    return finish(
+        out,
+        kind=KIND,
+        verb="aggregate",
+        config=settings,
+        parents=parents,
+        counts=counts
+        | {"dropped": dict(sorted(Counter(row.reason for row in dropped).items())), "workers": len(figures.people)},
+        models={},
+        files=[*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
+    )
+
+
+def _report(
+    config: Aggregate, source: Path, artifact: "Artifact", figures: _Figures, up_to_date: bool
+) -> AggregateReport:
+    violations = tuple(figures.certificate["violations"])
+    workers = figures.certificate["workers"]
+    notes = []
+    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
+    if waiting:
+        notes.append(f"{waiting} descriptions wait for retrievals: ctxr serve, then ctxr aggregate again")
+    if figures.blocked:
+        notes.append(f"votes of {len(figures.blocked)} blocked workers do not count (--keep-blocked counts them)")
+    if workers["train"] and workers["eval"]:
+        notes.append(
+            f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
+            f"validation or test; certificate.json says of each query whether its writer was seen in train"
+        )
+    return AggregateReport(
+        dataset=artifact.path,
+        read=source,
+        up_to_date=up_to_date,
+        counts=dict(artifact.manifest.counts),
+        tables=figures.tables(),
+        holds=not violations,
+        violations=violations,
+        notes=tuple(notes),
+    )
+
+
+def _sets(root: Path) -> "list[Parent]":
+    """The image sets that were asked about, by which a later verb knows whether they are still the project's."""
+    if not (root / MANIFEST).is_file():
+        return []  # a public release
+    artifact = open_artifact(root)
+    return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
+
+
+def _refuse_others(out: Path) -> None:
+    """Raises UsageError where another command made the dataset that would be written over."""
+    verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
+    if verb != "aggregate":
+        raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
+
+
+def _declared(workdir: Path) -> str:
+    """What the project's tasks say of workers on both sides; the protocol's default where there are none any more."""
+    said = {
+        str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
+        for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
+    }
+    return next((name for name in ("wholly", "partly", "none") if name in said), Protocol.disjoint)
+
+
+def _check(config: Aggregate) -> None:
+    refuse_seed(config.seed)
+    for name, value, known in (("rule", config.rule, RULES), ("labels", config.labels, LABEL_RULES)):
+        if value not in known:
+            raise UsageError(f"--{name} {value!r} is unknown", hint=f"choose one of {', '.join(known)}")
+    if config.disjoint not in ("", "wholly", "partly", "none"):
+        raise UsageError(f"--disjoint {config.disjoint!r} is unknown", hint="choose wholly, partly or none")
+    if not 0 <= config.poor <= config.good <= 1:
+        raise UsageError(
+            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
+        )
+    if config.resamples < 1:
+        raise UsageError(f"--resamples {config.resamples} must be at least 1")

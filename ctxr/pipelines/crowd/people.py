@@ -1,0 +1,282 @@
+"""What is known of each worker, and whether every rule of assignment held.
+
+Skill is a Beta posterior, so that five right of five is not mistaken for proof; a suggestion to block or to allow waits until
+its probability is above .95, is never carried out by itself, and can be taken back.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.values import query_of
+from ctxr.engine.report import Table
+from ctxr.metrics import workers as trust
+from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
+from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
+from ctxr.store.records import Record
+
+PLACED = 0.01
+"""Corrected p-value below which picks follow the place where an image was shown."""
+
+LEAST_WRONG = 10
+"""Wrong picks from which a habit of place can be told."""
+
+
+class Skilled(msgspec.Struct, frozen=True):
+    """A skill with its uncertainty: successes of trials, posterior mean and central 95 % interval."""
+
+    right: float
+    votes: float
+    mean: float
+    low: float
+    high: float
+
+
+class Worker(Record, frozen=True):
+    """One worker, as known from the answers.
+
+    Attributes:
+        worker: pseudonym. answers: by task. seconds: median of an answer, by task.
+        finds: as a retriever, descriptions by others and checks with a known answer together; None without any.
+        found: as a describer: one trial for each description that others voted on.
+        checks: checks answered; missed: of these, wrong. position_p: how often somebody without a habit of place would look
+            so (Holm-corrected over workers); None where there are too few picks.
+        suggestion: allow, block or undecided; why: in words. blocked: is on the block list now.
+    """
+
+    KEY = ("worker",)
+
+    worker: str
+    answers: dict[str, int]
+    seconds: dict[str, float]
+    finds: Skilled | None
+    found: Skilled | None
+    checks: int
+    missed: int
+    position_p: float | None
+    suggestion: str
+    why: str
+    blocked: bool
+
+
+def people(
+    answered: Answered, picks: Sequence[RetrieverPick], blocked: Collection[str], good: float, poor: float
+) -> list[Worker]:
+    """Everybody who answered, by pseudonym.
+
+    `good` is the accuracy that is wanted of a retriever, `poor` the one that is not borne, 0..1.
+    """
+    checks: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    right: Counter[str] = Counter(one.worker for one in picks if one.right)
+    votes: Counter[str] = Counter(one.worker for one in picks)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        counts[answer.worker][unit.task] += 1
+        if answer.seconds is not None:
+            times[answer.worker][unit.task].append(answer.seconds)
+        if unit.purpose != "work":
+            hit = bool(task_of(unit).score(unit, answer).right)
+            checks[answer.worker] += 1
+            missed[answer.worker] += not hit
+            right[answer.worker] += hit
+            votes[answer.worker] += 1
+    found, places = _found(picks), _places(picks)
+    rows = []
+    for worker in sorted(counts):
+        finds = _skill(right[worker], votes[worker]) if votes[worker] else None
+        suggestion, why = _suggestion(right[worker], votes[worker], places.get(worker), good, poor)
+        rows.append(
+            Worker(
+                worker=worker,
+                answers=dict(sorted(counts[worker].items())),
+                seconds={task: round(median(each), 1) for task, each in sorted(times[worker].items())},
+                finds=finds,
+                found=found.get(worker),
+                checks=checks[worker],
+                missed=missed[worker],
+                position_p=places.get(worker),
+                suggestion=suggestion,
+                why=why,
+                blocked=worker in blocked,
+            )
+        )
+    return rows
+
+
+def table(rows: Sequence[Worker]) -> Table:
+    """The workers as a table for people, those to look at first."""
+    rank = {"block": 0, "undecided": 1, "allow": 2}
+    ordered = sorted(rows, key=lambda row: (rank[row.suggestion], row.finds.mean if row.finds else 1.0, row.worker))
+    shown = tuple(
+        (
+            row.worker,
+            sum(row.answers.values()),
+            _span(row.finds),
+            _span(row.found),
+            f"{row.missed} of {row.checks}" if row.checks else None,
+            "blocked" if row.blocked else row.suggestion,
+        )
+        for row in ordered
+    )
+    note = (
+        "finds: share of right picks, with a 95 % Beta interval; is found: share of their descriptions that others find. "
+        "Suggestions change nothing: ctxr workers --block WORKER --reason TEXT does"
+    )
+    told = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
+    return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, told)
+
+
+def _suggestion(right: int, votes: int, place: float | None, good: float, poor: float) -> tuple[str, str]:
+    if place is not None and place < PLACED:
+        return "block", "picks follow the place, not the text"
+    if not votes:
+        return "undecided", "nothing with a known answer yet"
+    (decision,) = trust.decisions([right], [votes], good, poor)
+    said = {"block": f"finds fewer than {poor:g} for sure", "allow": f"finds more than {good:g} for sure"}
+    return decision, said.get(decision, "too few answers to be sure")
+
+
+def _skill(right: float, votes: float) -> Skilled:
+    (skill,) = trust.skills([right], [votes], 0.5)
+    return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
+
+
+def _found(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
+    if not picks:
+        return {}
+    votes = votes_on_images(picks)
+    author = {one.unit.id: one.describer for one in picks}
+    counts = trust.found_by_others(
+        votes, np.array([one.right for one in picks]), [author[str(name)] for name in votes.unit_names]
+    )
+    columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)
+    return {str(name): _skill(found, texts) for name, found, texts in columns if name and texts}
+
+
+def _places(picks: Sequence[RetrieverPick]) -> dict[str, float]:
+    """Corrected p-value of each worker's habit of place, over sets of the commonest size."""
+    sizes = Counter(len(one.unit.images) for one in picks)
+    if not sizes:
+        return {}
+    size = sizes.most_common(1)[0][0]
+    some = [one for one in picks if len(one.unit.images) == size]
+    votes = votes_on_images(some)
+    shown, target = np.array([one.place for one in some]), np.array([one.target for one in some])
+    # in temporal order neighbours are confused by everybody: that is no habit of place
+    errors = errors_by_distance(neighbour_confusion(shown, target, size))
+    biases = position_bias_by_worker(votes.workers, shown, target, size, errors)
+    return {
+        str(votes.worker_names[one.worker]): one.corrected
+        for one in biases
+        if one.worker is not None and one.wrong >= LEAST_WRONG
+    }
+
+
+def _span(skill: Skilled | None) -> str | None:
+    return None if skill is None else f"{skill.mean:.2f} ({skill.low:.2f}–{skill.high:.2f})"
+
+
+SEEN, UNSEEN = "train_worker", "unseen_worker"
+"""As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
+
+
+def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
+    """What can be certified of an assignment.
+
+    `queries` says of each validation and test description whether its writer also described for train, and how many of its
+    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
+    worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
+    replace), somebody on both sides of a study declared wholly disjoint. Shown orders are held against the seeded ones when
+    answers are imported.
+    """
+    on: dict[str, set[str]] = defaultdict(set)
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.purpose == "work" and unit.split is not None:
+            on["train" if unit.split == "train" else "eval"].add(answer.worker)
+    shared = sorted(on["train"] & on["eval"])
+    violations = [*_own(answered), *_met_before(answered), *_too_many(answered, blocked)]
+    if disjoint == "wholly":
+        violations += [f"{worker} worked on train and on validation or test" for worker in shared]
+    return {
+        "disjoint": disjoint,
+        "holds": not violations,
+        "workers": {"train": len(on["train"]), "eval": len(on["eval"]), "both": len(shared)},
+        "shared_workers": shared,
+        "queries": _queries(answered, on["train"]),
+        "violations": violations,
+    }
+
+
+def _queries(answered: Answered, train: set[str]) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    described = {
+        answer.worker
+        for answer in answered.answers
+        if answered.units[answer.unit].task == "describe" and answered.units[answer.unit].split == "train"
+    }
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.task == "describe" and unit.split in ("valid", "test"):
+            row = rows.setdefault(query_of(unit.id, answer.worker), {"split": unit.split, "describer": UNSEEN})
+            row["describer"] = SEEN if answer.worker in described else UNSEEN
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.task == "retrieve" and unit.query in rows:
+            where = "retrievers_seen" if answer.worker in train else "retrievers_unseen"
+            rows[unit.query][where] = rows[unit.query].get(where, 0) + 1
+    return dict(sorted(rows.items()))
+
+
+def _own(answered: Answered) -> list[str]:
+    return [
+        f"{answer.worker} judged their own work in {answer.unit}"
+        for answer in answered.answers
+        if answer.worker in answered.units[answer.unit].authors
+    ]
+
+
+def _met_before(answered: Answered) -> list[str]:
+    """Whoever answered a task for fresh eyes must not have met its set in an earlier answer."""
+    found: list[str] = []
+    for worker, answers in _by_worker(answered.answers).items():
+        met: dict[str, str] = {}
+        for answer in answers:
+            unit = answered.units[answer.unit]
+            if unit.purpose == "work":
+                if task_of(unit).FRESH and unit.image_set in met:
+                    found.append(f"{worker} judged {unit.id} after meeting its images in {met[unit.image_set]}")
+                met.setdefault(unit.image_set, unit.id)
+    return found
+
+
+def _too_many(answered: Answered, blocked: Collection[str]) -> list[str]:
+    given: dict[str, int] = defaultdict(int)
+    for answer in answered.answers:
+        given[answer.unit] += answer.worker not in blocked
+    return [
+        f"{name} has {count} answers, {_most(answered.units[name])} at most were asked for"
+        for name, count in sorted(given.items())
+        if count > _most(answered.units[name])
+    ]
+
+
+def _most(unit: Unit) -> int:
+    return unit.most * task_of(unit).SEATS
+
+
+def _by_worker(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
+    found: dict[str, list[Answer]] = defaultdict(list)
+    for answer in sorted(answers, key=lambda one: (one.worker, one.at, one.unit)):
+        found[answer.worker].append(answer)
+    return found

@@ -1,0 +1,290 @@
+"""`ctxr serve`: the pages of the crowd, served from this machine until stopped."""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import uvicorn
+from starlette.types import ASGIApp
+
+from ctxr.annotation.artifacts import CROWD, TASKS, Tasks, read_all_tasks
+from ctxr.annotation.frozen_units import options_of
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.launching import codes_file
+from ctxr.annotation.platforms.prolific import PLATFORM, Bundle
+from ctxr.annotation.project_journal import journal_of, remember
+from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.annotation.tasks import NAMES
+from ctxr.annotation.web.app import make_app
+from ctxr.annotation.web.chat import Bell
+from ctxr.annotation.web.signing import Signer
+from ctxr.annotation.web.site import Access, Site, Study
+from ctxr.datasets.rounds import newest_sample
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.crowd.config import Collected, Opened, Serve
+from ctxr.store.artifacts import MANIFEST
+from ctxr.store.kinds import SERVED
+from ctxr.store.tables import read_table
+
+STOP_SECONDS = 3
+"""Requests that are still running get so long to end."""
+
+
+class _Server(uvicorn.Server):
+    """A server that wakes who waits when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ctrl-C, or the system asking."""
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+
+def answer_requests(app: ASGIApp, listening: socket.socket, stopping: Callable[[], None], behind_proxy: bool) -> None:
+    """Answer at `listening` until Ctrl-C; `stopping` is called first then. Behind a proxy on this machine its word is
+    taken for who asks."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        proxy_headers=behind_proxy,
+        forwarded_allow_ips="127.0.0.1",
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    try:
+        _Server(config, stopping).run(sockets=[listening])
+    except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
+        return
+
+
+def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]) -> dict[str, Study]:
+    """The exported studies, by the name in their address.
+
+    Args:
+        private: the crowd's private folder. served: tasks that are served, all where empty.
+    """
+    studies = {}
+    for tasks in everything:
+        given = tuple(sorted({unit.task for unit in tasks.units}))
+        if tasks.backend == PLATFORM and (not served or set(given) <= set(served)):
+            studies[tasks.name] = _exported(tasks, given, private)
+    return studies
+
+
+def _exported(tasks: Tasks, given: tuple[str, ...], private: Path) -> Study:
+    folder = tasks.path / PLATFORM
+    parts = read_table(folder / "bundles.jsonl", Bundle)
+    minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
+    return Study(
+        partial(_codes, codes_file(private, tasks.name)),
+        max(len(part.units) for part in parts),
+        given,
+        timedelta(minutes=minutes),
+    )
+
+
+def _codes(file: Path) -> dict[str, str]:
+    """What `--launch` told Prolific; nothing before that."""
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.is_file() else {}
+
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
+
+
+def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None] = lambda _: None) -> Collected:
+    """Serve until interrupted; `opened` is called once, when somebody can come in.
+
+    Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
+    """
+    talk = talk or Silent()
+    _check(config)
+    if config.host not in LOCAL and not config.base_url.startswith("https://"):
+        talk.warn("answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url")
+    listening = _listen(config.host, config.port)
+    with listening:
+        site, waiting = open_site(config, _base_url(config, listening), talk)
+        remember(config.workdir, config.database)
+        before = {task: one.answered for task, one in site.journal.progress().items()}
+        bell = Bell()
+        try:
+            opened(Opened(site.access.base_url, waiting, _links(config, site.signer, site.access)))
+            answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
+            return _collected(config.workdir, site.journal, before)
+        finally:
+            site.journal.close()
+            site.identities.close()
+
+
+def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[str, int]]":
+    """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
+    from datetime import timedelta
+    from functools import partial
+
+    every = read_all_tasks(config.workdir)
+    everything = _ours(every, talk)
+    _warn_of_unfinished(config.workdir, talk)
+    for tasks in everything[1:]:
+        if tasks.protocol != everything[0].protocol:
+            raise UsageError(
+                f"{everything[0].path} and {tasks.path} were exported with different protocols",
+                hint=f"ctxr export-tasks {tasks.name} {options_of(everything[0].protocol, tasks.protocol)}",
+            )
+    folder = config.workdir / CROWD
+    key = read_key(folder / PRIVATE)
+    journal = open_journal(
+        journal_of(config.workdir, config.database),
+        [unit for tasks in everything for unit in tasks.units],
+        {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
+        everything[0].protocol,
+        lease_for=timedelta(minutes=config.lease_minutes),
+        asked={unit.id for tasks in every for unit in tasks.units},
+    )
+    site = Site(
+        journal,
+        Identities(folder / PRIVATE, key),
+        partial(pseudonym, key),
+        Signer(key),
+        _pictures(everything),
+        {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
+        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
+        _names(config.tasks) or None,
+        config.bundle,
+        config.rate,
+    )
+    waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
+    if not any(waiting.values()):
+        talk.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+    return site, {task: count for task, count in waiting.items() if count}
+
+
+def _ours(everything: "Sequence[Tasks]", talk: Talk) -> "Sequence[Tasks]":
+    """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
+    ours = [tasks for tasks in everything if tasks.backend in SERVED]
+    for tasks in everything:
+        if tasks.backend not in SERVED:
+            talk.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+    if not ours:
+        raise UsageError(
+            f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
+            hint=f"ctxr export-tasks {everything[0].units[0].task if everything[0].units else 'describe'}",
+        )
+    return ours
+
+
+def _check(config: Serve) -> None:
+    for name in _names(config.tasks):
+        if name not in NAMES:
+            raise UsageError(f"--tasks names {name!r}, which is no task", hint=f"there are {', '.join(NAMES)}")
+    if not 0 <= config.port <= 65535:
+        raise UsageError(f"--port {config.port} is no port", hint="a number from 0 to 65535; 0 = any free one")
+    if config.bundle < 1 or config.lease_minutes <= 0 or config.rate < 0 or config.invite < 0:
+        raise UsageError(
+            "--bundle, --lease-minutes, --rate or --invite is out of range",
+            hint="--bundle is at least 1, --lease-minutes above 0, --rate and --invite at least 0",
+        )
+    if config.base_url and not config.base_url.startswith(("http://", "https://")):
+        raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
+
+
+def _listen(host: str, port: int) -> "socket.socket":
+    import errno
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} is in use", hint="--port 0 takes any free one") from error
+        raise UsageError(f"{host}:{port} cannot be listened at: {error.strerror}", hint="--host 127.0.0.1") from error
+    return listening
+
+
+def _base_url(config: Serve, listening: "socket.socket") -> str:
+    import socket
+
+    if config.base_url:
+        return config.base_url.rstrip("/")
+    host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+
+def _pictures(everything: "Sequence[Tasks]") -> dict[str, Path]:
+    """Files by image id. Raises DataError for a path that leads out of its artifact, or when no picture is there."""
+    found: dict[str, Path] = {}
+    for tasks in everything:
+        for name, image in tasks.images.items():
+            path = Path(image.path)
+            if path.is_absolute() or ".." in path.parts:
+                raise DataError(f"{tasks.path / 'images.jsonl'}: the path of {name!r} leads out of its folder")
+            found[name] = tasks.root / path
+    if found and not any(file.is_file() for file in found.values()):
+        raise DataError(
+            f"the pictures of {everything[0].path} are not in {everything[0].root}",
+            hint="put the sets' folder back, or ctxr export-tasks again",
+        )
+    return found
+
+
+def _warn_of_unfinished(workdir: Path, talk: Talk) -> None:
+    for folder in sorted((workdir / TASKS).iterdir()):
+        if folder.is_dir() and not (folder / MANIFEST).is_file():
+            talk.warn(f"{folder} is unfinished and is not served")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
+    names = [f"worker {number}" for number in range(1, config.invite + 1)]
+    if config.workers_file is not None:
+        try:
+            names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
+        except (OSError, UnicodeDecodeError) as error:
+            why = f": {error.strerror}" if isinstance(error, OSError) else " as UTF-8 text"
+            raise UsageError(
+                f"{config.workers_file} cannot be read{why}",
+                hint="--workers-file names a text file in UTF-8, one name a line",
+            ) from error
+    links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
+    if access.anybody:
+        links["anybody"] = f"{access.base_url}/"
+    placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{placeholders}" for name in access.studies}
+    return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
+
+
+def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:
+    progress = journal.progress()
+    total = {task: one.answered for task, one in progress.items()}
+    new = {task: count - before.get(task, 0) for task, count in total.items()}
+    workers = sum(standing.answers > 0 for standing in journal.standings())
+    still = {task: one.open for task, one in progress.items()}
+    return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
+
+
+def _next(workdir: Path, answers: Mapping[str, int]) -> str:
+    """The command that makes something of the answers, counted by task; "" where there is none."""
+    if not any(answers.values()):
+        return ""
+    audits = answers.get("entail") == sum(answers.values()) and newest_sample(workdir) is not None
+    return "ctxr revise-labels --audit" if audits else "ctxr aggregate"

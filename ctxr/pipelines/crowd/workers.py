@@ -1,0 +1,78 @@
+"""`ctxr workers`: how good each worker is, how sure that is, and who may go on; every change has a reason and can be undone."""
+
+from pathlib import Path
+
+from ctxr.annotation.answers import collected
+from ctxr.annotation.artifacts import CROWD, read_judgments
+from ctxr.annotation.journal.results import Change, Waited
+from ctxr.annotation.project_journal import blocked_workers, is_there, opened
+from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import UsageError
+from ctxr.pipelines.crowd.config import Workers, WorkersReport
+from ctxr.pipelines.crowd.people import people, table
+from ctxr.pipelines.crowd.votes import picks_of
+
+
+def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
+    """Change standings if asked to, then say what is known of everybody.
+
+    Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
+    """
+    talk = talk or Silent()
+    if not 0 <= config.poor <= config.good <= 1:
+        raise UsageError(
+            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
+        )
+    changed = _change(config) if config.block or config.allow or config.undo else ()
+    answered = read_judgments(collected(config.workdir, talk, config.database))
+    rows = people(
+        answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
+    )
+    changes: tuple[Change, ...] = ()
+    waited: tuple[Waited, ...] = ()
+    if is_there(config.workdir, config.database):
+        with opened(config.workdir, config.database) as journal:
+            everybody = [one.worker for one in journal.standings()]
+            changes = tuple(change for worker in everybody for change in journal.changes(worker))
+            waited = tuple(journal.waited())
+    oldest_first = tuple(sorted(changes, key=lambda one: one.number))
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
+
+
+def _change(config: Workers) -> tuple[str, ...]:
+    from datetime import UTC, datetime
+
+    if not config.reason.strip():
+        raise UsageError("a change of standing needs its reason", hint='--reason "picks the first image every time"')
+    if twice := {*config.block} & {*config.allow} | {*config.block} & {*config.undo} | {*config.allow} & {*config.undo}:
+        raise UsageError(f"{sorted(twice)[0]!r} cannot be changed in two ways at once")
+    said = []
+    with opened(config.workdir, config.database) as journal:
+        known = [one.worker for one in journal.standings()]
+        now = datetime.now(UTC)
+        acts = [
+            (verb, act, _named(config.workdir, given, known))
+            for verb, act, chosen in (
+                ("blocked", journal.block, config.block),
+                ("allowed", journal.allow, config.allow),
+                ("took back the last change of", journal.undo, config.undo),
+            )
+            for given in chosen
+        ]
+        for verb, act, worker in acts:
+            standing = act(worker, config.reason.strip(), config.by, now)
+            said.append(f"{verb} {worker}: now {standing.state}")
+    return tuple(said)
+
+
+def _named(workdir: Path, given: str, known: list[str]) -> str:
+    """The pseudonym that is meant by itself, by its beginning, or by the name on an invitation of `ctxr serve`."""
+    begin = [worker for worker in known if worker.startswith(given)] if len(given) > len("w-") else []
+    if given in known or len(begin) == 1:
+        return given if given in known else begin[0]
+    invited = pseudonym(read_key(workdir / CROWD / PRIVATE), "local", f"team/{given}")
+    if invited in known:
+        return invited
+    what = f"{len(begin)} workers begin with" if begin else "no worker is called"
+    raise UsageError(f"{what} {given!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")

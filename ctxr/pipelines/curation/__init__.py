@@ -1,0 +1,1 @@
+"""From videos and photos to image sets: build-sets, filter, rebuild, verify."""

@@ -1,0 +1,89 @@
+"""Units become an artifact of image sets: merged tables, splits, figures, and the manifest last."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxr.datasets.splits import assign_splits, find_leakage
+from ctxr.engine.progress import Talk
+from ctxr.store.artifacts import Parent, finish
+from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.records import Failure, Split, SplitName
+from ctxr.store.tables import write_table
+from ctxr.store.units import SourceUnit, merge_units, tidy
+
+
+@dataclass(frozen=True)
+class SetsOrigin:
+    """What image sets were made from, and how.
+
+    Attributes:
+        config: options that decide the result. models: as in the manifest.
+        published: split of groups whose split is decided already; the others are dealt by hash with `salt`.
+    """
+
+    verb: str
+    config: Mapping[str, Any]
+    parents: Sequence[Parent]
+    models: Mapping[str, Any]
+    published: Mapping[str, SplitName]
+    salt: str
+
+
+def complete(
+    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], talk: Talk
+) -> None:
+    """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
+    files = merge_units(out, units.values())
+    write_table(out / "failures.jsonl", failures)
+    groups = {image.group for unit in units.values() for image in unit.images}
+    splits = assign_splits(groups, origin.published, origin.salt)
+    write_table(out / "splits.jsonl", splits)
+    tidy(out, units)
+    counts = count(units, failures, splits)
+    if counts["leaking_images"]:
+        shared = f"sets of different splits share {counts['leaking_images']} pictures"
+        talk.warn(f"{shared}: albums that belong together need one split, see --splits")
+    finish(
+        out,
+        kind=IMAGE_SETS,
+        verb=origin.verb,
+        config=origin.config,
+        parents=origin.parents,
+        counts=counts,
+        models=origin.models,
+        files=[*files, "failures.jsonl", "splits.jsonl"],
+    )
+
+
+def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
+    """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
+    all_units = units.values()
+    sets = [image_set for unit in all_units for image_set in unit.sets]
+    ledger = [row for unit in all_units for row in unit.ledger]
+    reasons = Counter(row.reason for row in ledger if row.reason)
+    side = {row.group: row.split for row in splits}
+    images = {image.id: image for unit in all_units for image in unit.images}
+    leakage = find_leakage(sets, images, {image_set.id: side[image_set.group] for image_set in sets})
+    kinds = Counter(unit.source.kind for unit in all_units)
+    return {
+        "videos": kinds["video"],
+        "albums": kinds["photos"],
+        "failed": len(failures),
+        "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
+        "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
+        "shots": sum(unit.source.shots or 0 for unit in all_units),
+        "considered": len(ledger),
+        "embedded": sum(row.row is not None for row in ledger),
+        "measured": sum(len(unit.facts) for unit in all_units),
+        "sets": len(sets),
+        "video_sets": sum(image_set.kind == "video" for image_set in sets),
+        "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
+        "images": len(images),
+        "reasons": dict(sorted(reasons.items())),
+        "splits": dict(sorted(Counter(side[image_set.group] for image_set in sets).items())),
+        "leaking_groups": len(leakage.groups),
+        "leaking_images": len(leakage.images),
+    }

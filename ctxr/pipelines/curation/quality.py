@@ -1,0 +1,257 @@
+"""Quality as a gate within picking, and every fact ever measured, kept beside the artifacts.
+
+An artifact holds only what its own configuration asked about, so that equal runs are byte-equal; this folder remembers the
+rest: a table per instrument, one picture per frame. It may be deleted at any time.
+"""
+
+import threading
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ctxr.errors import DataError, UsageError
+from ctxr.media.brisque import Brisque
+from ctxr.media.images import Pixels
+from ctxr.media.text_area import TextReader
+from ctxr.metrics.selection import Rejection
+from ctxr.store.atomic import link_or_copy
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.paths import CACHE
+from ctxr.store.records import Facts
+from ctxr.store.tables import read_table, write_table
+from ctxr.store.units import SourceUnit
+
+
+@dataclass(frozen=True)
+class QualityLimits:
+    """Beyond which an image is ruled out; None = not looked at.
+
+    Attributes:
+        brisque: highest BRISQUE / 100; smaller drops more. max_text: highest share of the area covered by words, 0..1.
+        min_size: fewest pixels of the shorter side.
+    """
+
+    brisque: float | None = None
+    max_text: float | None = None
+    min_size: int | None = None
+
+    @classmethod
+    def of(cls, config: Any) -> "QualityLimits":
+        """The limits in the configuration of `build-sets` or `filter`."""
+        return cls(config.brisque, config.max_text, config.min_size)
+
+    def check(self) -> None:
+        """Raises UsageError for a limit out of range."""
+        if self.brisque is not None and not 0 <= self.brisque <= 3:
+            raise UsageError(
+                f"--brisque {self.brisque} is out of range", hint="it is BRISQUE / 100: the paper's value is 0.65"
+            )
+        if self.max_text is not None and not 0 <= self.max_text <= 1:
+            raise UsageError(f"--max-text {self.max_text} is out of range", hint="it is a share of the area: 0..1")
+        if self.min_size is not None and self.min_size < 1:
+            raise UsageError(f"--min-size {self.min_size} is out of range", hint="it is pixels of the shorter side")
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the measurements that are needed."""
+        wanted = {"brisque": self.brisque, "text": self.max_text}
+        return tuple(name for name, limit in wanted.items() if limit is not None)
+
+    def __bool__(self) -> bool:
+        return self != QualityLimits()
+
+    def judge(self, facts: Facts) -> Rejection | None:
+        """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
+        short = min(facts.width, facts.height)
+        if self.min_size is not None and short < self.min_size:
+            return Rejection("too_small", float(short))
+        if self.brisque is not None and facts.brisque is not None and facts.brisque > self.brisque:
+            return Rejection("blurry", facts.brisque)
+        if self.max_text is not None and facts.text_share is not None and facts.text_share > self.max_text:
+            return Rejection("too_much_text", facts.text_share)
+        return None
+
+
+class Unmeasurable(DataError):
+    """A picture that cannot be read, or on which an instrument fails: it costs its source, not the run.
+
+    Attributes:
+        reason: as in failures.jsonl.
+    """
+
+    reason = "unmeasurable"
+
+
+@dataclass(frozen=True)
+class QualityGate:
+    """Measures what `limits` need, with instruments that are made when first used.
+
+    Attributes:
+        brisque_weights: `live` or `piq`. ocr: `auto`, `tesserocr` or `pytesseract`.
+    """
+
+    limits: QualityLimits
+    brisque_weights: str = "live"
+    ocr: str = "auto"
+    # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend
+    _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
+
+    @property
+    def brisque(self) -> "Brisque":
+        """This thread's BRISQUE scorer."""
+        if not hasattr(self._own, "brisque"):
+            self._own.brisque = Brisque(self.brisque_weights)
+        made: Brisque = self._own.brisque
+        return made
+
+    @property
+    def text(self) -> "TextReader":
+        """This thread's OCR engine."""
+        if not hasattr(self._own, "text"):
+            self._own.text = TextReader(self.ocr)
+        made: TextReader = self._own.text
+        return made
+
+    def describe(self) -> dict[str, object]:
+        """Instruments in use, for the manifest."""
+        used = {"brisque": lambda: self.brisque.describe(), "text": lambda: self.text.describe()}
+        return {name: used[name]() for name in self.limits.measured}
+
+    def stamps(self) -> dict[str, str]:
+        """A key per measurement; facts with another key were measured differently and are not reused."""
+        return {name: sha256_of(description)[:16] for name, description in self.describe().items()}
+
+    def complete(self, facts: Facts) -> bool:
+        """Whether everything the limits need has been measured."""
+        have = {"brisque": facts.brisque, "text": facts.text_share}
+        return all(have[name] is not None for name in self.limits.measured)
+
+    def measure(self, facts: Facts, read: Callable[[], Pixels]) -> Facts:
+        """`facts` with what was missing measured on the picture uint8 [H, W, 3] that `read` gives.
+
+        Raises Unmeasurable, with the picture's name, when it cannot be read or an instrument fails on it.
+        """
+        try:
+            return self._measured(facts, read())
+        except DataError as error:
+            raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
+
+    def _measured(self, facts: Facts, rgb: Pixels) -> Facts:
+        if "brisque" in self.limits.measured and facts.brisque is None:
+            facts = msgspec.structs.replace(facts, brisque=round(self.brisque.score(rgb), 6))
+        if "text" in self.limits.measured and facts.text_share is None:
+            text = self.text.measure(rgb)
+            facts = msgspec.structs.replace(
+                facts,
+                text_share=round(text.area_share, 6),
+                text_words=text.words,
+                text_confidence=round(text.confidence, 2),
+            )
+        return facts
+
+
+def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
+    """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
+    columns: dict[str, dict[str, None]] = {
+        "brisque": {"brisque": None},
+        "text": {"text_share": None, "text_words": None, "text_confidence": None},
+    }
+    stale: dict[str, None] = {}
+    for name, key in new.items():
+        if name in old and old[name] != key:
+            stale |= columns[name]
+    return [msgspec.structs.replace(row, **stale) for row in facts]
+
+
+_COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
+"""Columns of `Facts` that an instrument fills, the first of which is never None once it was used."""
+
+
+@dataclass(frozen=True)
+class FactCache:
+    """The memory of one source.
+
+    Attributes:
+        folder: its place; made when something is stored.
+    """
+
+    folder: Path
+
+    @classmethod
+    def beside(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
+        """The memory of a source for all artifacts that stand next to `artifact`."""
+        return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
+
+    def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
+        """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
+
+        Frames in `but` are left out; nothing of them is read.
+
+        A row may know only some of the measures. What is damaged, or was measured on another picture than lies here, is forgotten.
+        """
+        found: dict[int, tuple[Facts, Path]] = {}
+        hashes: dict[Path, str | None] = {}
+        for name, key in measures.items():
+            for row in self._read(name, key):
+                if row.index in but:
+                    continue
+                file = self.folder / _picture(row)
+                if file not in hashes:
+                    hashes[file] = _hash(file)
+                if hashes[file] == row.sha256:
+                    merged = found[row.index][0] if row.index in found else row
+                    found[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
+                else:
+                    file.unlink(missing_ok=True)
+        return found
+
+    def store(self, unit: SourceUnit, artifact: Path) -> None:
+        """Remember the facts of a unit of `artifact`, and their files."""
+        linked: set[int] = set()
+        there = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
+        for name, key in unit.stamp.measures.items():
+            own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
+            if not own:
+                continue
+            rows, changed = {row.index: row for row in self._read(name, key)}, dict[int, Facts]()
+            for row in own:
+                picture = _picture(row)
+                bare = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
+                new = msgspec.structs.replace(bare, **_measured(row, name))
+                if rows.get(row.index) == new and picture in there:
+                    continue
+                file = self.folder / picture
+                if row.index not in linked and _hash(file) != row.sha256:
+                    link_or_copy(artifact / row.path, file)
+                linked.add(row.index)
+                changed[row.index] = new
+            if changed:
+                write_table(self._table(name, key), (rows | changed).values())
+
+    def _read(self, name: str, key: str) -> list[Facts]:
+        try:
+            return read_table(self._table(name, key), Facts)
+        except (DataError, OSError):  # not there, or damaged: it is only a memory
+            return []
+
+    def _table(self, name: str, key: str) -> Path:
+        return self.folder / f"{name}-{key[:16]}.jsonl"
+
+
+def _picture(row: Facts) -> str:
+    """Name of a frame's picture in the memory."""
+    return f"img{row.index}{Path(row.path).suffix}"
+
+
+def _hash(file: Path) -> str | None:
+    try:
+        return sha256_file(file)
+    except OSError:
+        return None
+
+
+def _measured(row: Facts, name: str) -> dict[str, Any]:
+    return {column: getattr(row, column) for column in _COLUMNS[name]}

@@ -1,0 +1,318 @@
+"""`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.project import require_workers
+from ctxr.errors import DataError, UsageError
+from ctxr.media.footage import WHERE, SourceLocator
+from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
+from ctxr.media.images import Pixels, encode_jpeg
+from ctxr.media.video import VideoError
+from ctxr.pipelines.curation.config import Rebuild, RebuildReport
+from ctxr.store.artifacts import (
+    MANIFEST,
+    MARKER,
+    Artifact,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
+from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.paths import remember_places
+from ctxr.store.records import Facts, Failure, Image, Shot
+from ctxr.store.tables import read_table, write_table
+from ctxr.store.units import IMAGES, SOURCES
+
+
+def run(config: Rebuild, talk: Talk | None = None) -> RebuildReport:
+    """Make the images of a recipe again and say which came out otherwise.
+
+    A source that is not found costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
+    DataError for a damaged recipe and when no source is found at all.
+    """
+    talk = talk or Silent()
+    require_workers(config.workers)
+    source, out = config.source(), config.folder()
+    artifact, recipe = recipe_of(source)
+    if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):
+        raise UsageError(f"{out} and the recipe {source} lie within one another", hint="choose another --out")
+    if config.videos is not None and not config.videos.is_dir():
+        raise UsageError(f"--videos {config.videos} is not a folder", hint="name the folder with the videos and photos")
+    refuse_others(out)
+    parents = [Parent("recipe", artifact.manifest.kind, artifact.sha256)]
+    ready = finished(out, IMAGE_SETS, "rebuild", {}, parents)
+    if ready and not ready.changed_files() and ready.manifest.counts.get("failed") == 0 and all_there(out):
+        return _report(out, source, up_to_date=True)
+    with locked(out):
+        rebuild(config, recipe, out, parents, talk)
+    report = _report(out, source, up_to_date=False)
+    if report.differences:
+        talk.warn(f"{len(report.differences)} images are not those of the recipe: see {out / 'differences.jsonl'}")
+    return report
+
+
+def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
+    import msgspec
+
+    differences = read_table(out / "differences.jsonl", ImageDifference)
+    failures = read_table(out / "failures.jsonl", Failure)
+    return RebuildReport(
+        artifact=out,
+        read=source,
+        up_to_date=up_to_date,
+        counts=open_artifact(out).manifest.counts,
+        differences=[msgspec.structs.asdict(row) for row in differences],
+        failures=[msgspec.structs.asdict(row) for row in failures],
+    )
+
+
+def no_source(first: DataError, more: int) -> DataError:
+    """The error when nothing could be made."""
+    rest = f" (and {more} more)" if more else ""
+    return DataError(f"no image could be made: {first.message}{rest}", hint=first.hint)
+
+
+_VERB = "rebuild"
+
+_RETRY = "ctxr rebuild --videos DIR"
+"""The command that tries a source again; it names no place, so that an artifact is the same wherever it was made."""
+
+
+def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
+    """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
+    artifact = open_artifact(path, "export", "ctxr export --to recipe")
+    if artifact.manifest.config.get("to") != "recipe":
+        raise DataError(
+            f"{path} is an export to {artifact.manifest.config.get('to')}, not a recipe",
+            hint="name a folder made by ctxr export --to recipe",
+        )
+    if changed := artifact.changed_files():
+        raise DataError(
+            f"{path / changed[0]} was changed since it was written", hint="get the recipe again from where it came from"
+        )
+    return artifact, read_recipe(path)
+
+
+def refuse_others(out: Path) -> None:
+    """Make the folder `out` ours; raises UsageError when it holds something that was not rebuilt."""
+    refuse_strangers(out)
+    if (out / MANIFEST).is_file():
+        verb = open_artifact(out).manifest.verb
+        if verb != _VERB:
+            raise UsageError(f"{out} was made by ctxr {verb}", hint="choose another folder with --out")
+    elif (out / SOURCES).exists():
+        raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
+    for folder in (out / IMAGES, *(out / IMAGES).glob("*")):
+        if folder.is_symlink():
+            raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
+
+
+def all_there(out: Path) -> bool:
+    """Whether every picture of a rebuilt artifact is as it was saved."""
+    return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
+
+
+def rebuild(config: Rebuild, recipe: RebuildRecipe, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
+    """Make or complete the artifact `out`. The caller holds its lock. Pictures that are there already are not made again."""
+    sources = SourceLocator(recipe.path, config.videos, talk)
+    frames = [image for image in recipe.images.values() if image.index is not None]
+    photos = [image for image in recipe.images.values() if image.index is None]
+    made = _Made(out)
+    missing = [image for image in frames if not made.had(image)]
+    wanted = _wanted(recipe, missing)
+    failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, talk, config.workers))
+    failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, talk)
+    if not made.images:
+        first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
+        raise no_source(first, max(0, len(failed) - 1))
+    for name in sorted(failed):
+        talk.warn(failed[name].message)
+    take_manifest(out)
+    if made.differences and (other := other_software(recipe.head.software)):
+        talk.warn(f"other versions are installed here than where the recipe was made: {other}")
+    remember_places(out, sources.places)
+    _complete(recipe, out, parents, made, failed)
+
+
+class _Made:
+    """Pictures that are in place, by id, and how they differ from the recipe."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._lock = out, threading.Lock()
+        self.images: dict[str, Image] = {}
+        self.differences: list[ImageDifference] = []
+
+    def had(self, image: RecipeImage) -> bool:
+        """Whether an earlier run has put the picture in place, as the recipe wants it."""
+        if not _holds(self._out / image.path, image.sha256):
+            return False
+        self._add(image, image.sha256)
+        return True
+
+    def frame(self, image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
+        """Save a decoded frame."""
+        same, content = pixels_sha256(rgb) == image.pixels, encode_jpeg(rgb)
+        found = sha256_bytes(content)
+        write_bytes(self._out / image.path, content, durable=False)
+        if not same:
+            what = "the decoded frame has other pixels than the recipe says"
+            self._differs(ImageDifference(image.id, "pixels", what))
+        elif found != image.sha256:
+            what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
+            self._differs(ImageDifference(image.id, "saved_file", what))
+        self._add(image, found, rgb)
+
+    def photo(self, image: RecipeImage, file: Path) -> None:
+        """Copy a photo."""
+        link_or_copy(file, self._out / image.path)
+        self._add(image, image.sha256)
+
+    def _differs(self, difference: ImageDifference) -> None:
+        with self._lock:
+            self.differences.append(difference)
+
+    def _add(self, image: RecipeImage, sha256: str, rgb: Pixels | None = None) -> None:
+        height, width = (image.height, image.width) if rgb is None else rgb.shape[:2]
+        row = Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
+        with self._lock:
+            self.images[image.id] = row
+
+
+def _wanted(recipe: RebuildRecipe, images: Sequence[RecipeImage]) -> list[Wanted]:
+    return wanted_frames(images, {name: source.file for name, source in recipe.sources.items()})
+
+
+def wanted_frames(images: Sequence[RecipeImage], files: dict[str, str]) -> list[Wanted]:
+    """Frames of a recipe by video."""
+    grouped: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    for image in images:
+        grouped[image.source, image.source_sha256, image.decoder or "pyav"].append(image)
+    return [
+        Wanted(name, files[name], sha256, decoder, rows) for (name, sha256, decoder), rows in sorted(grouped.items())
+    ]
+
+
+def _photos(
+    recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, talk: Talk
+) -> dict[str, DataError]:
+    """Copy photos by their hash; returns an error for each album of which one was not found."""
+    if not images:
+        return {}
+    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
+    found = sources.photos(albums)
+    lost: dict[str, list[str]] = defaultdict(list)
+    with talk.progress("copy photos", len(images)) as task:
+        for image in images:
+            if image.sha256 in found:
+                made.photo(image, found[image.sha256])
+            else:
+                lost[image.source].append(image.id)
+            task.advance()
+    for name, digest in albums.items():
+        folders = {found[image.sha256].parent for image in images if image.source == name and image.sha256 in found}
+        if len(folders) == 1:
+            sources.places.setdefault(digest, folders.pop())
+    return {
+        name: VideoError("no_such_file", f"{len(ids)} photos of {name} are not found, such as {ids[0]}", WHERE)
+        for name, ids in lost.items()
+    }
+
+
+def _complete(
+    recipe: RebuildRecipe,
+    out: Path,
+    parents: Sequence[Parent],
+    made: _Made,
+    failed: dict[str, DataError],
+) -> None:
+    sets = [one for one in recipe.sets if all(name in made.images for name in one.images)]
+    used = {name for one in sets for name in one.images}
+    images = [image for name, image in made.images.items() if name in used]
+    differences = [row for row in made.differences if row.id in used]
+    failures = [
+        Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
+        for name, error in failed.items()
+    ]
+    kept = {recipe.images[name].source for name in used}
+    texts, queries, judgments = _asked(recipe, {one.id for one in sets})
+    tables: dict[str, Sequence[Any]] = {
+        "images": images,
+        "sets": sets,
+        "sources": [source for name, source in recipe.sources.items() if name in kept],
+        "splits": recipe.splits,
+        "failures": failures,
+        "differences": differences,
+        "facts": list[Facts](),
+        "shots": list[Shot](),
+    }
+    asked = {"texts": texts, "queries": queries, "judgments": judgments}
+    tables |= {name: rows for name, rows in asked.items() if rows}
+    for name, rows in tables.items():
+        write_table(out / f"{name}.jsonl", rows)
+    _tidy(out, recipe, {image.path for image in images}, set(tables))
+    side = {row.group: row.split for row in recipe.splits}
+    counts = {
+        "sets": len(sets),
+        "images": len(images),
+        "equal": len(images) - len(differences),
+        "different": len(differences),
+        "sets_left_out": len(recipe.sets) - len(sets),
+        "images_left_out": len({name for one in recipe.sets for name in one.images} - used),
+        "failed": len(failures),
+        "splits": {name: sum(side.get(one.group) == name for one in sets) for name in sorted(set(side.values()))},
+    }
+    finish(
+        out,
+        kind=IMAGE_SETS,
+        verb=_VERB,
+        config={},
+        parents=parents,
+        counts=counts,
+        models=recipe.head.models,
+        files=[f"{name}.jsonl" for name in tables],
+    )
+
+
+def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Texts, queries and judgments about the sets that could be made."""
+    queries = [query for query in recipe.queries if query.image_set in sets]
+    ids = {query.id for query in queries}
+    named = {name for query in queries for name in query.texts}
+    judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
+    return [text for text in recipe.texts if text.id in named], queries, judgments
+
+
+def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
+    """Remove what earlier runs left: pictures of the recipe whose set could not be made, and half-written files."""
+    with disk_errors(out):
+        for image in recipe.images.values():
+            if image.path not in wanted:
+                (out / image.path).unlink(missing_ok=True)
+        for name in ("texts", "queries", "judgments"):
+            if name not in tables:
+                (out / f"{name}.jsonl").unlink(missing_ok=True)
+        for part in [*out.glob(".*.part"), *(out / IMAGES).glob("*/.*.part")]:
+            part.unlink()
+        for folder in sorted((out / IMAGES).glob("*")):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        (out / MARKER).touch()
+
+
+def _holds(file: Path, sha256: str) -> bool:
+    try:
+        return sha256_file(file) == sha256
+    except OSError:
+        return False

@@ -1,0 +1,436 @@
+"""One video becomes one unit: scanned, embedded and picked in one decode, or picked again from its ledger.
+
+The same code picks while a video is decoded (`build-sets`) and picks again from the ledger (`filter`, another threshold):
+only where pixels come from differs. So both give the same sets.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ctxr.errors import CtxrError
+from ctxr.media.frames import ChildFrameReader
+from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
+from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
+from ctxr.media.sources import FoundSource
+from ctxr.media.video import VideoHeader
+from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk
+from ctxr.models.encoders import Encoder
+from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
+from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_bytes
+from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
+
+
+@dataclass(frozen=True)
+class Picking:
+    """How sets are picked. `margin` is the encoder's; `quality` measures and judges pictures."""
+
+    threshold: float
+    set_size: int
+    margin: float
+    quality: QualityGate
+
+
+@dataclass
+class Picker:
+    """Picks from one source, frame by frame in order.
+
+    Attributes:
+        artifact: folder that pictures are written to.
+        pixels: frame number -> upright RGB uint8 [H, W, 3]. encode_exact: pictures -> vectors [n, D] in full precision.
+        facts: what is known already, by frame. files: saved pictures that exist already, by frame; each has facts.
+        exact: full-precision vectors that are known already, by frame.
+    """
+
+    artifact: Path
+    source: str
+    picking: Picking
+    pixels: Callable[[int], Pixels]
+    encode_exact: Callable[[Sequence[Pixels]], Vectors]
+    facts: dict[int, Facts] = field(default_factory=dict)
+    files: dict[int, Path] = field(default_factory=dict)
+    exact: dict[int, Vectors] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.decisions: dict[int, FrameDecision] = {}
+        self.measured: dict[int, Facts] = {}
+        self.sets: list[ImageSet] = []
+        self.images: list[Image] = []
+        self._refined: dict[int, Vectors] = {}
+        self._open_rows: dict[int, tuple[LedgerRow, Vectors]] = {}
+        self.walk = Walk(self.picking.threshold, self.picking.set_size, self.picking.margin, self._refine, self._veto)
+
+    def push(self, row: LedgerRow, shot: int, vector: Vectors) -> None:
+        """Decide on an embedded frame of `shot`; a set that becomes full is saved at once."""
+        self._open_rows[row.index] = (row, vector)
+        decision, completed = self.walk.push(row.index, shot, vector)
+        self.decisions[row.index] = decision
+        if completed:
+            self._save_set(completed)
+        for index in self._open_rows.keys() - set(self.walk.chosen()):
+            del self._open_rows[index]
+
+    def needed(self) -> set[int]:
+        """Frames whose pixels may be asked for again: those of the open set."""
+        return set(self.walk.chosen())
+
+    def ledger(self, rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+        """The rows with what the walk made of them; call it when the last shot is over."""
+        self.walk.finish()
+        exact_rows = {index: position for position, index in enumerate(sorted(self._refined))}
+        return [self._decided(row, exact_rows.get(row.index)) for row in rows]
+
+    def _decided(self, row: LedgerRow, exact_row: int | None) -> LedgerRow:
+        decision = self.decisions.get(row.index)
+        if decision is None:
+            return row
+        return msgspec.structs.replace(
+            row,
+            image_set=None if decision.set_number is None else self._set_id(decision.shot, decision.set_number),
+            reason=decision.reason,
+            value=_rounded(decision.value),
+            nearest=decision.nearest,
+            distance=_rounded(decision.distance),
+            exact_row=exact_row,
+        )
+
+    def exact_vectors(self, width: int) -> Vectors:
+        """Vectors that were taken again, ordered by frame, [M, D]."""
+        return stack_vectors((self._refined[index] for index in sorted(self._refined)), width)
+
+    def _set_id(self, shot: int, number: int) -> str:
+        return f"{self.source}-shot{shot}_{number}"
+
+    def _refine(self, indices: Sequence[int]) -> Vectors:
+        missing = [index for index in indices if index not in self.exact]
+        if missing:
+            vectors = self.encode_exact([self.pixels(index) for index in missing])
+            self.exact.update(zip(missing, vectors, strict=True))
+        self._refined |= {index: self.exact[index] for index in indices}
+        return np.stack([self.exact[index] for index in indices])
+
+    def _veto(self, index: int) -> Rejection | None:
+        quality = self.picking.quality
+        if not quality.limits:
+            return None
+        path = f"{DROPPED}/{self.source}/img{index}.jpg"
+        self._save(index, path)
+        facts = self.facts[index]
+        if not quality.complete(facts):
+            # measured on the file as it is saved, so that anyone can repeat it
+            facts = quality.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
+        self.facts[index] = self.measured[index] = msgspec.structs.replace(facts, path=path)
+        return quality.limits.judge(facts)
+
+    def _save(self, index: int, path: str) -> None:
+        """Have the frame as a file at `path`, from a file that is there already or from its pixels."""
+        target = self.artifact / path
+        file = self.files.get(index)
+        if file is None:
+            rgb = self.pixels(index)
+            content = encode_jpeg(rgb)
+            write_bytes(target, content, durable=False)
+            self.facts[index] = Facts(self.source, index, path, sha256_bytes(content), rgb.shape[1], rgb.shape[0])
+        elif file != target:
+            link_or_copy(file, target)
+        self.files[index] = target
+
+    def _save_set(self, completed: Completed) -> None:
+        set_id = self._set_id(completed.shot, completed.number)
+        for index in completed.indices:
+            row, _ = self._open_rows[index]
+            path = f"{IMAGES}/{set_id}/img{index}.jpg"
+            self._save(index, path)
+            facts = self.facts[index]
+            if index in self.measured:
+                self.measured[index] = msgspec.structs.replace(facts, path=path)
+            self.images.append(
+                Image(
+                    id=f"{self.source}/img{index}",
+                    path=path,
+                    sha256=facts.sha256,
+                    group=self.source,
+                    width=facts.width,
+                    height=facts.height,
+                    index=index,
+                    time=row.time,
+                )
+            )
+        closest, mean = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
+        self.sets.append(
+            ImageSet(
+                id=set_id,
+                kind="video",
+                images=tuple(f"{self.source}/img{index}" for index in completed.indices),
+                source=self.source,
+                group=self.source,
+                shot=completed.shot,
+                closest=closest,
+                mean_distance=mean,
+            )
+        )
+
+
+def _rounded(value: float | None) -> float | None:
+    """Six decimals: finer than any decision, coarse enough to read."""
+    return None if value is None else round(value, 6)
+
+
+BATCH = 16
+"""Frames that are embedded together; their pixels are held until the walk has seen them."""
+
+BATCH_BYTES = 160 * 2**20
+"""Most pixels held for one batch, so that memory stays bounded for 4K and 8K footage."""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """An encoder that is made when first needed and used by one thread at a time."""
+
+    make: Callable[[], "Encoder"]
+    lock: threading.Lock
+
+    def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
+        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
+        with self.lock:
+            vectors: Vectors = self.make().encode_images(pictures, exact=exact)
+        if not np.isfinite(vectors).all():
+            raise CtxrError("the encoder gave vectors that are not numbers", hint="try --precision fp32")
+        return vectors
+
+    def embed_exactly(self, pictures: Sequence[Pixels]) -> Vectors:
+        """As `embed`, in full precision."""
+        return self.embed(pictures, exact=True)
+
+
+@dataclass(frozen=True)
+class UnitContext:
+    """What the units of one run are made with.
+
+    Attributes:
+        artifact: folder that units and pictures are written to.
+        options: how videos are decoded.
+        stopping: set when work that is under way is to end.
+    """
+
+    artifact: Path
+    picking: Picking
+    embedder: Embedder
+    options: ScanOptions = field(default_factory=ScanOptions)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def save(self, unit: SourceUnit) -> SourceUnit:
+        """Write a unit, and remember what was measured on its source."""
+        write_unit(self.artifact, unit)
+        self.cache(unit.source).store(unit, self.artifact)
+        return unit
+
+    def cache(self, source: Source | FoundSource) -> FactCache:
+        """What was ever measured on a source."""
+        return FactCache.beside(self.artifact, source.name, source.sha256)
+
+
+class _Pass:
+    """One decode of a video: what has been considered, embedded and picked so far."""
+
+    def __init__(self, context: UnitContext, found: FoundSource, header: VideoHeader) -> None:
+        self.rows: list[LedgerRow] = []
+        self.vectors = VectorLog(context.artifact / SOURCES / f".{found.name}.vectors")
+        self._found, self._embedder = found, context.embedder
+        self._reader = ChildFrameReader(lambda: found.path, header.decoder, context.options)
+        self._times: dict[int, Fraction] = {}
+        self._batch: list[tuple[CandidateFrame, Pixels]] = []
+        self._live: dict[int, Pixels] = {}
+        self.picker = Picker(
+            context.artifact, found.name, context.picking, self._pixels, context.embedder.embed_exactly
+        )
+
+    def take(self, candidate: CandidateFrame) -> None:
+        """The next considered frame."""
+        self._times[candidate.index] = candidate.time
+        if candidate.rgb is None:
+            self.rows.append(_row(self._found.name, candidate, None))
+            return
+        self._live[candidate.index] = candidate.rgb
+        self._batch.append((candidate, candidate.rgb))
+        if len(self._batch) >= max(1, min(BATCH, BATCH_BYTES // candidate.rgb.nbytes)):
+            self.settle()
+
+    def settle(self) -> None:
+        """Embed the frames that wait, and let the walk see them."""
+        if not self._batch:
+            return
+        embedded = self._embedder.embed([rgb for _, rgb in self._batch])
+        first = self.vectors.append(embedded)
+        for offset, ((candidate, _), vector) in enumerate(zip(self._batch, embedded, strict=True)):
+            row = _row(self._found.name, candidate, first + offset)
+            self.rows.append(row)
+            self.picker.push(row, candidate.shot, vector)
+        self._batch.clear()
+        for index in self._live.keys() - self.picker.needed():
+            del self._live[index]
+
+    def _pixels(self, index: int) -> Pixels:
+        """A frame that just went by; an older one is decoded again."""
+        rgb = self._live.get(index)
+        return self._reader.read(index, self._times[index]) if rgb is None else rgb
+
+    def close(self) -> None:
+        """Let go of what only this pass needs."""
+        self._reader.close()
+        self.vectors.discard()
+
+
+def scan_video(
+    context: UnitContext,
+    found: FoundSource,
+    stamp: Stamp,
+    scanner: Scanner,
+    watch: Callable[[VideoHeader | None, int], None],
+) -> SourceUnit:
+    """Decode, embed and pick in one pass, and write the unit. `watch` hears of the header and of frames decoded.
+
+    Raises `scan.ScanFailed` when the file gives nothing.
+    """
+    decode: _Pass | None = None
+    try:
+        for event in scanner.scan(found.path, context.options):
+            if isinstance(event, VideoHeader):
+                # a second header: another decoder begins again, what came before does not count
+                if decode:
+                    decode.close()
+                decode = _Pass(context, found, event)
+                watch(event, 0)
+            elif decode and isinstance(event, CandidateFrame):
+                watch(None, event.index)
+                decode.take(event)
+            elif decode and isinstance(event, ScanEnd):
+                decode.settle()
+                source = _source(found, event, len(decode.rows))
+                shots = [
+                    Shot(found.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
+                    for shot in event.shots
+                ]
+                rows = sorted(decode.rows, key=lambda row: row.index)
+                return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), decode.picker))
+        raise RuntimeError(f"the scan of {found.path} ended without an end")
+    finally:
+        if decode:
+            decode.close()
+
+
+def pick_from_ledger(
+    context: UnitContext, old: SourceUnit, origin: Path, video: Callable[[], Path], stamp: Stamp
+) -> SourceUnit:
+    """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, and write the unit.
+
+    Facts measured with the same instruments are reused; only frames that no file holds are decoded, from the file that `video`
+    gives when it is first needed, in a child process.
+    """
+    known, files = _known(context, old, origin, stamp)
+    times = {row.index: row.time for row in old.ledger if row.time is not None}
+    with ChildFrameReader(video, old.source.decoder or "pyav", context.options) as reader:
+        picker = Picker(
+            context.artifact,
+            old.source.name,
+            context.picking,
+            lambda index: reader.read(index, times[index]),
+            context.embedder.embed_exactly,
+            facts=known,
+            files={index: file for index, file in files.items() if file.is_file()},
+            exact={row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None},
+        )
+        rows = [_undecided(row) for row in old.ledger]
+        for row in rows:
+            if context.stopping.is_set():
+                raise ScanFailed("cancelled", f"{old.source.name}: picking was stopped")
+            if row.row is not None and row.shot is not None:
+                picker.push(row, row.shot, old.vectors[row.row])
+    return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker))
+
+
+def _known(
+    context: UnitContext, old: SourceUnit, origin: Path, stamp: Stamp
+) -> tuple[dict[int, Facts], dict[int, Path]]:
+    """Facts, and the pictures they are about, by frame: of the unit, and of whatever else was measured on its source."""
+    known = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
+    for image in old.images:
+        if image.index is not None and image.index not in known:
+            known[image.index] = Facts(
+                old.source.name, image.index, image.path, image.sha256, image.width, image.height
+            )
+    files = {index: origin / facts.path for index, facts in known.items()}
+    complete = {index for index, facts in known.items() if context.picking.quality.complete(facts)}
+    for index, (facts, file) in context.cache(old.source).load(stamp.measures, complete).items():
+        known[index], files[index] = facts, file
+    return known, files
+
+
+def _unit(
+    stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, picker: Picker
+) -> SourceUnit:
+    """What `picker` made of the rows of a ledger; it has seen all of them."""
+    return SourceUnit(
+        stamp=stamp,
+        source=source,
+        shots=shots,
+        ledger=picker.ledger(rows),
+        facts=list(picker.measured.values()),
+        sets=picker.sets,
+        images=picker.images,
+        vectors=vectors,
+        exact=picker.exact_vectors(vectors.shape[1]),
+    )
+
+
+def _row(source: str, candidate: CandidateFrame, row: int | None) -> LedgerRow:
+    skipped = row is None
+    return LedgerRow(
+        source=source,
+        index=candidate.index,
+        time=candidate.time,
+        shot=candidate.shot,
+        row=row,
+        gate=None if candidate.gate_difference is None else round(candidate.gate_difference, 4),
+        thumbnail=candidate.thumbnail_hash,
+        reason="near_still" if skipped else None,
+        value=round(candidate.gate_difference, 4) if skipped and candidate.gate_difference is not None else None,
+    )
+
+
+def _undecided(row: LedgerRow) -> LedgerRow:
+    """The row as the scan left it."""
+    if row.row is None:
+        return row
+    return msgspec.structs.replace(
+        row, exact_row=None, image_set=None, reason=None, value=None, nearest=None, distance=None
+    )
+
+
+def _source(found: FoundSource, ended: ScanEnd, considered: int) -> Source:
+    header = ended.header
+    return Source(
+        name=found.name,
+        kind="video",
+        file=found.path.name,
+        sha256=found.sha256,
+        bytes=found.bytes,
+        width=header.width,
+        height=header.height,
+        rate=header.rate,
+        duration=header.duration,
+        frames=ended.frames,
+        considered=considered,
+        shots=len(ended.shots),
+        late_cuts=ended.late_cuts,
+        decoder=ended.decoder,
+        damage=ended.damage,
+    )

@@ -1,1 +1,0 @@
-"""The parts of `ctxr eval`: what is asked, what was scored, figures, comparison, tables, files."""

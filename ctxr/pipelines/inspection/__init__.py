@@ -1,0 +1,1 @@
+"""Looking at what there is: stats, audit, report, doctor."""

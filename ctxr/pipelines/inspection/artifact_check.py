@@ -1,0 +1,213 @@
+"""Whether an artifact or a published release is whole, up to its sources."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from ctxr.datasets.changes import RESTORE
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Talk
+from ctxr.errors import CtxrError
+from ctxr.media.images import read_image, troubles
+from ctxr.pipelines.inspection.config import Check
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import REVISE_LABELS as REVISED
+from ctxr.store.paths import place_of
+from ctxr.store.records import Facts, Image, ImageSet, Source
+from ctxr.store.tables import read_table
+from ctxr.store.units import album_files, read_unit, unit_folder
+
+MOST_NAMED = 5
+"""Broken files of one kind that are named; the rest is counted."""
+
+
+def artifacts_in(folder: Path) -> list[Path]:
+    """The artifacts of a project folder; none if it is an artifact itself."""
+    if (folder / MANIFEST).exists() or not folder.is_dir():
+        return []
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+
+
+def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[Check]:
+    """Manifest, tables, arrays, pictures, references between tables, what it was made from, and the sources.
+
+    With `is_parent` it is looked at for the sake of what was made from it: its sources are the same and left out.
+    """
+    told = f"parent {path.name}: " if is_parent else ""
+    try:
+        artifact = open_artifact(path)
+    except CtxrError as error:
+        yield Check(f"{told}manifest", "problem", error.message, error.hint)
+        return
+    except OSError as error:
+        yield _unreadable(f"{told}manifest", error)
+        return
+    manifest = artifact.manifest
+    by = f"by ctxr {manifest.ctxr} {manifest.verb}"
+    yield Check(f"{told}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
+    if manifest.verb == "filter":
+        made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
+        yield from _check_parent(path, made_from, talk)
+    try:
+        broken: dict[str, str] = {}
+        with talk.progress("files", len(manifest.files)) as task:
+            for name, entry in manifest.files.items():
+                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
+                    broken[name] = trouble
+                task.advance()
+        units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
+        fine = f"{len(manifest.files)} files as they were written"
+        yield summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        if manifest.kind == "image_sets" and not broken:
+            yield from _check_sets(path, talk, manifest.verb, told)
+    except CtxrError as error:
+        yield Check(f"{told}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
+    except OSError as error:
+        yield _unreadable(f"{told}tables", error)
+
+
+def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[Check]:
+    """The sets that a filter read, if they stand beside what it wrote: pictures of both are the same files."""
+    try:
+        for beside in sorted(path.resolve().parent.iterdir()):
+            if (beside / MANIFEST).is_file() and sha256_file(beside / MANIFEST) in fingerprints:
+                yield from check_artifact(beside, talk, is_parent=True)
+                return
+    except OSError as error:
+        yield _unreadable("parent", error)
+        return
+    if (path.resolve().parent / "sets" / MANIFEST).is_file():
+        detail = f"{path.parent / 'sets'} was made anew since: {path} is out of date"
+        yield Check("parent", "problem", detail, "run the same ctxr filter again")
+        return
+    cure = "only needed to filter again"
+    yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
+
+
+def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]:
+    images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
+    facts = read_table(path / "facts.jsonl", Facts)
+    sets = read_table(path / "sets.jsonl", ImageSet)
+    sources = read_table(path / "sources.jsonl", Source)
+    dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
+    named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
+    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
+    yield summary(f"{told}sets", named, fine, cure)
+    pictures = {row.path: (row.source, row.sha256) for row in facts}
+    pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
+    broken: dict[str, str] = {}
+    with talk.progress("pictures", len(pictures)) as task:
+        for name, (_, sha256) in pictures.items():
+            if trouble := _trouble(path, name, sha256, "was changed"):
+                broken[name] = trouble
+            task.advance()
+    cure = _cure(path, {pictures[name][0] for name in broken}, verb)
+    yield summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    if not told:
+        for source in sources:
+            yield _check_source(path, source)
+
+
+def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
+    """What is wrong with a file of the artifact, in words; empty if nothing is."""
+    try:
+        if not (path / name).resolve().is_relative_to(path.resolve()):
+            return f"{name} lies outside the artifact"
+        return "" if sha256_file(path / name) == sha256 else f"{name} {changed}"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _check_source(path: Path, source: "Source") -> Check:
+    name = f"source {source.name}"
+    place = place_of(path, source.sha256)
+    try:
+        if place is None or not place.exists():
+            cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
+            detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
+            return Check(name, "note", f"{source.file}: {detail}", cure)
+        if source.kind == "video" and sha256_file(place) != source.sha256:
+            cure = "restore the file, or run ctxr build-sets again"
+            return Check(name, "problem", f"{place} has changed since", cure)
+        # images that a recipe gave stand alone: their album was never walked
+        if source.kind == "photos" and unit_folder(path, source.name).is_dir():
+            wrong = album_files(read_unit(path, source.name), place)[2]
+            if wrong:
+                return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+    except CtxrError as error:
+        return Check(name, "problem", error.message, error.hint)
+    except OSError as error:
+        return _unreadable(name, error)
+    if source.damage:
+        cure = f"if a whole copy can be had, put it at {place} and run ctxr build-sets again"
+        return Check(name, "note", f"damaged: {source.damage}", cure)
+    return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
+
+
+def _unreadable(name: str, error: OSError) -> Check:
+    file = error.filename or "a file"
+    return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
+
+
+def _cure(path: Path, units: set[str], verb: str) -> str:
+    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken. Rounds of
+    judgments nothing makes again."""
+    if verb == REVISED:
+        return RESTORE
+    # only folders that are there: a name in a table may be anyone's, and this is a command to remove
+    gone = sorted(folder for folder in path.glob("sources/*") if folder.name in units)
+    typed = shlex.join([str(file) for file in (*gone, path / "manifest.json")])
+    return f"rm -r {typed}   then run ctxr {verb} again as before"
+
+
+def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
+    """`fine` where nothing is broken, else the first few of what is."""
+    if not broken:
+        return Check(name, "ok", fine)
+    more = f", and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+    return Check(name, "problem", "; ".join(broken[:MOST_NAMED]) + more, cure)
+
+
+CURE = "put the picture back as it was published; the commands treat such a set as one without pictures, or refuse it"
+
+
+DECODE = "put them back as they were published; the commands stop at a picture that cannot be decoded"
+
+
+def check_release(dataset: Dataset, talk: Talk) -> Iterator[Check]:
+    """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
+    trust."""
+    there = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
+    lacking = [name for name, found in there.items() if not all(found)]
+    if not any(any(found) for found in there.values()):
+        yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
+    else:
+        if lacking:
+            said = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
+            detail = f"{len(lacking)} of {len(there)} sets lack pictures that can be read: {said}"
+            yield Check("pictures", "problem", detail, CURE)
+        broken = undecodable(dataset, talk)
+        if broken or not lacking:
+            yield summary("pictures", broken, f"all of {len(there)} sets are here, every picture decoded", DECODE)
+    for note in dataset.notes:
+        yield Check("release", "note", note)
+
+
+def undecodable(dataset: Dataset, talk: Talk) -> list[str]:
+    """What is wrong with pictures that are there, a sentence each: all are decoded to their last row of pixels."""
+    files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
+    broken = []
+    with talk.progress("decoding pictures", len(files)) as task:
+        for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
+            # a whole path would not fit beside the others, and its end is what tells pictures apart
+            broken += [] if trouble is None else [trouble.message.replace(str(files[name]), name)]
+            task.advance()
+    return broken
+
+
+def why_lost(dataset: Dataset, image_set: str) -> str:
+    """What the reader said of a set that lacks pictures; "" if nothing."""
+    return next((note for note in dataset.notes if image_set in note), "")

@@ -1,0 +1,204 @@
+"""`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
+
+import math
+from collections.abc import Callable, Container, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers import open_dataset
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import UsageError, plural
+from ctxr.media.images import sharpness
+from ctxr.metrics.shortcuts import (
+    Trial,
+    corrected,
+    extreme_credits,
+    judge,
+    learns_on_train,
+    learnt_credits,
+    place_credits,
+)
+from ctxr.models.picture_vectors import open_pictures
+from ctxr.pipelines.inspection.config import Audit, AuditReport
+from ctxr.pipelines.inspection.stats import MOST_POSITIONS
+from ctxr.store.records import Image
+
+Doubles = npt.NDArray[np.float64]
+Rule = tuple[str, Doubles]
+
+SEVERAL_CHOICES = ("position by length",)
+"""Rules that may choose different images of one set for different descriptions."""
+
+
+def asked_of(dataset: Dataset, worker: str) -> list[Trial]:
+    """Each query with its target, in the order of judgments; sets of one image are left out: nobody can miss there."""
+    found = []
+    for query, image_set, target in dataset.targets(worker):
+        if query.labels is None and len(image_set.images) > 1:
+            words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
+            split = dataset.split_of(image_set)
+            found.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
+    return found
+
+
+def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
+    """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
+
+    The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
+    start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
+    the others were found by, and their last is like any other.
+    """
+    places = [_in_order(query) for query in asked]
+    galleries = {query.image_set for query in asked if query.size > MOST_POSITIONS}
+    if galleries:
+        yield (
+            f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
+            f"{MOST_POSITIONS} images has no order"
+        )
+    full = _all_asked(asked)
+    if full:
+        yield (
+            f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
+            "on exactly one, whatever it looks at"
+        )
+    open_ = np.array([query.image_set not in full for query in asked])
+    for name, kind, last in (
+        ("first image of the set", "video", False),
+        ("last image of the set", "video", True),
+        ("anchor (first image)", "photos", False),
+    ):
+        here = open_ & np.array(places) & np.array([query.kind == kind for query in asked])
+        if here.any():
+            yield name, np.where(here, place_credits(asked, last), np.nan)
+    for name, by_length in (("commonest position", False), ("position by length", True)):
+        credits = np.full(len(asked), np.nan)
+        rows = [row for row, ordered in enumerate(places) if ordered]
+        credits[rows] = learnt_credits([asked[row] for row in rows], by_length)
+        if not by_length:
+            credits[~open_] = np.nan
+        if (~np.isnan(credits)).any():
+            yield name, credits
+        elif any(places) and (by_length or open_.any()):
+            yield f"{name}: there is no other set to learn from"
+    wanted = {query.image_set for query in asked} - full
+    if not wanted:
+        return
+    brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
+    yield from _both_ends(
+        ("least", "most"), "distorted (BRISQUE)", asked, wanted, brisque, "nobody measured BRISQUE (ctxr filter does)"
+    )
+    if skip_pictures:
+        yield "sharpness and file size: pictures were not opened"
+        return
+    why = "no set has all its pictures at hand"
+    sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
+    yield from _both_ends(("smallest", "largest"), "file", asked, wanted, sizes, why)
+    wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
+    files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
+    with open_pictures(files, "sharpness", talk) as opened:
+        seen = {name: sharpness(pixels) for name, pixels in opened}
+    sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
+    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, wanted, sharpnesses, why)
+
+
+def _in_order(query: Trial) -> bool:
+    return query.size <= MOST_POSITIONS
+
+
+def _all_asked(asked: list[Trial]) -> set[str]:
+    """Sets in which every image is the target of some query."""
+    targets: dict[str, set[int]] = {}
+    for query in asked:
+        targets.setdefault(query.image_set, set()).add(query.target)
+    return {query.image_set for query in asked if len(targets[query.image_set]) == query.size}
+
+
+def _both_ends(
+    ends: tuple[str, str],
+    what: str,
+    asked: list[Trial],
+    wanted: set[str],
+    values: Mapping[str, Doubles],
+    why: str,
+) -> Iterator[Rule | str]:
+    if not values:
+        yield f"{ends[0]} and {ends[1]} {what}: {why}"
+        return
+    for end, largest in zip(ends, (False, True), strict=True):
+        yield f"{end} {what}", extreme_credits(asked, values, largest)
+    without = len(wanted - values.keys())
+    if without:
+        left = "is left out" if without == 1 else "are left out"
+        yield f"{ends[0]} and {ends[1]} {what}: {plural(without, 'set')} {left} (not every image has a value)"
+
+
+def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:
+    """A value for each image of each set whose images all have one."""
+    found: dict[str, Doubles] = {}
+    for one in dataset.sets:
+        if one.id in wanted:
+            numbers = np.array([value(dataset.images[name]) for name in one.images])
+            if not np.isnan(numbers).any():
+                found[one.id] = numbers
+    return found
+
+
+def _brisque(dataset: Dataset, image: Image) -> float:
+    facts = dataset.facts.get(image.id)
+    return np.nan if facts is None or facts.brisque is None else facts.brisque
+
+
+def _bytes(dataset: Dataset, image: Image) -> float:
+    file = dataset.picture(image)
+    try:
+        return np.nan if file is None else float(file.stat().st_size)
+    except OSError:
+        return np.nan
+
+
+def run(config: Audit, talk: Talk | None = None) -> AuditReport:
+    """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart.
+
+    Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
+    """
+    talk = talk or Silent()
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    _check_worker(dataset, config.worker)
+    asked = asked_of(dataset, config.worker)
+    if not asked:
+        return AuditReport(dataset.name, 0, (), ("no target is known: nothing can be tried",), dataset.notes)
+    verdicts = []
+    missing: list[str] = []
+    for rule in rules(dataset, asked, config.skip_pictures, talk):
+        if isinstance(rule, str):
+            missing.append(rule)
+            continue
+        name, credits = rule
+        tried = [query for query, credit in zip(asked, credits.tolist(), strict=True) if not math.isnan(credit)]
+        # a rule for videos alone would say the same twice, and be corrected for it twice
+        for part in _parts(asked) if len(_parts(tried)) == len(_parts(asked)) else sorted({one.kind for one in tried}):
+            rows = [row for row, query in enumerate(asked) if part in ("all", query.kind)]
+            verdict = judge(name, part, [asked[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
+            if verdict is not None:
+                verdicts.append(verdict)
+    learnt = "learnt on train" if learns_on_train(asked) else "learnt on the sets before, in an order fixed by hash"
+    return AuditReport(dataset.name, len(asked), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
+
+
+def _parts(asked: "list[Trial]") -> tuple[str, ...]:
+    kinds = sorted({query.kind for query in asked}, reverse=True)
+    return ("all", *kinds) if len(kinds) > 1 else ("all",)
+
+
+def _check_worker(dataset: "Dataset", worker: str) -> None:
+    named = sorted({
+        row.worker
+        for row in dataset.judgments
+        if row.value > 0 and dataset.queries[row.query].labels is None
+    })  # fmt: skip
+    if named and worker not in named:
+        raise UsageError(
+            f"no target is named by {worker!r}", hint=f"--worker {named[0]}   (known: {', '.join(named[:5])})"
+        )

@@ -1,0 +1,164 @@
+"""`ctxr doctor`: what this machine can do, whether an artifact is whole, and whether the images of sets stand in order."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ctxr.datasets.readers import open_dataset
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.project import refuse_seed
+from ctxr.errors import CtxrError, UsageError
+from ctxr.pipelines.inspection.artifact_check import artifacts_in, check_artifact, check_release
+from ctxr.pipelines.inspection.config import Check, Doctor
+from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
+from ctxr.problems.runs import Scoring, find_runs
+from ctxr.store.artifacts import MANIFEST, package_versions
+
+REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
+"""What mends packages that were not built for one another."""
+
+
+def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
+    """All checks, in order. Problems are part of the result; the command turns them into exit code 5.
+
+    Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
+    """
+    refuse_seed(config.seed)
+    if config.scores and config.artifact is None:
+        raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
+    if config.artifact is not None:
+        talk = talk or Silent()
+        within = artifacts_in(config.artifact)
+        checks: list[Check] = []
+        for path in within or [config.artifact]:
+            checks += [Check(str(path), "note", "")] if within else []
+            checks += _check(path, config, talk)
+        return checks
+    return list(check_machine(config.workdir))
+
+
+def _check(path: Path, config: Doctor, talk: Talk) -> list[Check]:
+    """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
+    try:
+        ordered = holds_sets(path)
+    except (CtxrError, OSError):
+        ordered = False  # what is wrong with the manifest is told below
+    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, talk))
+    if ordered and not any(check.state == "problem" for check in checks):
+        checks += _check_order(path, config, talk)
+    return checks
+
+
+def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
+    try:
+        dataset = open_dataset(path, config.workdir, talk)
+        if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
+            yield from check_release(dataset, talk)
+        yield from check_order(dataset)
+    except UsageError:
+        raise
+    except (CtxrError, OSError) as error:
+        told = error if isinstance(error, CtxrError) else CtxrError(_said(error))
+        yield Check("order", "problem", told.message, told.hint)
+        return
+    if config.scores:
+        asked = [query.id for query, _, _ in dataset.targets()]
+        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, talk)
+        yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
+
+
+def check_machine(workdir: Path) -> Iterator[Check]:
+    """Python, packages, devices, outside programs, encoders, disk."""
+    yield Check("python", "ok", ".".join(map(str, sys.version_info[:3])))
+    versions = package_versions()
+    for name, found in versions.items():
+        if found:
+            yield Check(name, "ok", found)
+        else:
+            yield Check(name, "problem", "not installed", f"pip install {name}")
+    yield from _torch_family()
+    yield from _programs()
+    yield from _encoders()
+    yield from _disk(workdir)
+
+
+def _torch_family() -> Iterator[Check]:
+    try:
+        from ctxr.models.precision import devices
+
+        yield Check("devices", "ok", ", ".join(devices()))
+    except Exception as error:
+        yield Check("torch", "problem", f"torch and torchvision do not fit together: {_said(error)}", REINSTALL)
+
+
+def _programs() -> Iterator[Check]:
+    tesseract = shutil.which("tesseract")
+    if tesseract is None:
+        yield Check("tesseract", "problem", "not found: --max-text cannot work", "apt-get install tesseract-ocr")
+    else:
+        yield _answer("tesseract", [tesseract, "--version"], "problem", "apt-get install --reinstall tesseract-ocr")
+    ffmpeg = shutil.which("ffmpeg")
+    if ffmpeg is None:
+        yield Check("ffmpeg", "note", "not found: only --detector ffmpeg needs it", "apt-get install ffmpeg")
+    else:
+        yield _answer("ffmpeg", [ffmpeg, "-version"], "note", "apt-get install --reinstall ffmpeg")
+
+
+def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name, otherwise, f"does not answer: {error}", cure)
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines() or [""]
+    if done.returncode or not lines[0]:
+        return Check(name, otherwise, f"does not work: exit code {done.returncode}, {lines[0] or 'no answer'}", cure)
+    return Check(name, "ok", lines[0])
+
+
+def _encoders() -> Iterator[Check]:
+    try:
+        from ctxr.models.encoders import DEFAULT_ENCODER, load_encoder
+        from ctxr.models.hub import cached_weights
+
+        arch, _, tag = DEFAULT_ENCODER.partition(":")
+        found = cached_weights(arch, tag)
+        name = f"encoder {DEFAULT_ENCODER}"
+        if found:
+            yield Check(name, "ok", str(found))
+        else:
+            yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
+    except Exception as error:
+        yield Check("encoders", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
+        return
+    try:
+        encoder = load_encoder("ctxr-tiny", "cpu")
+        yield Check("encoder ctxr-tiny", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
+    except CtxrError as error:
+        yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "pip install --force-reinstall ctxr")
+    except Exception as error:
+        yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
+
+
+def _said(error: Exception) -> str:
+    """The first line of what an error says, or its name."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+def _disk(workdir: Path) -> Iterator[Check]:
+    try:
+        place = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
+        free = shutil.disk_usage(place).free / 2**30
+    except OSError as error:
+        yield Check(
+            "workdir", "problem", f"{workdir} cannot be looked at: {error.strerror}", "choose another --workdir"
+        )
+        return
+    if not place.is_dir():
+        yield Check("workdir", "problem", f"{place} is a file, not a folder", "choose another --workdir")
+        return
+    if free < 1:
+        yield Check("disk", "problem", f"{free:.2f} GiB free at {place}", "free some space")
+    else:
+        yield Check("disk", "ok", f"{free:.1f} GiB free at {place}")

@@ -1,0 +1,270 @@
+"""Whether the images of sets stand in the order in which targets count.
+
+A public copy of ImageCoDe was made with frames sorted by their names as text, img10 before img2, so that targets pointed at
+other frames; every figure measured on it is wrong (specs A0.1). Numbers and names tell it without a model; where a copy was
+numbered anew, only the scores of a model whose accuracy is known still do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.frames import frame_number, in_string_order
+from ctxr.datasets.readers.imagecode import DESCRIPTIONS
+from ctxr.metrics.compare import Interval, mean_interval, sign_flip
+from ctxr.metrics.proportions import holm
+from ctxr.metrics.votes import Doubles
+from ctxr.pipelines.inspection.config import Check
+from ctxr.problems.runs import Run
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.records import Image, ImageSet
+
+KINDS = ("image_sets", "dataset")
+"""Kinds of artifacts that hold sets."""
+
+SURE = 0.05
+"""Level of the tests."""
+
+CURE = "sort the pictures of each set by the number in their names, img2 before img10, and make the dataset again"
+
+
+def holds_sets(path: Path) -> bool:
+    """Whether a folder is an artifact with sets, or a published release."""
+    if not path.is_dir():
+        return bool(DESCRIPTIONS.fullmatch(path.name))
+    if any(DESCRIPTIONS.fullmatch(file.name) for file in path.iterdir()):
+        return True
+    return (path / MANIFEST).is_file() and open_artifact(path).manifest.kind in KINDS
+
+
+def check_order(dataset: Dataset) -> Iterator[Check]:
+    """Frame numbers and target positions."""
+    numbers = {one.id: found for one in dataset.sets if (found := numbers_of(dataset, one)) is not None}
+    yield _check_numbers(dataset, numbers)
+    yield from _check_targets(dataset, numbers)
+
+
+def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
+    """The numbers of a set's frames in its order, from their names, else as recorded; None where they have none of both."""
+    images = [dataset.images[name] for name in image_set.images]
+    named = [_named(image) for image in images]
+    found = named if None not in named else [image.index for image in images]
+    known = [number for number in found if number is not None]
+    return known if len(known) == len(images) == len(set(known)) else None
+
+
+def _named(image: Image) -> int | None:
+    """The number in `img37.jpg`, the last part of an image's path or id."""
+    last = (image.path or image.id).rpartition("/")[2]
+    return frame_number(last if "." in last else f"{last}.jpg")
+
+
+def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
+    videos = {one.id for one in dataset.sets if one.kind == "video"}
+    falling = {name: found for name, found in numbers.items() if name in videos and found != sorted(found)}
+    as_text = [name for name, found in falling.items() if in_string_order(found)]
+    mixed = [name for name in falling if name not in as_text]
+    if as_text:
+        first = as_text[0]
+        detail = (
+            f"{len(as_text)} of {len(videos)} sets of video are sorted by name as text, "
+            f"{_listed(numbers[first])} in {first}: targets that count by number point at other images"
+        )
+        return Check("order of frames", "problem", detail, CURE)
+    if mixed:
+        detail = f"{len(mixed)} sets of video have frames whose numbers do not ascend, {_listed(numbers[mixed[0]])} in {mixed[0]}"
+        return Check("order of frames", "problem", detail, CURE)
+    known = len(videos & numbers.keys())
+    if videos and not known:
+        return Check("order of frames", "note", f"none of {len(videos)} sets of video says the numbers of its frames")
+    return Check("order of frames", "ok", f"numbers ascend in {known} of {len(videos)} sets of video")
+
+
+def _listed(numbers: list[int]) -> str:
+    """The numbers around the first place where they fall."""
+    falls = next(place for place in range(1, len(numbers)) if numbers[place] < numbers[place - 1])
+    return f"{numbers[falls - 1]} before {numbers[falls]}"
+
+
+def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[Check]:
+    """Ids of queries that end in a position, as those of the release do, against the places of their targets."""
+    named, as_set, by_number = 0, 0, 0
+    for query, image_set, place in dataset.targets():
+        found = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
+        if found is None or image_set.id not in numbers:
+            continue
+        own = numbers[image_set.id]
+        named += 1
+        as_set += int(found[1]) == place
+        by_number += int(found[1]) == sorted(own).index(own[place])
+    if not named:
+        return
+    if as_set < named and by_number == named:
+        detail = (
+            f"{named - as_set} of {named} targets have the position of their id by number and another one in their set"
+        )
+        yield Check("targets", "problem", detail, CURE)
+    elif as_set == named:
+        yield Check("targets", "ok", f"{named} targets stand at the position that their query names")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Accuracies that are known of an encoder. Attributes: low, high: shares 0..1. sound: whether the order was right."""
+
+    what: str
+    low: float
+    high: float
+    sound: bool
+
+
+REFERENCES = {
+    ("ViT-B-16:openai", "valid"): (
+        Band("published, and measured again by others", 0.218, 0.220, True),
+        Band("a copy with frames sorted as text", 0.122, 0.122, False),
+    ),
+    ("ViT-B-16:openai", "test"): (Band("published", 0.224, 0.224, True),),
+}
+"""Zero-shot accuracy on the ImageCoDe release by encoder and side (paper, Tables 5 and 7; specs A0.1, A0.4)."""
+
+AS_TEXT = "counted over names sorted as text"
+BY_NUMBER = "counted by number where the set has names sorted as text"
+
+
+def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -> Iterator[Check]:
+    """For each run and side with known targets: the band of its accuracy, and whether another order explains it better.
+
+    Args:
+        reference: encoder whose zero-shot scores the runs are, "" for the run's own name.
+    """
+    known: dict[str, list[tuple[str, str, int]]] = {}
+    for query, image_set, place in dataset.targets():
+        known.setdefault(dataset.split_of(image_set) or "none", []).append((query.id, image_set.id, place))
+    orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
+    candidates = {one.id: one.images for one in dataset.sets}
+    for run in runs:
+        values = run.scorers[0].values
+        scored = {
+            side: rows
+            for side, asked in known.items()
+            if (
+                rows := [
+                    (name, place, [own[image] for image in candidates[name]])
+                    for query, name, place in asked
+                    if (own := values.get(query, {})).keys() >= set(candidates[name])
+                ]
+            )
+        }
+        if not scored:
+            yield Check(f"targets by {run.name}", "note", "it scores no query here whose target is known")
+        for side, rows in scored.items():
+            yield from _checked(run.name, side, rows, orders, reference or run.name, seed)
+
+
+def _checked(
+    run: str,
+    side: str,
+    rows: list[tuple[str, int, list[float]]],
+    orders: Mapping[str, list[int]],
+    encoder: str,
+    seed: int,
+) -> Iterator[Check]:
+    """About the queries of a side: the set, the place of the target, and the scores of the candidates of each."""
+    sets = [name for name, _, _ in rows]
+    given = np.array([credit(scores, place) for _, place, scores in rows])
+    found = mean_interval(given, sets, np.random.default_rng(seed))
+    yield from _banded(run, encoder, side, found)
+    others = {
+        what: np.array([
+            credit(scores, moved(orders[name], place, what) if name in orders else place)
+            for name, place, scores in rows
+        ])
+        for what in (AS_TEXT, BY_NUMBER)
+    }  # fmt: skip
+    changed = sum(
+        name in orders and any(moved(orders[name], place, what) != place for what in others) for name, place, _ in rows
+    )
+    label = f"targets by {run}"
+    if not changed:
+        why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
+        yield Check(label, "ok" if orders else "note", f"{side}: {why}, so no other order can be tried")
+        return
+    yield _explained(label, f"{side}, {changed} of {len(rows)} targets would move", found, given, others, sets, seed)
+
+
+def _explained(
+    label: str, side: str, found: Interval, given: Doubles, others: dict[str, Doubles], sets: list[str], seed: int
+) -> Check:
+    """Whether another order of counting gives significantly more hits, on the same queries."""
+    flips = holm([sign_flip(other - given, sets, np.random.default_rng(seed)) for other in others.values()])
+    told = [
+        f"{100 * other.mean():.1f} % if {what} (p {p:.2g})"
+        for (what, other), p in zip(others.items(), flips, strict=True)
+    ]
+    detail = f"{side}: accuracy {_percent(found)}; it would be {', '.join(told)}"
+    better = [
+        what for (what, other), p in zip(others.items(), flips, strict=True) if p < SURE and other.mean() > given.mean()
+    ]
+    if better:
+        return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
+    return Check(label, "ok", detail)
+
+
+def credit(scores: list[float], place: int) -> float:
+    """1 where the candidate at `place` alone has the highest score, 1/n where n share it, 0 else."""
+    top = max(scores)
+    return (scores[place] == top) / scores.count(top)
+
+
+def moved(numbers: list[int], place: int, what: str) -> int:
+    """Where a target stands if its index was looked up in the wrong order.
+
+    Args:
+        numbers: of the frames, in the order of the set. place: where the target stands now.
+        what: AS_TEXT, its index counts by number and was looked up in names sorted as text; BY_NUMBER, the other way round.
+
+    >>> moved([8, 9, 10, 11], 0, AS_TEXT)  # sorted as text, 8 stands third; third by number is 10
+    2
+    >>> moved([8, 9, 10, 11], 0, BY_NUMBER)
+    2
+    >>> moved([8, 9, 10], 0, AS_TEXT), moved([8, 9, 10], 0, BY_NUMBER)
+    (1, 2)
+    """
+    by_number, as_text = sorted(numbers), sorted(numbers, key=str)
+    looked_up, meant = (as_text, by_number) if what == AS_TEXT else (by_number, as_text)
+    return numbers.index(meant[looked_up.index(numbers[place])])
+
+
+def _banded(run: str, encoder: str, side: str, found: Interval) -> Iterator[Check]:
+    """Which known accuracy the interval of a run holds; nothing where none is known."""
+    bands = REFERENCES.get((encoder, side))
+    if bands is None or found.value is None:
+        return
+    low, high = found.value if found.low is None else found.low, found.value if found.high is None else found.high
+    inside = [band for band in bands if low <= band.high and high >= band.low]
+    name, told = f"accuracy of {run}", f"{side}: {_percent(found)}"
+    names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
+    if inside and all(band.sound for band in inside):
+        yield Check(name, "ok", f"{told}, the band of {encoder} ({names})")
+    elif inside and not any(band.sound for band in inside):
+        yield Check(name, "problem", f"{told}, the band of {encoder} on {inside[0].what} ({names})", CURE)
+    else:
+        where = "in more than one band" if inside else "in no band"
+        yield Check(name, "note", f"{told}, {where} of {encoder} ({names})")
+
+
+def _span(band: Band) -> str:
+    low, high = f"{100 * band.low:.1f}", f"{100 * band.high:.1f}"
+    return low if low == high else f"{low}–{high}"
+
+
+def _percent(found: Interval) -> str:
+    if found.value is None:
+        return "unknown"
+    if found.low is None or found.high is None:
+        return f"{100 * found.value:.1f} %"
+    return f"{100 * found.value:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f})"

@@ -1,0 +1,356 @@
+"""What a report is about, read into units: image sets, a dataset, a release, or results alone."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.changes import changed
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers import origin_of
+from ctxr.datasets.readers.artifact import KINDS, dataset_of
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.engine.progress import Talk
+from ctxr.engine.project import DATASETS, SETS, latest
+from ctxr.errors import DataError
+from ctxr.problems.results import RESULTS
+from ctxr.store.arrays import Vectors, pairwise_distances
+from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, open_artifact
+from ctxr.store.kinds import IMAGE_SETS, RESULT
+from ctxr.store.records import Facts, Failure, Image, ImageSet, Source, Split, SplitName
+from ctxr.store.tables import read_table
+from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
+
+
+def bare_units(dataset: Dataset) -> tuple[SourceUnit, ...]:
+    """A unit for each source, by name, without ledger and without embeddings: neither is told by the tables.
+
+    A source that no table describes is known by its name alone; its kind is that of its first set.
+    """
+    sets: dict[str, list[ImageSet]] = defaultdict(list)
+    for image_set in dataset.sets:
+        sets[image_set.source].append(image_set)
+    facts: dict[str, list[Facts]] = defaultdict(list)
+    for row in dataset.facts.values():
+        facts[row.source].append(row)
+    images = {name: _images(dataset, held) for name, held in sets.items()}
+    sources = {name: Source(name, held[0].kind, "", "", 0, frames=len(images[name])) for name, held in sets.items()}
+    sources |= {source.name: source for source in dataset.sources}
+    none = np.zeros((0, 1), np.float32)
+    return tuple(
+        SourceUnit(
+            stamp=Stamp("", "", {}),
+            source=source,
+            shots=[],
+            ledger=[],
+            facts=facts[name],
+            sets=sets[name],
+            images=images.get(name, []),
+            vectors=none,
+            exact=none,
+        )
+        for name, source in sorted(sources.items())
+    )
+
+
+def _images(dataset: Dataset, sets: list[ImageSet]) -> list[Image]:
+    return [dataset.images[one] for one in sorted({one for row in sets for one in row.images})]
+
+
+RELEASE = "release"
+ALONE = "results"
+"""Kinds of what is no artifact of a dataset: what others published, and a project that holds nothing but evaluations."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the chain: an artifact, or something without a manifest.
+
+    Attributes:
+        name: the folder's own name. kind: of the artifact, RELEASE or ALONE. sha256: of its manifest, or of a release's tables.
+        manifest: None where ctxr wrote none. counts: how many rows of what. changed: files that were edited since.
+    """
+
+    path: Path
+    name: str
+    kind: str
+    sha256: str = ""
+    manifest: Manifest | None = None
+    counts: dict[str, Any] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    @property
+    def made_by(self) -> str:
+        """The command that wrote it, in words."""
+        if self.manifest is None:
+            return "as published" if self.kind == RELEASE else "evaluations alone"
+        return f"ctxr {self.manifest.verb}"
+
+    def setting(self, name: str) -> Any:
+        """A value of the configuration; None if there is none."""
+        return self.manifest.config.get(name) if self.manifest else None
+
+    def model(self, *path: str) -> Any:
+        """A value below `models`; None if there is none."""
+        value: Any = self.manifest.models if self.manifest else None
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+
+def number(value: Any) -> float | None:
+    """`value` if it is a number, else None: manifests may have been edited."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def find_stages(workdir: Path, named: Path | None) -> tuple[list[Stage], list[str]]:
+    """The stages to report on, oldest first, and what is worth knowing about the choice, in words without places.
+
+    Without a name they end in the last finished image sets of the project, whose making is known; else in its dataset; else
+    they are its results alone. Raises UnfinishedError when there is none of them, DataError for a damaged manifest or table.
+    """
+    path, notes = (named, []) if named else _furthest(workdir)
+    if path is None:
+        name = workdir.resolve().name
+        told = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
+        if all(
+            open_artifact(file.parent).manifest.kind == RESULT for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
+        ):
+            told = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
+        return [Stage(workdir, name, ALONE)], [told]
+    artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
+    if artifact is None or artifact.manifest.kind not in KINDS:
+        return [Stage(path, path.resolve().name, RELEASE)], notes
+    chain = [artifact]
+    while parent := _parent(chain[0]):
+        found = _beside(chain[0].path, parent)
+        if found is None or any(found.path == one.path for one in chain):
+            if not notes:
+                name = chain[0].path.resolve().name
+                notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
+            break
+        chain.insert(0, found)
+    return [_stage(one) for one in chain], notes
+
+
+def _furthest(workdir: Path) -> tuple[Path | None, list[str]]:
+    for names in (SETS, DATASETS):
+        if any((workdir / name / MANIFEST).is_file() for name in names):
+            return latest(workdir, names)
+    if any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
+        return None, []
+    return latest(workdir, SETS)  # which says what is missing
+
+
+def _is_release(path: Path) -> bool:
+    return path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
+
+
+def _parent(artifact: Artifact) -> str | None:
+    """The hash of the manifest of what this was made from; None if it was made from sources."""
+    return next((parent.sha256 for parent in artifact.manifest.parents if parent.kind in KINDS), None)
+
+
+def _beside(path: Path, fingerprint: str) -> Artifact | None:
+    for artifact in _readable(path.resolve().parent):
+        if artifact.manifest.kind in KINDS and artifact.sha256 == fingerprint:
+            return artifact
+    return None
+
+
+def _readable(folder: Path) -> Iterator[Artifact]:
+    for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
+        try:
+            yield open_artifact(manifest.parent)
+        except DataError:
+            continue  # damaged: not the one
+
+
+def _stage(artifact: Artifact) -> Stage:
+    manifest = artifact.manifest
+    listed = manifest.kind == IMAGE_SETS or "failures.jsonl" in manifest.files
+    return Stage(
+        path=artifact.path,
+        name=artifact.path.resolve().name,
+        kind=manifest.kind,
+        sha256=artifact.sha256,
+        manifest=manifest,
+        counts=manifest.counts,
+        failures=tuple(read_table(artifact.path / "failures.jsonl", Failure)) if listed else (),
+        changed=tuple(_changed(artifact)),
+    )
+
+
+PICTURES = ("images/", "dropped/")
+"""Folders of pictures in an artifact."""
+
+
+def _changed(artifact: Artifact) -> list[str]:
+    """What in an artifact is not as it was written; pictures that are missing are told where they are wanted."""
+    if artifact.manifest.kind != IMAGE_SETS:
+        return artifact.changed_files()
+    files, _ = changed(artifact)
+    return [name for name in files if not name.startswith(PICTURES) or (artifact.path / name).exists()]
+
+
+Distances = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The artifacts of a report, oldest first, and everything in the last one.
+
+    Attributes:
+        units: what each source gave. splits: side of each group. notes: what a reader of the page should know first.
+        project: folder of evaluations and runs. dataset: what was described or published, with its queries; None for image sets
+            and for results alone.
+    """
+
+    stages: tuple[Stage, ...]
+    units: tuple[SourceUnit, ...]
+    splits: dict[str, SplitName]
+    notes: tuple[str, ...]
+    project: Path
+    dataset: Dataset | None = None
+
+    @property
+    def last(self) -> Stage:
+        """What the report is about."""
+        return self.stages[-1]
+
+    @property
+    def bare(self) -> bool:
+        """Whether nobody wrote down what became of the frames: image sets do, unless they were rebuilt."""
+        return self.last.kind != IMAGE_SETS or (bool(self.units) and not any(unit.ledger for unit in self.units))
+
+    @property
+    def evaluated(self) -> str:
+        """SHA-256 of the dataset, as evaluations of it name it; "" for image sets, of which many may be made."""
+        return self.last.sha256 if self.dataset is not None else ""
+
+    @property
+    def root(self) -> Path:
+        """Folder that the paths of pictures are relative to."""
+        return self.last.path if self.dataset is None or self.dataset.root is None else self.dataset.root
+
+    @property
+    def images(self) -> dict[str, Image]:
+        """Images of all sets, by id."""
+        return {image.id: image for unit in self.units for image in unit.images}
+
+    @property
+    def facts(self) -> dict[tuple[str, int], Facts]:
+        """What was measured, by source and index."""
+        return {(row.source, row.index): row for unit in self.units for row in unit.facts}
+
+    def limit(self, name: str) -> float | None:
+        """A limit in force, by its name in the configuration: that of the last artifact that says one."""
+        for stage in reversed(self.stages):
+            if (value := number(stage.setting(name))) is not None:
+                return value
+        return None
+
+    @property
+    def threshold(self) -> float | None:
+        """The distance that two frames of a set exceed."""
+        return number(self.last.model("selection", "threshold"))
+
+    def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
+        """Each set with its pairwise distances [n, n]; None where an embedding is not at hand."""
+        rows = {name: place for unit in self.units for name, place in _rows(unit).items()}
+        for unit in self.units:
+            for image_set in unit.sets:
+                places = [rows.get(name) for name in image_set.images]
+                known = [vectors[row] for vectors, row in (place for place in places if place is not None)]
+                whole = len(known) == len(places) and len({len(vector) for vector in known}) == 1
+                distances = pairwise_distances(np.stack(known)) if whole else np.full((1, 1), np.nan)
+                yield image_set, distances if np.isfinite(distances).all() else None
+
+
+def _rows(unit: SourceUnit) -> dict[str, tuple[Vectors, int]]:
+    """Where the embedding of each image of a unit lies, by image id."""
+    ordered = sorted(unit.ledger, key=lambda row: row.index)
+    if unit.source.kind == "video":
+        names = [f"img{row.index}" for row in ordered]
+    else:
+        names = file_names([Path(row.name or "") for row in ordered])
+    return {
+        f"{unit.source.name}/{name}": (unit.vectors, row.row)
+        for name, row in zip(names, ordered, strict=True)
+        if row.row is not None and 0 <= row.row < len(unit.vectors)
+    }
+
+
+def load_chain(workdir: Path, named: Path | None, talk: Talk) -> Chain:
+    """Everything a report shows: of `named`, else of the project.
+
+    Raises what `find_stages` and `read_dataset` raise; DataError naming file and line for a damaged table.
+    """
+    stages, notes = find_stages(workdir, named)
+    last = stages[-1]
+    units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, talk)
+    if dataset is not None and last.manifest is None:
+        last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
+    if dataset is not None:
+        stages[-1] = last = replace(last, counts=last.counts | _counts(dataset))
+    for stage in stages:
+        if stage.changed:
+            more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
+            shown = stage is last and stage.changed[0].startswith(PICTURES)
+            what = "the page shows what is there now, and ctxr doctor says more" if shown else "ctxr doctor says more"
+            notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
+    return Chain(tuple(stages), units, splits, tuple(notes), _project(last, workdir), dataset)
+
+
+Content = tuple[tuple[SourceUnit, ...], dict[str, SplitName], Dataset | None]
+
+
+def _of_sets(last: Stage, notes: list[str]) -> Content:
+    """Units and splits of image sets."""
+    parents = last.manifest.parents if last.manifest else []
+    present = [parent.name for parent in parents if parent.kind != IMAGE_SETS]
+    units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    if not units and number(last.counts.get("sets")):
+        units = bare_units(dataset_of(open_artifact(last.path)))
+        notes.append(
+            f"{last.name} holds no ledger and no embeddings, as {last.made_by} writes it: "
+            "distances, timelines and what was left out are not known here"
+        )
+    return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
+
+
+def _of_dataset(last: Stage, notes: list[str], talk: Talk) -> Content:
+    """Units, splits and the dataset itself; nothing where there are results alone."""
+    if last.kind == ALONE:
+        return (), {}, None
+    with talk.progress("reading", None) as task:
+        dataset = read_dataset(last.path, task.advance)
+    # what was changed is said of each stage
+    notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
+    return bare_units(dataset), dataset.splits, dataset
+
+
+def _counts(dataset: Dataset) -> dict[str, int]:
+    """How many rows a dataset holds, for one whose manifest counts otherwise or that has none."""
+    tables = (dataset.sets, dataset.images, dataset.texts, dataset.queries, dataset.judgments)
+    return dict(zip(("sets", "images", "texts", "queries", "judgments"), map(len, tables), strict=True))
+
+
+def _project(last: Stage, workdir: Path) -> Path:
+    """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
+    beside = last.path.resolve().parent
+    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (beside / RESULTS).is_dir())
+    return beside if ours else workdir
+
+
+def inside(root: Path, path: str) -> Path | None:
+    """The file at `path` in the artifact `root`; None if it is not there or a link leads out of the folder."""
+    file = root / PurePosixPath(path)
+    if not file.is_file() or not file.resolve().is_relative_to(root.resolve()):
+        return None
+    return file

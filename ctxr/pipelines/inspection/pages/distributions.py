@@ -1,0 +1,273 @@
+"""Sections on timelines of videos, and on how distances, quality and yield are distributed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ctxr.datasets.image_sets import yield_curve
+from ctxr.errors import plural
+from ctxr.pipelines.inspection.pages import edition as ledger
+from ctxr.pipelines.inspection.pages.chain import number
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, time_code
+from ctxr.pipelines.inspection.pages.plots import Plot, curve, histogram, plain, ticks
+from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.records import LedgerRow
+from ctxr.store.units import SourceUnit
+
+OPEN = 6
+"""Videos whose line is open when the page is; the others open with a key or a click."""
+
+WIDE = 10_000
+"""Units of a lane's width: finer than any screen."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Ticks of one fate: `path` draws them in a box `WIDE` wide and 10 high."""
+
+    key: str
+    name: str
+    count: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time in percent of the line: a shot, or a set."""
+
+    start: float
+    width: float
+    name: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One video's line; `source` is its number in the scripts' data, `marks` are labelled times in percent."""
+
+    source: int
+    name: str
+    facts: str
+    open: bool
+    shots: list[Span]
+    cuts: list[float]
+    sets: list[Span]
+    lanes: list[Lane]
+    marks: list[tuple[float, str]]
+    start: float
+    length: float
+    damage: str | None
+
+
+def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
+    """The lines of all videos; those with most sets first. None where nobody wrote down what became of their frames."""
+    if edition.chain.bare:
+        return None
+    videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
+    if not videos:
+        return {"lines": []}
+    ledger.fill(edition)
+    ordered = sorted(videos, key=lambda unit: (-len(unit.sets), unit.source.name))
+    return {"lines": [_line(edition, unit, place < OPEN) for place, unit in enumerate(ordered)]}
+
+
+def _line(edition: Edition, unit: SourceUnit, opened: bool) -> Timeline:
+    rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
+    start = min(
+        [shot.start_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=Fraction(0)
+    )
+    end = max([shot.end_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=start)
+    length = float(end - start) or 1.0
+
+    def percent(time: Fraction) -> float:
+        return round(100 * float(time - start) / length, 3)
+
+    times = {f"{unit.source.name}/img{row.index}": row.time for row in rows}
+    shots = [
+        Span(
+            percent(shot.start_time),
+            round(percent(shot.end_time) - percent(shot.start_time), 3),
+            str(shot.shot),
+            f"shot {shot.shot}: {time_code(shot.start_time)} to {time_code(shot.end_time)}, "
+            f"frames {shot.start_index} to {shot.end_index - 1}",
+        )
+        for shot in unit.shots
+    ]
+    sets = []
+    for image_set in unit.sets:
+        known = [time for name in image_set.images if (time := times.get(name)) is not None]
+        if known:
+            first, last = min(known), max(known)
+            told = (
+                f"{image_set.id}: {time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
+            )
+            sets.append(Span(percent(first), round(percent(last) - percent(first), 3), image_set.id, told))
+    seconds = ticks(float(start), float(end), 8)
+    step = seconds[1] - seconds[0] if len(seconds) > 1 else length
+    return Timeline(
+        source=edition.source_numbers[unit.source.name],
+        name=unit.source.name,
+        facts=_facts(unit),
+        open=opened,
+        shots=shots,
+        cuts=[shot.start for shot in shots[1:]],
+        sets=sets,
+        lanes=_lanes(edition, rows, lambda time: round(WIDE * float(time - start) / length)),
+        marks=[(round(100 * (at - float(start)) / length, 3), _mark(at, step)) for at in seconds],
+        start=round(float(start), 6),
+        length=round(length, 6),
+        damage=unit.source.damage,
+    )
+
+
+def _mark(seconds: float, step: float) -> str:
+    """A label of the axis: plain seconds under two minutes, minutes and seconds above."""
+    if seconds < 120:
+        return plain(seconds)
+    return f"{int(seconds // 60)}:{seconds % 60:04.1f}" if step < 1 else f"{int(seconds // 60)}:{int(seconds % 60):02}"
+
+
+def _lanes(edition: Edition, rows: Sequence[LedgerRow], place: Callable[[Fraction], int]) -> list[Lane]:
+    by_fate: dict[str, list[int]] = {}
+    for row in rows:
+        by_fate.setdefault(row.reason or "", []).append(place(row.time or Fraction(0)))
+    order = ["", *REASONS, *sorted(by_fate.keys() - REASONS.keys() - {""})]
+    return [
+        Lane(
+            key=fate if fate in REASONS else "other" if fate else "kept",
+            name=edition.data["reasons"][edition.reason_number(fate)]["name"] if fate else "in a set",
+            count=len(places),
+            # several frames on one spot are one tick
+            path="".join(f"M{at} 0V10" for at in sorted(set(places))),
+        )
+        for fate in order
+        if (places := by_fate.get(fate, []))
+    ]
+
+
+def _facts(unit: SourceUnit) -> str:
+    source = unit.source
+    told = []
+    if source.duration is not None:
+        told.append(time_code(source.duration))
+    if source.width and source.height:
+        told.append(f"{source.width} × {source.height}")
+    if source.rate:
+        told.append(f"{plain(round(float(source.rate), 2))} frames/s")
+    shots, sets = source.shots or len(unit.shots), len(unit.sets)
+    told.append(plural(shots, "shot"))
+    told.append(f"{source.considered} of {source.frames} frames considered")
+    told.append(plural(sets, "set"))
+    return " · ".join(told)
+
+
+TIMELINES_SECTION = Section("timelines", "Timelines", make_timelines)
+
+
+def make_distributions(edition: Edition) -> Mapping[str, Any] | None:
+    """The plots there is something for, and of image sets a sentence for each that there is nothing for.
+
+    None of a dataset that tells nothing of this, and of results alone.
+    """
+    missing: list[str] = []
+    plots = list(_plots(edition, missing))
+    if edition.chain.last.kind != IMAGE_SETS:
+        missing = []
+    return {"plots": plots, "missing": missing} if plots or missing else None
+
+
+def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
+    chain = edition.chain
+    yield from _distances(edition, missing)
+    if chain.threshold and number(chain.last.model("selection", "set_size")) and _has_embedded_frames(edition):
+        found = yield_curve(chain.root)
+        points = [(float(threshold), float(sets)) for threshold, sets in found.items()]
+        now = (chain.threshold, f"in force {chain.threshold:g}")
+        yield curve(
+            "Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now
+        )
+    facts = list(edition.facts.values())
+    for name, title, label, values in (
+        ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
+        ("max_text", "Text", "share of the area covered by words, %", [row.text_share for row in facts]),
+    ):
+        known = np.array([value for value in values if value is not None])
+        if len(known):
+            yield _measured(title, label, known, chain.limit(name), name == "max_text")
+        else:
+            missing.append(
+                f"{title}: nobody measured it (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
+            )
+    gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
+    if gates:
+        limit = chain.limit("gate")
+        yield histogram(
+            "Change since the last embedded frame",
+            "mean luma difference, 0..255",
+            "frames",
+            _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True),
+            (limit, f"gate {limit:g}") if limit else None,
+        )
+
+
+def _has_embedded_frames(edition: Edition) -> bool:
+    return any(unit.source.kind == "video" and len(unit.vectors) for unit in edition.chain.units)
+
+
+def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
+    pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": []}
+    means: dict[str, list[float]] = {"video": [], "photos": []}
+    for image_set, distances in edition.chain.distances():
+        if isfinite(image_set.mean_distance):
+            means[image_set.kind].append(image_set.mean_distance)
+        if distances is not None:
+            pairs[image_set.kind].append(distances[np.triu_indices(len(distances), 1)])
+    if not means["video"] and not means["photos"]:
+        missing.append("Distances: there is no set to take them from.")
+        return
+    named = (("video", "from video"), ("photos", "from photos"))
+    threshold = edition.chain.threshold
+    limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
+    values = [(kind, f"pairs {told}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, told in named]
+    if pairs["video"] or pairs["photos"] or not edition.chain.bare:
+        yield histogram(
+            "Distances between two images of a set",
+            "Euclidean distance of unit vectors, 0..2",
+            "pairs",
+            values,
+            limit,
+        )
+    yield histogram(
+        "How hard the sets are",
+        "mean distance in a set (smaller is harder)",
+        "sets",
+        [(kind, f"sets {told}", means[kind]) for kind, told in named],
+    )
+
+
+def _measured(title: str, label: str, known: "np.ndarray[Any, Any]", limit: float | None, text: bool) -> Plot:
+    note = ""
+    shown = known
+    if text:
+        shown = known[known > 0]
+        note = f"{len(known) - len(shown)} of {len(known)} measured images have no recognised word and are not drawn."
+    told = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
+    values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
+    return histogram(f"{title} of measured images", label, "images", values, told, percent=text, note=note)
+
+
+def _parted(
+    values: "np.ndarray[Any, Any]", limit: float | None, kept: str, dropped: str, keep_above: bool
+) -> list[tuple[str, str, "np.ndarray[Any, Any]"]]:
+    if limit is None:
+        return [("kept", "measured", values)]
+    above = values >= limit if keep_above else values > limit
+    inside = above if keep_above else ~above
+    return [("kept", kept, values[inside]), ("dropped", dropped, values[~inside])]
+
+
+DISTRIBUTIONS_SECTION = Section("distributions", "Distributions", make_distributions)

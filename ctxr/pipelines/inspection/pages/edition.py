@@ -1,0 +1,213 @@
+"""What the sections of a page share: the chain, thumbnails, ledger rows, times and reasons in words."""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import DataError
+from ctxr.media.images import thumbnail
+from ctxr.pipelines.inspection.pages.chain import Chain, inside
+from ctxr.store.artifacts import Artifact
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes
+from ctxr.store.units import SourceUnit
+
+SIDE = 240
+"""Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
+
+NONE = -1
+"""Number of a picture that there is none of, by right: the frame was never saved, or the release is here without it."""
+
+MISSING = -2
+"""Number of a picture that should be there and is missing or broken."""
+
+
+@dataclass
+class Thumbnails:
+    """Thumbnails of an artifact's pictures, numbered in the order in which they were first asked for.
+
+    Attributes:
+        root: the artifact. folder: where they are written as files, at once; None keeps them, to be put inside the page.
+        missing: what could not be shown, one sentence each.
+    """
+
+    root: Path
+    folder: Path | None = None
+    missing: list[str] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _made: list[str] = field(default_factory=list)
+
+    def number(self, path: str) -> int:
+        """The number of the picture at `path`; MISSING where it cannot be shown, NONE where there is no path."""
+        if not path:
+            return NONE
+        if path not in self._numbers:
+            self._numbers[path] = self._keep(self._make(path))
+        return self._numbers[path]
+
+    def _make(self, path: str) -> bytes | str:
+        """A small JPEG, or in words why there is none."""
+        file = inside(self.root, path)
+        if file is None:
+            return f"{path} is missing"
+        try:
+            return thumbnail(file, SIDE)
+        except DataError as error:
+            return error.message.replace(str(file), path)
+
+    def _keep(self, content: bytes | str) -> int:
+        if isinstance(content, str):
+            self.missing.append(content)
+            return MISSING
+        if self.folder is None:
+            self._made.append(f"data:image/jpeg;base64,{base64.b64encode(content).decode()}")
+        else:
+            # named by content, so that a page never shows the picture of another one
+            name = f"{len(self._made)}-{sha256_bytes(content)[:12]}.jpg"
+            write_bytes(self.folder / name, content, durable=False)
+            self._made.append(name)
+        return len(self._made) - 1
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def addresses(self, beside: str) -> list[str]:
+        """Where a page finds each picture, by number: inside itself, or in the folder `beside`."""
+        return [f"{beside}/{name}" for name in self._made] if beside else list(self._made)
+
+
+REASONS = {
+    "near_still": ("near-still", "too like the last embedded frame of its shot; never embedded", "luma difference"),
+    "too_close": ("too close", "not farther than the threshold from a frame that was chosen before", "distance"),
+    "blurry": ("blurry", "BRISQUE / 100 above the limit", "BRISQUE / 100"),
+    "too_much_text": ("too much text", "recognised words cover more than the limit", "share of the area"),
+    "too_small": ("too small", "the shorter side is below the limit", "pixels"),
+    "set_incomplete": ("set incomplete", "chosen, but the shot ended before its set was full", "images in the set"),
+    "duplicate": ("duplicate", "equals an earlier photo", ""),
+    "too_few_neighbours": ("too few neighbours", "not enough different photos near it", "found"),
+    "not_sampled": ("not sampled", "the sample was full before its turn", ""),
+    "unreadable": ("unreadable", "no picture", ""),
+}
+"""Why a frame or photo is in no set: what it is called, what it means, and the unit of the figure behind it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        id: anchor; its template is `<id>.html`, its script `<id>.js`, if there is one.
+        title: heading, and name in the navigation.
+        make: what the template is given; None leaves the part out.
+    """
+
+    id: str
+    title: str
+    make: Callable[["Edition"], Mapping[str, Any] | None]
+
+
+@dataclass
+class Edition:
+    """One page in the making.
+
+    Attributes:
+        near: path from the page to the artifact, with `/`, by which whole pictures are opened; "" if there is none.
+        talk: hears of what takes long.
+        data: what scripts are given, as JSON, by name.
+        facts: what was measured, by source and index.
+        evaluations: those whose figures the page shows; known once its results are made.
+        source_numbers: numbers of sources in `data["sources"]`, by name.
+    """
+
+    chain: Chain
+    pictures: Thumbnails
+    near: str
+    talk: Talk = field(default_factory=Silent)
+    data: dict[str, Any] = field(default_factory=dict)
+    evaluations: tuple[Artifact, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.facts = self.chain.facts
+        self.facts_by_path = {facts.path: facts for facts in self.facts.values()}
+        sources = [unit.source for unit in self.chain.units]
+        self.source_numbers = {source.name: number for number, source in enumerate(sources)}
+        self.paths = {
+            (image.group, image.index): image.path for image in self.chain.images.values() if image.index is not None
+        }
+        self.data["sources"] = [{"name": source.name, "kind": source.kind} for source in sources]
+        self.data["reasons"] = [{"key": key, "name": told[0], "unit": told[2]} for key, told in REASONS.items()]
+
+    def reason_number(self, reason: str) -> int:
+        """The number of a reason in `data["reasons"]`; one that is not known here is added, under its own name."""
+        known: list[dict[str, str]] = self.data["reasons"]
+        for number, one in enumerate(known):
+            if one["key"] == reason:
+                return number
+        known.append({"key": reason, "name": reason.replace("_", " "), "unit": ""})
+        return len(known) - 1
+
+    def picture_of(self, source: str, index: int) -> int:
+        """The picture of a considered frame or photo: of its set, or where it was measured; NONE if it was never saved."""
+        facts = self.facts.get((source, index))
+        path = self.paths.get((source, index)) or (facts.path if facts else None)
+        return self.pictures.number(path) if path else NONE
+
+
+def time_code(time: Fraction) -> str:
+    """A time in a video as `h:mm:ss.mmm`, rounded to milliseconds.
+
+    >>> time_code(Fraction(321, 50))
+    '0:06.420'
+    """
+    total = round(time * 1000)
+    sign, total = ("−" if total < 0 else ""), abs(total)
+    minutes, milliseconds = divmod(total, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    tail = f"{milliseconds // 1000:02}.{milliseconds % 1000:03}"
+    return f"{sign}{hours}:{minutes:02}:{tail}" if hours else f"{sign}{minutes}:{tail}"
+
+
+def exact(time: Fraction) -> str:
+    """A time in a video, exactly, as a fraction of seconds.
+
+    >>> exact(Fraction(321, 50))
+    '321/50 s'
+    """
+    return f"{time.numerator}/{time.denominator} s" if time.denominator > 1 else f"{time.numerator} s"
+
+
+IN_A_SET = -1
+"""Fate of what is in a set; otherwise it is the number of a reason."""
+
+
+FATE, PICTURE = 2, 6
+"""Columns of a row."""
+
+
+def fill(edition: Edition) -> None:
+    """Have `data["ledger"]`: by source number, rows of index, milliseconds, fate, value, nearest, distance, picture, name."""
+    if "ledger" not in edition.data:
+        edition.data["ledger"] = [_rows(edition, unit) for unit in edition.chain.units]
+
+
+def _rows(edition: Edition, unit: SourceUnit) -> list[list[Any]]:
+    rows = []
+    for row in sorted(unit.ledger, key=lambda row: row.index):
+        fate = IN_A_SET if row.reason is None else edition.reason_number(row.reason)
+        rows.append(
+            [
+                row.index,
+                None if row.time is None else time_code(row.time),
+                fate,
+                row.value,
+                row.nearest,
+                row.distance,
+                edition.picture_of(unit.source.name, row.index),
+                row.name,
+            ]
+        )
+    return rows

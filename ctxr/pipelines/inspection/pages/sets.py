@@ -1,0 +1,220 @@
+"""Sections on the sets, hardest first, on what is in no set, and on failed sources."""
+
+import base64
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.imagecode import collection_of
+from ctxr.pipelines.inspection.pages import edition as ledger
+from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, exact, time_code
+from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.records import Failure, Image, ImageSet
+from ctxr.store.units import SourceUnit
+
+STEP = 1e-4
+"""Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
+
+MOST_IN_MATRIX = 30
+"""Images up to which a set's distances are drawn; in a larger matrix nobody finds a pair."""
+
+
+def make_sets(edition: Edition) -> Mapping[str, Any] | None:
+    """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer. None where there are results alone."""
+    chain = edition.chain
+    if chain.last.kind == ALONE:
+        return None
+    texts = _texts(chain.dataset)
+    images, rows = _Images(edition), []
+    nearest, farthest, unknown = 2.0, 0.0, 0
+    for image_set, distances in chain.distances():
+        rows.append(_row(edition, images, image_set, distances) | texts.get(image_set.id, {}))
+        if distances is None:
+            unknown += 1
+        elif len(distances) > 1:
+            above = distances[np.triu_indices(len(distances), 1)]
+            nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
+    edition.data["images"], edition.data["sets"] = images.rows, rows
+    edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
+    sources = sorted({row["from"] for row in rows})
+    return {
+        "count": len(rows),
+        "kinds": sorted({row["kind"] for row in rows}),
+        "sources": sources,
+        "splits": [name for name in ("train", "valid", "test") if any(row["split"] == name for row in rows)],
+        "span": edition.data["span"],
+        "unknown": 0 if chain.bare else unknown,
+        "described": bool(texts),
+        "measured": any(row["mean"] is not None for row in rows),
+        "squares": unknown < len(rows),
+        "threshold": chain.threshold,
+        "why_none": _why_none(edition),
+    }
+
+
+class _Images:
+    """Rows for the scripts: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
+
+    def __init__(self, edition: Edition) -> None:
+        self._edition = edition
+        self._known = edition.chain.images
+        self._numbers: dict[str, int] = {}
+        self.rows: list[list[Any]] = []
+
+    def number(self, name: str) -> int:
+        """The image's row; -1 for an id that no table has."""
+        if name not in self._numbers:
+            image = self._known.get(name)
+            self._numbers[name] = -1 if image is None else len(self.rows)
+            if image is not None:
+                self.rows.append(self._row(image))
+        return self._numbers[name]
+
+    def _row(self, image: Image) -> list[Any]:
+        facts = self._edition.facts_by_path.get(image.path)
+        video = image.index is not None
+        return [
+            f"#{image.index}" if video else image.id.removeprefix(f"{image.group}/"),
+            None if image.time is None else time_code(image.time),
+            None if image.time is None else exact(image.time),
+            self._edition.pictures.number(image.path),
+            image.path,
+            facts.brisque if facts else None,
+            facts.text_share if facts else None,
+            image.width,
+            image.height,
+        ]
+
+
+def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Distances | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": image_set.id,
+        "kind": image_set.kind,
+        "source": image_set.source,
+        "from": collection_of(image_set),
+        "split": edition.chain.splits.get(image_set.group),
+        "shot": image_set.shot,
+        "closest": _finite(image_set.closest),
+        "mean": _finite(image_set.mean_distance),
+        "images": [images.number(name) for name in image_set.images],
+    }
+    if distances is not None and len(distances) > 1:
+        rows, columns = np.triu_indices(len(distances), 1)
+        above = distances[rows, columns]
+        at = int(above.argmin())
+        row["nearest"] = [int(rows[at]), int(columns[at])]
+    if distances is not None and 1 < len(distances) <= MOST_IN_MATRIX:
+        row["distances"] = base64.b64encode(np.rint(np.minimum(above, 2) / STEP).astype("<u2").tobytes()).decode()
+    return row
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
+    """By set, `texts`: (position of the target, description) of each query for an image; None where the target is hidden."""
+    if dataset is None:
+        return {}
+    targets = {query.id: place for query, _, place in dataset.targets()}
+    found: dict[str, dict[str, Any]] = {}
+    for query in dataset.queries.values():
+        if query.labels is None:
+            text = " ".join(dataset.texts[name].text for name in query.texts)
+            found.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+    return found
+
+
+def _why_none(edition: Edition) -> str:
+    """What an empty list of sets comes from."""
+    reasons = edition.chain.last.counts.get("reasons")
+    if edition.chain.dataset is not None:
+        return "The dataset is empty."
+    if not edition.chain.units:
+        return "No source gave anything; the failures below say why."
+    reasons = {name: many for name, many in reasons.items() if number(many)} if isinstance(reasons, dict) else {}
+    if not reasons:
+        return "Nothing was considered."
+    most = max(reasons, key=lambda name: reasons[name])
+    return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
+
+
+SETS_SECTION = Section("sets", "Sets", make_sets)
+
+
+def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
+    """The reasons that occur, in the order in which they are asked, with the limit in force. None where nobody wrote it down."""
+    if edition.chain.bare:
+        return None
+    ledger.fill(edition)
+    counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
+    order = [*REASONS, *sorted(counts.keys() - REASONS.keys())]
+    limits = {
+        "near_still": edition.chain.limit("gate"),
+        "too_close": edition.chain.threshold,
+        "blurry": edition.chain.limit("brisque"),
+        "too_much_text": edition.chain.limit("max_text"),
+        "too_small": edition.chain.limit("min_size"),
+    }
+    reasons = [
+        {
+            "number": edition.reason_number(reason),
+            "key": reason if reason in REASONS else "other",
+            "name": edition.data["reasons"][edition.reason_number(reason)]["name"],
+            "means": REASONS[reason][1] if reason in REASONS else "",
+            "count": counts[reason],
+            "limit": limits.get(reason),
+        }
+        for reason in order
+        if counts[reason]
+    ]
+    shown = {row[ledger.FATE] for rows in edition.data["ledger"] for row in rows if row[ledger.PICTURE] >= 0}
+    first = next((one["number"] for one in reasons if one["number"] in shown), reasons[0]["number"] if reasons else 0)
+    edition.data["limits"] = {one["number"]: one["limit"] for one in reasons}
+    considered = any(unit.ledger for unit in edition.chain.units)
+    return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
+
+
+DROPPED_SECTION = Section("dropped", "Left out", make_dropped)
+
+
+@dataclass(frozen=True)
+class Barren:
+    """A source that was read well and gave no set, and what became of most of it."""
+
+    name: str
+    considered: int
+    told: str
+
+
+def make_failures(edition: Edition) -> Mapping[str, Any] | None:
+    """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
+
+    None where nothing failed and whether anything could have is not known: of a dataset, and of results alone.
+    """
+    failures: dict[tuple[str, str, str], tuple[str, Failure]] = {}
+    for stage in edition.chain.stages:
+        for row in stage.failures:
+            failures.setdefault((row.source, row.path, row.reason), (stage.name, row))
+    barren = [_barren(unit) for unit in edition.chain.units if not unit.sets]
+    damaged = [unit.source for unit in edition.chain.units if unit.source.damage]
+    if edition.chain.last.kind != IMAGE_SETS and not (failures or barren or damaged):
+        return None
+    return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}
+
+
+def _barren(unit: SourceUnit) -> Barren:
+    counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
+    told = ", ".join(
+        f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)
+    )
+    return Barren(unit.source.name, len(unit.ledger), told or "nothing was considered")
+
+
+FAILURES_SECTION = Section("failures", "Failures", make_failures)

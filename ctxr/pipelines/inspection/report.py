@@ -1,0 +1,142 @@
+"""`ctxr report`: a chain of artifacts, or a published release, as one page to be looked at, without a server and without a network."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import UsageError
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.pages.chain import load_chain
+from ctxr.pipelines.inspection.pages.edition import Edition, Thumbnails
+from ctxr.pipelines.inspection.pages.page import FIRST_LINE, write_page
+from ctxr.store.artifacts import MARKER
+from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """What `ctxr report` says when it is done.
+
+    Attributes:
+        chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
+        missing: pictures that could not be shown. notes: what a reader should know first.
+    """
+
+    page: Path
+    bytes: int
+    chain: list[Path]
+    sets: int
+    pictures: int
+    folder: Path | None
+    missing: list[str]
+    notes: list[str]
+
+
+def run(config: Report, talk: Talk | None = None) -> ReportPage:
+    """Write the page and say what it is about.
+
+    Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
+    stands at the page's place.
+    """
+    talk = talk or Silent()
+    page = config.page()
+    if config.inside < 0:
+        raise UsageError(f"--inside {config.inside} is out of range", hint="a number of pictures, 0 or more")
+    _refuse_strangers(page)
+
+    chain = load_chain(config.workdir, config.input, talk)
+    for stage in chain.stages:
+        if stage.manifest and page.resolve().is_relative_to(stage.path.resolve()):
+            raise UsageError(f"{page} lies inside the artifact {stage.path}", hint="choose another --out")
+    for note in chain.notes:
+        talk.warn(note)
+
+    paths = {image.path for unit in chain.units for image in unit.images}
+    paths |= {facts.path for unit in chain.units for facts in unit.facts}
+    paths.discard("")
+    folder = page.with_name(page.stem)
+    beside = len(paths) > config.inside
+    pictures = Thumbnails(chain.root, _new_folder(folder) if beside else None)
+    with talk.progress("pictures", len(paths)) as task:
+        for path in sorted(paths):
+            pictures.number(path)
+            task.advance()
+    others = [(one.resolve().parent.name, way) for one in map(Path, config.more) if (way := _way(page, one))]
+    edition = Edition(chain, pictures, _way(page, chain.root), talk)
+    content = write_page(edition, folder.name if beside else "", more=others)
+    _put_folder(folder, beside)
+    write_bytes(page, content)
+    if pictures.missing:
+        more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
+        talk.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
+    return ReportPage(
+        page=page,
+        bytes=len(content),
+        chain=[stage.path for stage in chain.stages],
+        sets=sum(len(unit.sets) for unit in chain.units),
+        pictures=len(pictures),
+        folder=folder if beside else None,
+        missing=pictures.missing,
+        notes=list(chain.notes),
+    )
+
+
+def _refuse_strangers(page: Path) -> None:
+    """Raises UsageError when `page` is a folder, or a file that is no page of ours."""
+    with disk_errors(page):
+        if page.is_dir():
+            raise UsageError(f"{page} is a folder, not a page", hint="name a file, such as --out report.html")
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"{page} does not end in .html", hint=f"--out {page}.html")
+        if page.exists():
+            with page.open("rb") as stream:
+                if stream.read(len(FIRST_LINE)) != FIRST_LINE:
+                    raise UsageError(f"{page} is no page that ctxr wrote", hint="choose another --out, or remove it")
+
+
+def _way(page: Path, root: Path) -> str:
+    """The way from the page to an artifact or another page, for links; "" where there is none."""
+    import os
+    from urllib.parse import quote
+
+    try:
+        return quote(Path(os.path.relpath(root.resolve(), page.resolve().parent)).as_posix())
+    except ValueError:  # another drive
+        return ""
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether `folder` holds the pictures of a page that ctxr wrote, and nothing else."""
+    import re
+
+    if folder.is_symlink() or not (folder / MARKER).is_file():
+        return False
+    return all(re.fullmatch(r"\d+-[0-9a-f]{12}\.jpg|\.ctxr", file.name) for file in folder.iterdir())
+
+
+def _making(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.making")
+
+
+def _new_folder(folder: Path) -> Path:
+    """An empty folder that takes the place of `folder` when it is full."""
+    import shutil
+
+    if folder.exists() and not _is_ours(folder):
+        raise UsageError(f"{folder} is not a folder of pictures that ctxr wrote", hint="choose another --out")
+    with disk_errors(_making(folder)):
+        shutil.rmtree(_making(folder), ignore_errors=True)
+        _making(folder).mkdir(parents=True)
+    write_bytes(_making(folder) / MARKER, b"", durable=False)
+    return _making(folder)
+
+
+def _put_folder(folder: Path, beside: bool) -> None:
+    """Put the new pictures in place, or remove those of an earlier page; what is not ours is left alone."""
+    import shutil
+
+    if beside:
+        replace_folder(_making(folder), folder)
+    elif _is_ours(folder):
+        with disk_errors(folder):
+            shutil.rmtree(folder)

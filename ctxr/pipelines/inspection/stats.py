@@ -1,0 +1,422 @@
+"""`ctxr stats`: the tables that describe a benchmark, ours or published (ImageCoDe, section 4)."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lexicon import NAMES, load_lexicon
+from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
+from ctxr.datasets.readers.phenomena import PHENOMENA
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.report import Table
+from ctxr.errors import UsageError
+from ctxr.metrics.language import Parsed, language, mention_share
+from ctxr.metrics.phenomena import PhenomenonShare, shares
+from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
+from ctxr.models.leakage import Nearness, leakage_table
+from ctxr.models.picture_vectors import distances_of, vectors_of
+from ctxr.models.tokens import load_tokenizer
+from ctxr.pipelines.inspection.config import Stats, StatsReport
+from ctxr.store.atomic import write_bytes
+from ctxr.store.records import ImageSet, Query
+
+Row = tuple[str, float | None, float, int, bool]
+"""Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on
+is here."""
+
+DESCRIPTIONS = 21_202
+_SETS = {"train": 7317, "valid": 1039, "test": 1046}
+_TEXTS = {"train": 16594, "valid": 2302, "test": 2306}
+_STATIC_SETS = {"train": 1281, "valid": 155, "test": 178}
+_STATIC_TEXTS = {"train": 3501, "valid": 430, "test": 485}
+_PER_SET = {"train": (3266, 2745, 1306), "valid": (434, 395, 210), "test": (432, 396, 218)}
+_PHENOMENA = {
+    "context": (47.3, 57.3, 6.6),
+    "temporal": (15.0, 18.5, 4.1),
+    "quantities": (48.5, 47.7, 51.0),
+    "spatial": (70.5, 72.2, 65.3),
+    "negation": (17.9, 20.7, 6.1),
+    "visibility": (45.5, 54.5, 8.6),
+    "nuances": (26.3, 31.6, 5.1),
+    "coreference": (41.5, 42.4, 38.8),
+    "meta": (12.0, 13.9, 6.1),
+}
+_LOOKED = {name: 1002 if name in ("context", "negation", "visibility", "nuances") else 200 for name in _PHENOMENA}
+_WRITERS = {"train_worker": 502, "unseen_worker": 1800}
+_SHARED_VIDEOS = 174
+
+
+def published_table(
+    dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
+) -> Table | None:
+    """Each published figure beside the one here; None for a dataset that is not (a part of) the release."""
+    if not is_release(dataset):
+        return None
+    rows: list[tuple[str, float | None, float, str]] = []
+    for name, here, said, digits, whole in _figures(dataset, parsed, distances):
+        if here is None:
+            rows.append((name, None, said, "not here"))
+            continue
+        same = abs(round(here, digits) - said) < 1e-9
+        verdict = "same" if same else "differs" if whole else "a part is here"
+        rows.append((name, round(here, digits) if digits else int(here), said, verdict))
+    equal = sum(row[3] == "same" for row in rows)
+    held = len(image_queries(dataset))
+    note = f"{held} of the {DESCRIPTIONS} published descriptions are here; {equal} of {len(rows)} figures are the published ones"
+    return Table(
+        "Beside the published figures of ImageCoDe", ("figure", "here", "published", ""), tuple(rows), note, digits=1
+    )
+
+
+def _figures(
+    dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
+) -> Iterator[Row]:
+    yield from _counts(dataset)
+    whole = len(parsed) == DESCRIPTIONS
+    everything = language(list(parsed.values()))
+    for name, attribute, said, digits in (
+        ("mean length", "mean_length", 23.3, 1),
+        ("word types", "word_types", 6916, 0),
+        ("mean tree depth", "mean_depth", 5.1, 1),
+        ("mean sentences", "mean_sentences", 1.6, 1),
+    ):
+        yield name, None if everything is None else getattr(everything, attribute), said, digits, whole
+    yield "3 or more sentences %", None if everything is None else 100 * everything.three_or_more, 11.8, 1, whole
+    parts = parts_of(dataset, parsed)
+    for name, lexicon, said_of in (
+        ("body parts", "body_parts", {"video": 72.1, "photos": 30.2}),
+        ("colours", "colours", {"video": 33.6, "photos": 61.4}),
+    ):
+        for part, said in said_of.items():
+            share = mention_share(parts[part], load_lexicon(lexicon).words)
+            yield f"{name}, {part} %", None if share is None else 100 * share, said, 1, whole
+    yield "photo sets over video sets, mean distance", _ratio(dataset, distances), 1.13, 2, whole
+    found = {one.phenomenon: one for one in phenomena_shares(dataset)}
+    for name, published in _PHENOMENA.items():
+        for part, said in zip(PARTS, published, strict=True):
+            here = found[name].percent(part) if name in found else None
+            yield f"{name}, {part} %", here, said, 1, name in found and found[name].looked["all"] == _LOOKED[name]
+    complete = {side: _of(dataset, side) == _SETS[side] for side in _SETS}
+    authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
+    for writer, said in _WRITERS.items():
+        yield f"valid by {writer}", authors[writer] or None, said, 0, complete["valid"]
+    sides: dict[str, set[str]] = {"valid": set(), "test": set()}
+    for one in dataset.sets:
+        if one.kind == "video" and (side := dataset.split_of(one)) in sides:
+            sides[str(side)].add(one.source)
+    both = len(sides["valid"] & sides["test"]) if all(sides.values()) else None
+    yield "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
+
+
+def _counts(dataset: Dataset) -> Iterator[Row]:
+    asked = Counter(query.image_set for query in image_queries(dataset))
+    for side in _SETS:
+        sets = [one for one in dataset.sets if dataset.split_of(one) == side]
+        static = [one for one in sets if one.kind == "photos"]
+        whole = len(sets) == _SETS[side]
+        yield f"{side}: sets", len(sets) or None, _SETS[side], 0, whole
+        yield f"{side}: descriptions", sum(asked[one.id] for one in sets) if sets else None, _TEXTS[side], 0, whole
+        yield f"{side}: sets of photos", len(static) if sets else None, _STATIC_SETS[side], 0, whole
+        yield (
+            f"{side}: of photos",
+            sum(asked[one.id] for one in static) if sets else None,
+            _STATIC_TEXTS[side],
+            0,
+            whole,
+        )
+        for number, said in zip((3, 2, 1), _PER_SET[side], strict=True):
+            here = sum(asked[one.id] == number for one in sets)
+            yield f"{side}: sets with {number}", here if sets else None, said, 0, whole
+    texts: Counter[str] = Counter()
+    for one in dataset.sets:
+        texts[collection_of(one)] += asked[one.id]
+    for name, said in _COLLECTIONS.items():
+        yield f"descriptions of {name}", texts[name], said, 0, sum(texts.values()) == DESCRIPTIONS
+
+
+def _of(dataset: Dataset, side: str) -> int:
+    return sum(dataset.split_of(one) == side for one in dataset.sets)
+
+
+def _ratio(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> float | None:
+    means = {}
+    for kind in ("video", "photos"):
+        found = [distances[one.id][0] for one in dataset.sets if one.kind == kind and one.id in distances]
+        if not found:
+            return None
+        means[kind] = sum(found) / len(found)
+    return means["photos"] / means["video"] if means["video"] else None
+
+
+PARTS = ("all", "video", "photos")
+
+MOST_ROWS = 15
+"""Sources that are named; the rest is summed up."""
+
+MOST_POSITIONS = 20
+"""Larger sets are galleries, in which a position means nothing."""
+
+
+def image_queries(dataset: Dataset) -> list[Query]:
+    """Queries that ask for an image, not for a label, and have a text; in the order of their ids."""
+    return [query for _, query in sorted(dataset.queries.items()) if query.labels is None and query.texts]
+
+
+def descriptions_of(dataset: Dataset) -> dict[str, str]:
+    """The whole text of each query that asks for an image, by query id."""
+    return {query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)}
+
+
+def parts_of(dataset: Dataset, parsed: Mapping[str, Parsed]) -> dict[str, list[Parsed]]:
+    """Descriptions by kind of their set, and all of them."""
+    kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
+    found: dict[str, list[Parsed]] = {part: [] for part in PARTS}
+    for name, one in parsed.items():
+        found["all"].append(one)
+        found[kinds[dataset.queries[name].image_set]].append(one)
+    return found
+
+
+def by_split(dataset: Dataset) -> Table | str:
+    """Sets, images and descriptions of each side."""
+    if not dataset.sets:
+        return "there is no image set: nothing to count"
+    asked = Counter(query.image_set for query in image_queries(dataset))
+    aimed = Counter(query.image_set for query in {query.id: query for query, _, _ in dataset.targets()}.values())
+    sides: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, "no split")}
+    for image_set in dataset.sets:
+        sides[dataset.split_of(image_set) or "no split"].append(image_set)
+    rows = []
+    for name, sets in [*((name, sets) for name, sets in sides.items() if sets), ("all", list(dataset.sets))]:
+        photos = [one for one in sets if one.kind == "photos"]
+        rows.append((
+            name, len(sets), len(photos), len({image for one in sets for image in one.images}),
+            sum(asked[one.id] for one in sets), sum(asked[one.id] for one in photos), sum(aimed[one.id] for one in sets),
+        ))  # fmt: skip
+    heads = ("split", "sets", "of photos", "images", "descriptions", "of photos", "with target")
+    return Table("Sets and descriptions by split", heads, tuple(rows))
+
+
+def by_source(dataset: Dataset) -> Table | str:
+    """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
+    if not dataset.sets:
+        return ""
+    asked = Counter(query.image_set for query in image_queries(dataset))
+    sets: Counter[tuple[str, str]] = Counter()
+    texts: Counter[tuple[str, str]] = Counter()
+    for image_set in dataset.sets:
+        key = (collection_of(image_set), image_set.kind)
+        sets[key] += 1
+        texts[key] += asked[image_set.id]
+    ranked = sorted(sets, key=lambda key: (-sets[key], key))
+    rows: list[tuple[object, ...]] = [(*key, sets[key], texts[key]) for key in ranked[:MOST_ROWS]]
+    rest = ranked[MOST_ROWS:]
+    if rest:
+        rows.append((f"{len(rest)} others", "", sum(sets[key] for key in rest), sum(texts[key] for key in rest)))
+    return Table("Sets and descriptions by source", ("source", "kind", "sets", "descriptions"), tuple(rows))
+
+
+def per_set(dataset: Dataset) -> Table | str:
+    """How many sets have one, two, three descriptions."""
+    asked = Counter(query.image_set for query in image_queries(dataset))
+    if not asked:
+        return ""
+    numbers = sorted(set(asked.values()))
+    if len(numbers) > MOST_ROWS:
+        return ""
+    rows = []
+    for side in (*SPLITS, None):
+        sets = [one for one in dataset.sets if dataset.split_of(one) == side and asked[one.id]]
+        if sets:
+            tally = Counter(asked[one.id] for one in sets)
+            mean = sum(asked[one.id] for one in sets) / len(sets)
+            rows.append((side or "no split", *(tally[number] for number in numbers), mean))
+    heads = ("split", *(f"{number} each" for number in numbers), "mean")
+    return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
+
+
+def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: str) -> Table | str:
+    """Table 4 of the paper: length, word types, tree depth, sentences."""
+    if not parsed:
+        return "there are no descriptions: no figures on language, body parts, colours and positions"
+    figures = {part: language(found) for part, found in parts_of(dataset, parsed).items() if found}
+    names = {
+        "descriptions": "descriptions",
+        "mean_length": "mean length (tokens)",
+        "median_length": "median length",
+        "longest": "longest",
+        "word_types": "word types",
+        "mean_sentences": "mean sentences",
+        "three_or_more": "share with 3 or more sentences",
+        "mean_depth": "mean tree depth",
+    }
+    rows = [
+        (text, *(getattr(one, name) for one in figures.values()))
+        for name, text in names.items()
+        if any(getattr(one, name) is not None for one in figures.values())
+    ]
+    note = f"tokens by {tokenizer}; lower-cased, punctuation counted, white space not"
+    return Table("Language", ("", *figures), tuple(rows), note, digits=2)
+
+
+def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:
+    """In how many percent of the descriptions body parts and colours are named."""
+    if not parsed:
+        return ""
+    lists = [load_lexicon(name) for name in NAMES]
+    parts = {part: found for part, found in parts_of(dataset, parsed).items() if found}
+    rows = []
+    for one in lists:
+        found = [mention_share(texts, one.words) or 0.0 for texts in parts.values()]
+        rows.append((one.name.replace("_", " "), *(100 * share for share in found)))
+    sizes = ", ".join(f"{one.entries} {one.name.replace('_', ' ')} ({len(one.words)} forms)" for one in lists)
+    return Table("Descriptions that name … (%)", ("", *parts), tuple(rows), f"ctxr's own lists: {sizes}", digits=1)
+
+
+def writers(dataset: Dataset) -> Table | str:
+    """Descriptions by who wrote them, where that is known."""
+    written: Counter[str] = Counter()
+    for query in image_queries(dataset):
+        written[dataset.texts[query.texts[0]].author] += 1
+    if not set(written) - {UNKNOWN}:
+        return ""
+    rows: list[tuple[object, ...]] = list(sorted(written.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_ROWS])
+    if len(written) > MOST_ROWS:
+        rows.append(
+            (f"{len(written) - MOST_ROWS} others", sum(written.values()) - sum(int(str(row[1])) for row in rows))
+        )
+    return Table("Descriptions by writer", ("writer", "descriptions"), tuple(rows))
+
+
+def positions(dataset: Dataset) -> Table | str:
+    """How often each position is the target."""
+    aimed = list(dataset.targets())
+    if not aimed:
+        return "no target is known: no positions" if dataset.queries else ""
+    sizes = Counter(len(image_set.images) for _, image_set, _ in aimed)
+    size = sizes.most_common(1)[0][0]
+    if size > MOST_POSITIONS:
+        return f"positions are left out: a gallery of {size} images has no order"
+    rows = []
+    for part in PARTS:
+        tally = Counter(position for _, one, position in aimed if len(one.images) == size and part in ("all", one.kind))
+        if tally:
+            counts = [tally[position] for position in range(size)]
+            rows.append((part, *counts, even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None))
+    left = "" if len(sizes) == 1 else f"; {len(aimed) - sizes[size]} targets in sets of another size are left out"
+    note = f"p: chance of so uneven a spread if every position is equally likely; – below {LEAST_EXPECTED} expected each{left}"
+    return Table("Targets by position", ("", *map(str, range(size)), "p"), tuple(rows), note)
+
+
+def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> Table | str:
+    """Mean pairwise and closest distance of sets, by kind; `distances` is (mean, closest) by set id."""
+    rows = []
+    means: dict[str, float] = {}
+    for kind in ("video", "photos"):
+        found = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
+        if found:
+            means[kind] = math.fsum(mean for mean, _ in found) / len(found)
+            closest = math.fsum(least for _, least in found) / len(found)
+            rows.append((kind, len(found), means[kind], closest))
+    if not rows:
+        return "no distances: the dataset has no embeddings (where pictures are at hand: --encoder NAME)"
+    note = ""
+    if len(means) == 2 and means["video"] > 0:
+        ratio = means["photos"] / means["video"]
+        note = f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
+    heads = ("kind", "sets", "mean distance", "mean of the closest pair")
+    return Table("Distances within sets", heads, tuple(rows), note)
+
+
+def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
+    """Phenomena by kind, from whoever judged them."""
+    kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
+    return shares(PHENOMENA, dataset.queries.values(), dataset.judgments, kinds)
+
+
+def phenomena_table(dataset: Dataset) -> Table | str:
+    """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
+    found = phenomena_shares(dataset)
+    if not found:
+        return "nobody annotated phenomena" if dataset.queries else ""
+    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.looked["all"]) for one in found)
+    return Table("Phenomena (% of the descriptions that were looked at)", ("", *PARTS, "looked at"), rows, digits=1)
+
+
+def licences(dataset: Dataset) -> Table | str:
+    """Images by licence, where the publisher names it."""
+    if not dataset.licences:
+        return ""
+    rows: Sequence[tuple[str, int]] = Counter(dataset.licences.values()).most_common()
+    return Table("Images by licence", ("licence", "images"), tuple(sorted(rows, key=lambda row: (-row[1], row[0]))))
+
+
+def run(config: Stats, talk: Talk | None = None) -> StatsReport:
+    """Every table that the dataset allows, and a sentence for each that it does not.
+
+    Raises UsageError for wrong arguments, DataError for content that does not fit, UnfinishedError without a dataset.
+    """
+    if config.near < 0 or config.near_embedding < 0:
+        raise UsageError("--near and --near-embedding are distances of at least 0", hint="leave them out: 0.02 and 0.3")
+    if config.out is not None and config.out.is_dir():
+        raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
+    talk = talk or Silent()
+    tokenizer = load_tokenizer(config.tokenizer, config.parser)
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    described = descriptions_of(dataset)
+    if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
+        talk.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
+                  "(pip install 'ctxr[stats]')")  # fmt: skip
+    parsed: dict[str, Parsed] = {}
+    if described:
+        parsed = dict(zip(described, tokenizer.parse(described), strict=True))
+    vectors = vectors_of(dataset, config.encoder, config.device, talk)
+    distances = distances_of(dataset, vectors if config.encoder else None)
+    near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
+    found = {
+        "splits": by_split(dataset),
+        "sources": by_source(dataset),
+        "per_set": per_set(dataset),
+        "language": language_table(dataset, parsed, tokenizer.name),
+        "mentions": mentions(dataset, parsed),
+        "writers": writers(dataset),
+        "positions": positions(dataset),
+        "distances": distance_table(dataset, distances),
+        "phenomena": phenomena_table(dataset),
+        "licences": licences(dataset),
+        "leakage": leakage_table(near, dataset, vectors, talk),
+    }
+    made = {name: one for name, one in found.items() if isinstance(one, Table)}
+    missing = [one for one in found.values() if isinstance(one, str) and one]
+    if parsed and tokenizer.why_no_depth:
+        missing.append(tokenizer.why_no_depth)
+    comparison = published_table(dataset, parsed, distances)
+    if comparison is not None:
+        made["published"] = comparison
+    report = StatsReport(dataset.name, tokenizer.name if parsed else "", made, tuple(missing), dataset.notes)
+    if config.out is not None:
+        _write(config.out, report)
+    return report
+
+
+def _write(out: Path, report: StatsReport) -> None:
+    import msgspec
+
+    if out.exists() and not _is_ours(out):
+        raise UsageError(f"{out} is no statistics that ctxr wrote", hint="choose another --out, such as stats.json")
+    write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def _is_ours(out: Path) -> bool:
+    """Whether a file holds what `--out` wrote, and may be written again."""
+    import msgspec
+
+    try:
+        found = msgspec.json.decode(out.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and set(found) == set(StatsReport.__dataclass_fields__)

@@ -1,0 +1,1 @@
+"""Training and evaluating models: train, eval, listen, regions."""

@@ -1,0 +1,418 @@
+"""One request a description: the prompt, parallel requests, and how replies are parsed.
+
+Letters: K pictures of a set. A shift s shows picture s first, as number 1, and goes round: number n is picture (n - 1 + s) mod K.
+"""
+
+import base64
+import json
+import math
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from PIL import Image as Pillow
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Task
+from ctxr.media.images import read_image
+from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, Rejected, ServerLimits, Unreadable
+from ctxr.problems.queries import EvalQuery
+from ctxr.store.append_only import append
+from ctxr.store.hashing import sha256_of
+from ctxr.store.records import Record
+
+Outcome = Literal["chosen", "out_of_range", "unreadable", "refused"]
+
+KEY = "picture"
+"""Of the JSON object that is asked for."""
+
+KEPT_CHARACTERS = 300
+"""Characters of an answer that are kept."""
+
+MOST_TOKENS = 10**9
+"""Of one reply: no host counts as many."""
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
+
+
+class Reply(Record, frozen=True):
+    """A model's answer to one request.
+
+    Attributes:
+        shift: which picture of the set was number 1, from 0.
+        asked: hash over what was sent, to whom.
+        outcome: `chosen`; `out_of_range`, a number that no picture has; `unreadable`, no number, or no answer at all;
+            `refused`, by the model or its host.
+        number: of the picture as it was shown, from 1. candidate: its image id. Both None unless chosen.
+        said: the answer, shortened.
+        prompt_tokens, completion_tokens: as the host counts; None where it does not say.
+        model: what the host says that answered.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("query", "shift")
+
+    query: str
+    shift: int
+    asked: str
+    outcome: Outcome
+    number: int | None
+    candidate: str | None
+    said: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class ReplyText:
+    """What one answer comes to; see `Reply`."""
+
+    outcome: Outcome
+    number: int | None = None
+    text: str = ""
+
+
+def schema(size: int) -> dict[str, Any]:
+    """The `response_format` that leaves a model nothing to say but a number from 1 to `size`."""
+    picture = {"type": "integer", "enum": list(range(1, size + 1))}
+    shape = {"type": "object", "properties": {KEY: picture}, "required": [KEY], "additionalProperties": False}
+    return {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": shape}}
+
+
+def read_answer(completion: Mapping[str, Any], size: int) -> ReplyText:
+    """What a chat completion says about `size` pictures; anything that is no completion is unreadable."""
+    try:
+        choice = completion["choices"][0]
+        message = choice["message"]
+        content, refusal = message.get("content"), message.get("refusal")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return ReplyText("unreadable")
+    if isinstance(refusal, str) and refusal:
+        return ReplyText("refused", text=refusal)
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    text = content if isinstance(content, str) else ""
+    if choice.get("finish_reason") == "content_filter":
+        return ReplyText("refused", text=text)
+    return read_text(text, size)
+
+
+def read_text(text: str, size: int) -> ReplyText:
+    """The number that an answer names: that of a JSON object, else the first in the text.
+
+    >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Picture 7, as the other 2 are dark.", "none")]
+    [3, 7, None]
+    """
+    # some models think aloud first; numbers in a thought that was cut off are no answer
+    final = text.rpartition("</think>")[2].partition("<think>")[0].strip()
+    stated = _stated(_FENCE.sub("", final))
+    if stated is None:
+        found = _NUMBER.search(final)
+        if found is None or not found[0].lstrip("-").isdigit():
+            return ReplyText("unreadable", text=text)
+        stated = int(found[0][:9])
+    return ReplyText("chosen", stated, text) if 1 <= stated <= size else ReplyText("out_of_range", text=text)
+
+
+def _stated(text: str) -> int | None:
+    """The number of a JSON object, or a number alone; None for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        value = value.get(KEY, next(iter(value.values()), None) if len(value) == 1 else None)
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value.strip()[:9])
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def tokens(completion: Mapping[str, Any], name: str) -> int | None:
+    """A count of `usage`; None where the host does not say, or says nonsense."""
+    usage = completion.get("usage")
+    count = usage.get(name) if isinstance(usage, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < MOST_TOKENS else None
+
+
+def kept(text: str) -> str:
+    """The beginning of what a host said, as it can be written down."""
+    return text[:KEPT_CHARACTERS].encode(errors="replace").decode()
+
+
+VERSION = 1
+"""Of the words and pictures below: replies to others are not mixed with them."""
+
+QUALITY = 90
+"""Of the JPEGs that are sent."""
+
+CACHED_PICTURES = 64
+"""Encoded pictures that are kept: descriptions of one set stand together."""
+
+SYSTEM = (
+    "You see several pictures that are numbered, and a description that fits one of them better than all others. "
+    "Compare the pictures with one another and find it. Answer with its number alone."
+)
+
+ROUND = "They are frames of one video. In order of time they are numbers {order}."
+STRAIGHT = "They are frames of one video in order of time."
+
+CHARACTERS = 3.5
+"""Of English text in a token, at least."""
+
+
+def shifts_of(count: int, size: int) -> list[int]:
+    """`count` shifts, spread evenly over a set of `size` pictures, or all of them where there are fewer.
+
+    >>> shifts_of(1, 10), shifts_of(2, 10), shifts_of(4, 10), shifts_of(5, 3)
+    ([0], [0, 5], [0, 2, 5, 7], [0, 1, 2])
+    """
+    count = min(count, size)
+    return [step * size // count for step in range(count)]
+
+
+def shown(images: Sequence[str], shift: int) -> list[str]:
+    """Images in the order in which they are numbered."""
+    return [*images[shift:], *images[:shift]]
+
+
+def instruction(asked: EvalQuery, shift: int) -> str:
+    """What stands behind the pictures."""
+    size = len(asked.images)
+    lines = []
+    if asked.ordered:
+        order = ", ".join(str((place - shift) % size + 1) for place in range(size))
+        lines.append(ROUND.format(order=order) if shift else STRAIGHT)
+    lines.append(f"Description: {asked.text}")
+    lines.append(f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone.")
+    return "\n".join(lines)
+
+
+def messages(asked: EvalQuery, shift: int, files: Mapping[str, Path], side: int) -> list[dict[str, Any]]:
+    """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
+    content: list[dict[str, Any]] = []
+    for number, image in enumerate(shown(asked.images, shift), 1):
+        content.append({"type": "text", "text": f"Picture {number}:"})
+        content.append({"type": "image_url", "image_url": {"url": data_url(files[image], side)}})
+    content.append({"type": "text", "text": instruction(asked, shift)})
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
+
+
+@lru_cache(maxsize=CACHED_PICTURES)
+def data_url(file: Path, side: int) -> str:
+    """The picture, upright, its longer side at most `side` pixels, as a JPEG inside an address."""
+    rgb = Pillow.fromarray(read_image(file, side))
+    rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+    content = BytesIO()
+    rgb.save(content, "JPEG", quality=QUALITY, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")
+
+
+def identity(asked: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
+    """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
+    order; equal words of two queries are asked twice."""
+    pictures = [contents[image] for image in shown(asked.images, shift)]
+    return sha256_of([VERSION, asked.query, SYSTEM, instruction(asked, shift), pictures, dict(model)])
+
+
+def estimated_tokens(asked: EvalQuery, dataset: Dataset, side: int) -> int:
+    """About how many tokens a request has, rather too many: models count pictures in tiles of 512 or in patches of 28 pixels."""
+    words = len(SYSTEM) + len(instruction(asked, 1)) + len("Picture 10:") * len(asked.images)
+    return math.ceil(words / CHARACTERS) + sum(_of_picture(dataset, image, side) for image in asked.images)
+
+
+def _of_picture(dataset: Dataset, image: str, side: int) -> int:
+    known = dataset.images[image]
+    longer = max(known.width, known.height)
+    scale = min(1.0, side / longer) if longer else 0.0
+    width, height = (known.width * scale, known.height * scale) if longer else (side, side)
+    tiles = 85 + 170 * math.ceil(width / 512) * math.ceil(height / 512)
+    return max(tiles, math.ceil(width / 28) * math.ceil(height / 28))
+
+
+@dataclass(frozen=True)
+class Request:
+    """One description with the pictures of its set, turned round by `shift`.
+
+    Attributes:
+        identity: hash over everything that decides the reply. tokens: about how many it has.
+    """
+
+    asked: EvalQuery
+    shift: int
+    identity: str
+    tokens: int
+
+
+@dataclass
+class Budget:
+    """What was spent, and whether a further request still fits.
+
+    Attributes:
+        price_in, price_out: of a million tokens. most: to spend, 0 for no limit. answer: most tokens of an answer.
+        spent: so far. dearest: reply so far.
+    """
+
+    price_in: float
+    price_out: float
+    most: float
+    answer: int
+    spent: float = 0.0
+    dearest: float = 0.0
+
+    def cost(self, reply: Reply, estimate: int) -> float:
+        """What a reply costs; tokens that the host does not tell count as they were estimated."""
+        sent = estimate if reply.prompt_tokens is None else reply.prompt_tokens
+        said = self.answer if reply.completion_tokens is None else reply.completion_tokens
+        return (sent * self.price_in + said * self.price_out) / 1e6
+
+    def pay(self, cost: float) -> None:
+        """Count a reply."""
+        self.spent += cost
+        self.dearest = max(self.dearest, cost)
+
+    def reaches(self, request: Request, on_the_way: int) -> bool:
+        """Whether a request would still fit beside those that are on the way, were all as dear as the dearest."""
+        if not self.most:
+            return True
+        expected = (request.tokens * self.price_in + self.answer * self.price_out) / 1e6
+        return self.spent + (on_the_way + 1) * max(expected, self.dearest) <= self.most
+
+
+class Listener:
+    """A model that answers requests.
+
+    Args:
+        endpoint: where it is. model: its name. files: of the pictures, by image id. side, limit: of a picture in pixels, of an
+            answer in tokens. journal: file of replies, to which each is added.
+        trusted: whether the endpoint is known to answer: from one that never did, what is no completion is no answer.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        files: Mapping[str, Path],
+        side: int,
+        limit: int,
+        journal: Path,
+        trusted: bool = False,
+    ) -> None:
+        self._endpoint, self._model, self._files, self._side, self._limit = endpoint, model, files, side, limit
+        self._journal, self._trusted, self._way = journal, trusted, ServerLimits()
+        self._writing = threading.Lock()
+
+    def ask(self, request: Request) -> Reply:
+        """The reply to a request, on the disk.
+
+        Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content; DataError for a picture.
+        """
+        size = len(request.asked.images)
+        completion: dict[str, Any] = {}
+        try:
+            completion = self._complete(request, size)
+            said = read_answer(completion, size)
+            self._trusted = True
+        except Rejected as error:
+            # an empty account or a moved address is not the model's answer: what is written down is never asked again
+            if error.status in NOT_ALLOWED or not error.filtered:
+                raise
+            said = ReplyText("refused", text=error.message)
+        except Unreadable as error:
+            if not self._trusted:
+                raise
+            said = ReplyText("unreadable", text=error.message)
+        reply = self._reply(request, said, completion)
+        with self._writing:
+            append(self._journal, reply)
+        return reply
+
+    def _complete(self, request: Request, size: int) -> dict[str, Any]:
+        """The completion, asked for in the way that the host takes; what it takes is remembered."""
+        body = {"model": self._model, "messages": messages(request.asked, request.shift, self._files, self._side)}
+        way = self._way
+        while True:
+            options: dict[str, Any] = {way.limit: self._limit}
+            if way.temperature:
+                options["temperature"] = 0
+            if way.structured:
+                options["response_format"] = schema(size)
+            try:
+                completion = self._endpoint.complete(body | options)
+            except Rejected as error:
+                other = None if error.status in NOT_ALLOWED or error.filtered else way.after(error.detail)
+                if other is None:
+                    raise
+                way = other
+            else:
+                self._way = way
+                return completion
+
+    def _reply(self, request: Request, said: ReplyText, completion: Mapping[str, Any]) -> Reply:
+        order = shown(request.asked.images, request.shift)
+        return Reply(
+            query=request.asked.query,
+            shift=request.shift,
+            asked=request.identity,
+            outcome=said.outcome,
+            number=said.number,
+            candidate=None if said.number is None else order[said.number - 1],
+            said=kept(said.text),
+            prompt_tokens=tokens(completion, "prompt_tokens"),
+            completion_tokens=tokens(completion, "completion_tokens"),
+            model=kept(str(completion.get("model") or "")),
+        )
+
+
+def ask_all(
+    requests: Sequence[Request],
+    ask: Callable[[Request], Reply],
+    at_once: int,
+    purse: Budget,
+    task: Task,
+    stop: Callable[[], None],
+) -> list[Reply]:
+    """Replies in the order in which they came, to all requests or to those that the purse reaches for.
+
+    Whatever `ask` raises is raised when those on the way are done; `stop` is called at once, and so when interrupted.
+    """
+    found: list[Reply] = []
+    left = iter(requests)
+    on_the_way: dict[Future[Reply], Request] = {}
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for request in left:
+                if not purse.reaches(request, len(on_the_way)):
+                    # those on the way may turn out cheaper than feared
+                    found += _arrived(on_the_way, purse, task, everything=True)
+                    if not purse.reaches(request, 0):
+                        break
+                on_the_way[pool.submit(ask, request)] = request
+                if len(on_the_way) == at_once:
+                    found += _arrived(on_the_way, purse, task)
+            found += _arrived(on_the_way, purse, task, everything=True)
+        except BaseException:
+            stop()
+            raise
+    return found
+
+
+def _arrived(
+    on_the_way: dict[Future[Reply], Request], purse: Budget, task: Task, everything: bool = False
+) -> Iterator[Reply]:
+    """Replies that have come, at least one where any is awaited; they are on the way no longer."""
+    while on_the_way:
+        for done in wait(on_the_way, return_when=FIRST_COMPLETED).done:
+            reply = done.result()
+            purse.pay(purse.cost(reply, on_the_way.pop(done).tokens))
+            task.say(f"{purse.spent:.2f} spent" if purse.spent else "")
+            task.advance()
+            yield reply
+        if not everything:
+            return

@@ -1,0 +1,456 @@
+"""`ctxr listen`: a multimodal language model behind any compatible endpoint finds the picture of each description."""
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ctxr.datasets.changes import parent_of
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import remember_dataset
+from ctxr.datasets.readers import open_dataset
+from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.report import Table
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.endpoint import Endpoint, Place, key_of, place_of
+from ctxr.pipelines.modelling.chat import (
+    VERSION,
+    Budget,
+    Listener,
+    Reply,
+    Request,
+    ask_all,
+    estimated_tokens,
+    identity,
+    shifts_of,
+    shown,
+)
+from ctxr.pipelines.modelling.config import SPLITS, Listen, ListenReport
+from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_asked
+from ctxr.problems.scoring import RUN, SCORES
+from ctxr.store.append_only import read_appended
+from ctxr.store.artifacts import (
+    MANIFEST,
+    MARKER,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
+from ctxr.store.atomic import disk_errors
+from ctxr.store.hashing import sha256_of
+from ctxr.store.records import Score
+from ctxr.store.scores import write_scores
+from ctxr.store.tables import read_table, write_table
+
+
+@dataclass(frozen=True)
+class ListenJob:
+    """Everything that is to be asked.
+
+    Attributes:
+        place: where. of_side: queries of the side, asked or not. contents: SHA-256 of each picture. requests: in the order of
+            queries. parents: of the artifact.
+    """
+
+    config: Listen
+    place: Place
+    dataset: Dataset
+    of_side: int
+    asked: tuple[EvalQuery, ...]
+    files: Mapping[str, Path]
+    requests: tuple[Request, ...]
+    parents: tuple[Parent, ...]
+
+    @property
+    def out(self) -> Path:
+        """The run's folder."""
+        return self.config.folder()
+
+    def decides(self) -> dict[str, object]:
+        """What decides the result."""
+        names = ("model", "split", "limit", "shifts", "side", "max_tokens")
+        return {"endpoint": self.place.url, "wording": VERSION} | {name: getattr(self.config, name) for name in names}
+
+    def purse(self, replies: Sequence[Reply] = ()) -> Budget:
+        """What was spent on replies, with what may still be."""
+        config, estimates = self.config, {one.identity: one.tokens for one in self.requests}
+        purse = Budget(config.price_in, config.price_out, config.max_cost, config.max_tokens)
+        for reply in replies:
+            purse.pay(purse.cost(reply, estimates.get(reply.asked, 0)))
+        return purse
+
+
+def job_of(config: Listen, talk: Talk) -> ListenJob:
+    """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
+    place = place_of(config.endpoint, config.insecure)
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    side = [one for one in asked_of(dataset) if (one.split or "none") == config.split]
+    if not side:
+        raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")
+    sample = sorted(side, key=lambda one: sha256_of(one.query))[: config.limit or None]
+    asked = tuple(sorted(sample, key=lambda one: one.query))
+    files = pictures_of(dataset, asked)
+    contents = contents_of(dataset, files)
+    model = {"endpoint": place.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
+    requests = tuple(
+        Request(one, shift, identity(one, shift, contents, model), estimated_tokens(one, dataset, config.side))
+        for one in asked
+        for shift in shifts_of(config.shifts, len(one.images))
+    )
+    parent = parent_of(dataset, sha256_of_asked(asked, contents))
+    return ListenJob(config, place, dataset, len(side), asked, files, requests, (parent,))
+
+
+def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
+    """Replies to the requests of a job by query, for queries of which every shift was answered."""
+    known = {reply.asked: reply for reply in replies}
+    found: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
+    lacking = set()
+    for request in job.requests:
+        if request.identity in known:
+            found[request.asked.query].append(known[request.identity])
+        else:
+            lacking.add(request.asked.query)
+    return {query: heard for query, heard in found.items() if query not in lacking}
+
+
+def is_complete(job: ListenJob, replies: Sequence[Reply]) -> bool:
+    """Whether every request of a job was answered."""
+    return len(heard_of(job, replies)) == len(job.asked)
+
+
+Heard = Mapping[str, Sequence[Reply]]
+"""Replies by query, all shifts of it."""
+
+
+def scores(asked: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
+    """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
+    found = []
+    for one in asked:
+        votes = dict.fromkeys(one.images, 0.0)
+        # equal counts must give equal scores, whatever the order of addition
+        chosen = Counter(reply.candidate for reply in heard[one.query] if reply.candidate is not None)
+        undecided = len(heard[one.query]) - chosen.total()
+        for image in votes:
+            votes[image] = (chosen[image] + undecided / len(votes)) / len(heard[one.query])
+        found += [Score(one.query, image, scorer, value) for image, value in votes.items()]
+    return found
+
+
+def accuracy(asked: Iterable[EvalQuery], heard: Heard) -> float | None:
+    """Expected share of targets that score highest, ties in expectation; None where no target is known."""
+    known = [one for one in asked if one.target is not None]
+    hits = 0.0
+    for one in known:
+        values = [row.value for row in scores([one], heard, "")]
+        best = [place for place, value in enumerate(values) if value == max(values)]
+        hits += (one.target in best) / len(best)
+    return hits / len(known) if known else None
+
+
+def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+    """Accuracy of each shift by itself: what no choice says counts as a guess."""
+    rows = []
+    for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
+        replies = [(one, reply) for one in asked for reply in heard[one.query] if reply.shift == shift]
+        judged = [(one, reply) for one, reply in replies if one.target is not None]
+        right = sum(_hit(one, reply) for one, reply in judged)
+        chosen = sum(reply.outcome == "chosen" for _, reply in replies)
+        rows.append((shift, len(replies), chosen, right / len(judged) if judged else None))
+    return Table(
+        "accuracy by shift",
+        ("shift", "asked", "chosen", "accuracy"),
+        tuple(rows),
+        "a shift says which picture of the set was number 1, from 0; without a choice, a guess",
+    )
+
+
+def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+    """How often each place was chosen, beside how often a model without a liking for places would choose it."""
+    chosen: Counter[int] = Counter()
+    stood: Counter[int] = Counter()
+    found: Counter[int] = Counter()
+    expected: dict[int, float] = {}
+    for one in asked:
+        for reply in heard[one.query]:
+            if reply.number is None:
+                continue
+            chosen[reply.number] += 1
+            for number in range(1, len(one.images) + 1):
+                expected[number] = expected.get(number, 0.0) + 1 / len(one.images)
+            if one.target is not None:
+                place = shown(one.images, reply.shift).index(one.images[one.target]) + 1
+                stood[place] += 1
+                found[place] += reply.number == place
+    rows = [
+        (
+            number,
+            chosen[number],
+            expected[number],
+            stood[number] if stood else None,
+            found[number] / stood[number] if stood[number] else None,
+        )
+        for number in sorted(expected)
+    ]
+    return Table(
+        "choices by place",
+        ("place", "chosen", "expected", "targets there", "accuracy there"),
+        tuple(rows),
+        "expected: as often as any other place of the set; compare it where every shift was asked, or with the targets there",
+    )
+
+
+def agreement(heard: Heard) -> float | None:
+    """Share of queries of which all shifts chose the same picture; None with one shift."""
+    several = [replies for replies in heard.values() if len(replies) > 1]
+    same = [len({reply.candidate for reply in one}) == 1 and one[0].candidate is not None for one in several]
+    return sum(same) / len(same) if same else None
+
+
+def _hit(one: EvalQuery, reply: Reply) -> float:
+    if reply.candidate is None:
+        return 1 / len(one.images)
+    return float(one.target is not None and one.images[one.target] == reply.candidate)
+
+
+REPLIES = "replies.jsonl"
+
+
+def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -> ListenReport:
+    """What was heard so far; with `dry_run`, what the rest would take."""
+    heard = heard_of(job, replies)
+    asked = [one for one in job.asked if one.query in heard]
+    known = {reply.asked: reply for reply in replies}
+    used = [known[one.identity] for one in job.requests if one.identity in known]
+    todo = [one for one in job.requests if one.identity not in known]
+    outcomes: dict[str, int] = dict(sorted(Counter(str(reply.outcome) for reply in used).items()))
+    untold = [reply for reply in used if None in (reply.prompt_tokens, reply.completion_tokens)]
+    sent = sum(reply.prompt_tokens or 0 for reply in used)
+    said = sum(reply.completion_tokens or 0 for reply in used)
+    purse = job.purse(used)
+    if dry_run:
+        sent, said = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
+        purse.spent = (sent * job.config.price_in + said * job.config.price_out) / 1e6
+    return ListenReport(
+        run=job.out,
+        dataset=job.dataset.name,
+        model=job.config.model,
+        queries=len(job.asked),
+        requests=len(job.requests),
+        answered=len(used),
+        complete=len(heard) == len(job.asked),
+        dry_run=dry_run,
+        up_to_date=False,
+        outcomes=outcomes,
+        tokens_in=sent,
+        tokens_out=said,
+        cost=round(purse.spent, 6),
+        uncounted=len(untold),
+        accuracy=accuracy(asked, heard),
+        tables=(by_shift(asked, heard), by_place(asked, heard)) if heard and not dry_run else (),
+        notes=tuple(_notes(job, heard, used, len(untold), dry_run)),
+    )
+
+
+def _notes(
+    job: ListenJob, heard: Mapping[str, Sequence[Reply]], used: Sequence[Reply], untold: int, dry_run: bool
+) -> Iterator[str]:
+    config, name = job.config, job.out.name
+    if dry_run:
+        yield "tokens of pictures are estimated, rather too many; answers count with all of --max-tokens"
+        return
+    if len(heard) < len(job.asked):
+        yield f"this is a partial run: {len(heard)} of {len(job.asked)} queries were answered in full"
+    elif len(job.asked) < job.of_side:
+        yield f"{len(job.asked)} of {job.of_side} queries of {config.split} were asked: ctxr eval {name} --partial"
+    if lost := sum(reply.outcome != "chosen" for reply in used):
+        yield f"{lost} of {len(used)} replies chose no picture, and count as guesses; {REPLIES} holds each"
+    if 2 * sum(reply.outcome == "unreadable" for reply in used) > len(used):
+        yield "most replies were unreadable: a model that thinks aloud needs a larger --max-tokens"
+    if untold:
+        yield f"the endpoint did not tell the tokens of {untold} replies: their cost is estimated"
+    if config.shifts == 1:
+        yield "each query was asked in one order, so a liking for places is in the figures: --shifts 10"
+    elif (same := agreement(heard)) is not None:
+        yield f"in {same:.1%} of queries all shifts chose the same picture"
+    if len(models := sorted({reply.model for reply in used if reply.model})) > 1:
+        yield f"the endpoint answered as {', '.join(models)}"
+    yield f"what {config.model} was trained on, and whether these sets were in it, is not known here"
+
+
+Pause = Callable[[float], object]
+
+JOURNAL = "journal.jsonl"
+"""Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
+
+PARTIAL = "partial.jsonl"
+
+
+def listen(config: Listen, talk: Talk, pause: Pause | None = None) -> ListenReport:
+    """The run of a configuration, or as much of it as was paid for; `pause` waits, for tests that do not.
+
+    Raises what `pipelines.listen.run` says.
+    """
+    job = job_of(config, talk)
+    _refuse_others(job.out)
+    replies = _replies(job.out)
+    if config.dry_run:
+        return report_on(job, replies, dry_run=True)
+    if finished(job.out, RUN, "listen", job.decides(), job.parents) and is_complete(job, replies):
+        return replace(report_on(job, replies), up_to_date=True)
+    key = key_of(config.key_from, job.place)
+    refuse_strangers(job.out)
+    with locked(job.out):
+        replies = _replies(job.out)
+        take_manifest(job.out)
+        _remove(job.out / SCORES, job.out / PARTIAL)
+        try:
+            _ask(job, key, replies, talk, pause)
+        finally:
+            replies = _replies(job.out)
+            if not is_complete(job, replies):
+                _keep_partial(job, replies)
+        report = report_on(job, replies)
+        if report.complete:
+            _finish(job, replies, report)
+    return report
+
+
+def _refuse_others(out: Path) -> None:
+    """Raises UsageError for a folder that holds another kind of run."""
+    if not out.is_dir():
+        return
+    names = {file.name for file in out.iterdir()} - {MARKER}
+    made_here = open_artifact(out).manifest.verb == "listen" if MANIFEST in names else JOURNAL in names
+    if names and not made_here:
+        raise UsageError(f"{out} holds something else than a listener's run", hint="choose another --name")
+
+
+def _replies(out: Path) -> list[Reply]:
+    """Every reply that is known, also where somebody removed the journal: it was paid for."""
+    table = out / REPLIES
+    kept = read_table(table, Reply) if table.is_file() else []
+    return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
+
+
+def _ask(job: ListenJob, key: str, replies: list[Reply], talk: Talk, pause: Pause | None) -> None:
+    """Ask what nobody answered yet, as far as the money goes."""
+    known = {reply.asked for reply in replies}
+    todo = [one for one in job.requests if one.identity not in known]
+    with _endpoint(job, key, pause) as (endpoint, ended), talk.progress("asking", len(job.requests)) as task:
+        task.advance(len(job.requests) - len(todo))
+        listener = Listener(
+            endpoint,
+            job.config.model,
+            job.files,
+            job.config.side,
+            job.config.max_tokens,
+            job.out / JOURNAL,
+            trusted=any(reply.outcome == "chosen" for reply in replies),
+        )
+        ask_all(todo, listener.ask, job.config.at_once, job.purse(replies), task, ended.set)
+
+
+@contextmanager
+def _endpoint(job: ListenJob, key: str, waiting: Pause | None) -> "Iterator[tuple[Endpoint, threading.Event]]":
+    """The endpoint, and what ends its waiting."""
+    ended = threading.Event()
+
+    def pause(seconds: float) -> None:
+        if ended.is_set() or (waiting or ended.wait)(seconds) is True:
+            raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
+
+    endpoint = Endpoint(job.place, key, job.config.timeout, pause)
+    try:
+        yield endpoint, ended
+    finally:
+        endpoint.close()
+
+
+def _remove(*files: Path) -> None:
+    for file in files:
+        with disk_errors(file):
+            file.unlink(missing_ok=True)
+
+
+def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
+    """Scores of what was answered in full, under a name that says so."""
+    heard = heard_of(job, replies)
+    if heard:
+        asked = [one for one in job.asked if one.query in heard]
+        write_scores(job.out / PARTIAL, scores(asked, heard, f"{job.out.name}-partial"))
+
+
+def _finish(job: ListenJob, replies: Sequence[Reply], report: ListenReport) -> None:
+    heard = heard_of(job, replies)
+    used = [reply for one in heard.values() for reply in one]
+    write_scores(job.out / SCORES, scores(job.asked, heard, job.out.name))
+    write_table(job.out / REPLIES, used)
+    finish(
+        job.out,
+        kind=RUN,
+        verb="listen",
+        config=job.decides(),
+        parents=job.parents,
+        counts={
+            "queries": len(job.asked),
+            "requests": len(job.requests),
+            "outcomes": report.outcomes,
+            "tokens_in": report.tokens_in,
+            "tokens_out": report.tokens_out,
+            "tokens_not_told": report.uncounted,
+            "price_in": job.config.price_in,
+            "price_out": job.config.price_out,
+            "cost": report.cost,
+            job.config.split: report.accuracy,
+        },
+        models={"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}},
+        files=[SCORES, REPLIES],
+    )
+
+
+def run(config: Listen, talk: Talk | None = None) -> ListenReport:
+    """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
+
+    Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
+    answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
+    """
+    _check(config)
+    report = listen(config, talk or Silent())
+    if report.complete and not config.dry_run:
+        remember_dataset(report.run, config.dataset)
+    return report
+
+
+def _check(config: Listen) -> None:
+    """Raises UsageError for what is missing or out of range."""
+    if not config.endpoint:
+        raise UsageError("no --endpoint is named", hint="--endpoint http://localhost:8000/v1")
+    if not config.model or not config.model.isprintable():
+        raise UsageError("no --model is named", hint="--model NAME, as the server calls it")
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", config.key_from):
+        # not repeated: it may be the key itself
+        raise UsageError("--key-from names no environment variable", hint="--key-from CTXR_API_KEY, without the key")
+    if config.split not in SPLITS:
+        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SPLITS)}")
+    name = config.name
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
+        raise UsageError(f"--name {name!r} is no name of a folder", hint="--name first-try")
+    least: dict[str, Any] = {"shifts": 1, "side": 16, "at_once": 1, "max_tokens": 1, "limit": 0}
+    least |= {"price_in": 0, "price_out": 0, "max_cost": 0}
+    for field, low in least.items():
+        value = getattr(config, field)
+        if not low <= value < float("inf"):
+            raise UsageError(f"--{field.replace('_', '-')} {value} is below {low}", hint="leave it out")
+    if not 0 < config.timeout < float("inf"):
+        raise UsageError(f"--timeout {config.timeout:g} is no time to wait", hint="--timeout 120")
+    if config.max_cost and not (config.price_in or config.price_out):
+        raise UsageError("--max-cost needs prices", hint="--price-in 2.5 --price-out 10, for a million tokens each")

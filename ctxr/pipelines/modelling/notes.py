@@ -1,0 +1,137 @@
+"""Notes beside a model's figures: human accuracy, leakage, and what might flatter it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import chosen_on_test, foreign_notes
+from ctxr.datasets.readers.imagecode import HUMANS, is_release
+from ctxr.engine.progress import Talk
+from ctxr.engine.report import Table
+from ctxr.errors import DataError
+from ctxr.models.leakage import Nearness, leakage_table
+from ctxr.problems.gallery.scoring import GalleryRun
+from ctxr.problems.gallery.splits import GallerySplit
+from ctxr.problems.questions import EvalSplit
+from ctxr.problems.runs import Run
+from ctxr.store.artifacts import Artifact
+
+IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
+"""A contamination of the release that is known (reference, section b)."""
+
+
+ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
+
+AnyRun = Run | GalleryRun
+
+
+def people(dataset: Dataset) -> Table | None:
+    """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
+    if is_release(dataset):
+        note = (
+            "published (ImageCoDe, section 3.3 and Table 3), on votes for descriptions that were kept, which flatters"
+        )
+        return Table("People", ("of", "accuracy %", "alpha, nominal", "alpha, interval"), HUMANS, note)
+    file = None if dataset.root is None else dataset.root / "figures.json"
+    if file is None or not file.is_file():
+        return None
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        rows = [_person(row, told["agreement"]) for row in told["accuracy"] if row["value"] is not None]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
+    if not rows:
+        return None
+    note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids"
+    return Table("People", ("of", "votes", "accuracy %", "alpha, nominal"), tuple(rows), note)
+
+
+def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+    low, high = (row["low"], row["high"]) if row["crowd_low"] is None else (row["crowd_low"], row["crowd_high"])
+    alpha = next(
+        (
+            one["value"]
+            for one in agreement
+            if (one["kind"], one["basis"], one["level"], one["on"])
+            == (row["kind"], row["basis"], "nominal", "image ids")
+        ),
+        None,
+    )
+    name = f"{row['kind']}, {row['basis']}"
+    return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
+
+
+def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], talk: Talk) -> list[str]:
+    """A sentence for each thing that an evaluated side shares with another."""
+    table = leakage_table(Nearness(None, 0.0), dataset, None, talk)
+    if isinstance(table, str):
+        return [f"{table}: nothing can be said of leaks"]
+    evaluated = {side.name for side in sides}
+    notes = []
+    for what, pair, shared, of, _ in table.rows:
+        first, second = pair.split(" – ")
+        if shared and evaluated & {first, second}:
+            notes.append(f"{first} and {second} share {shared} of {of} by {what}: ctxr stats names some")
+    return notes
+
+
+def contamination_notes(
+    dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], runs: Sequence[AnyRun]
+) -> list[str]:
+    """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
+    names = {side.name for side in sides}
+    as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
+    trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
+    notes = [note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, dataset)]
+    tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
+    learned = [run for run in trained if run not in as_published]
+    if learned and "train" in names:
+        notes.append(f"figures on train say how well {_listed(learned)} fit, not how good they are")
+    if tested and "test" in names:
+        notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
+    if (others := [run for run in learned if run not in tested]) and "valid" in names:
+        whose = "its" if len(others) == 1 else "their"
+        notes.append(
+            f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
+        )
+    if outside := [run for run in runs if run not in trained]:
+        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+        if is_release(dataset):
+            notes.append(IN_MIXTURES)
+    return notes
+
+
+def _learned_nothing(artifact: Artifact) -> bool:
+    return artifact.manifest.config.get("variant") == "zero-shot" and not any(
+        parent.kind == artifact.manifest.kind for parent in artifact.manifest.parents
+    )
+
+
+def _listed(runs: Sequence[AnyRun]) -> str:
+    return ", ".join(run.name for run in runs)
+
+
+def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
+    """How many questions were left out, and how many have targets that are hidden."""
+    notes = []
+    for side in sides:
+        if side.left_out:
+            total = side.left_out + len(side.questions) + len(side.hidden)
+            notes.append(
+                f"{side.name}: {side.left_out} of {total} queries lack scores of some run and were left out of all (--partial)"
+            )
+        if side.hidden:
+            notes.append(
+                f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
+            )
+    return notes
+
+
+def tagged_elsewhere(dataset: Dataset) -> list[str]:
+    """A sentence where descriptions were annotated with phenomena that nobody is asked about."""
+    asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
+    lost = sum(
+        query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()
+    )
+    return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []

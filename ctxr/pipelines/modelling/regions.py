@@ -1,0 +1,382 @@
+"""`ctxr regions`: features and boxes of regions of every picture, computed in shards or imported.
+
+`NAME.npz` holds `x` [R, F] features, `bbox` [R, 4] boxes in pixels (x1, y1, x2, y2), and the picture's size as `image_w` and
+`image_h`, or `w` and `h`. Nothing in it is unpickled.
+"""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ctxr.datasets.changes import parent_of, refuse_other
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers import open_dataset
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import DataError, UsageError
+from ctxr.media.images import Pixels, read_image
+from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
+from ctxr.pipelines.modelling.config import WAYS, RegionsConfig, RegionsReport
+from ctxr.problems.encoded import cached
+from ctxr.problems.queries import contents_of
+from ctxr.store.artifacts import Parent, finish, finished, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.atomic import link_or_copy
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.records import Image
+from ctxr.store.regions import BOX, KIND, PICTURES, Array, RegionRow, read_regions, shard_name, with_whole
+from ctxr.store.tables import write_table
+
+SUFFIX = ".npz"
+
+SIZES = (("image_w", "image_h"), ("w", "h"))
+"""What exports call the size of a picture."""
+
+
+class FileRegions:
+    """Regions out of files, by the content of the picture.
+
+    Args:
+        folder: of the files; one is found by the image's path or id in the dataset (`SET/img3.npz`), its file's name alone
+            (`img3.npz`), or the SHA-256 of its content.
+        most: boxes of a picture; the first of the file count.
+
+    Raises UsageError for a folder that is not there, DataError where none of the pictures has a file.
+    """
+
+    def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is no folder", hint="--by file:FOLDER with a .npz for each picture")
+        self._folder, self._most = folder, most
+        alone = _stems_that_name_one_picture(dataset)
+        found = {content: _file_of(folder, dataset.images[image], content, alone) for content, image in images.items()}
+        self._files = {content: file for content, file in found.items() if file is not None}
+        if not self._files:
+            image = next(iter(images.values()), "of nothing")
+            raise DataError(
+                f"{folder} has no .npz for any of {len(images)} pictures, such as {image}",
+                hint=f"name the files as the pictures: {image}{SUFFIX}",
+            )
+        self.features = _read(next(iter(self._files.values())))[0].shape[1]
+
+    def describe(self) -> dict[str, object]:
+        """The settings; the files themselves are in `keys`."""
+        return {"layout": "bottom-up-attention npz", "most": self._most, "features": self.features}
+
+    def key(self, content: str) -> str:
+        """What decides the regions of a picture: its content and that of its file."""
+        file = self._files.get(content)
+        return content if file is None else content + sha256_file(file)
+
+    def regions(self, contents: list[str]) -> list[Array | None]:
+        """float32 [1 + R, F + BOX] of each picture, None where there is no file.
+
+        Raises DataError naming the file whose arrays do not fit each other, or those of the other files.
+        """
+        return [self._regions(self._files[content]) if content in self._files else None for content in contents]
+
+    def why(self, content: str) -> str:
+        """Why a picture has no regions."""
+        return f"{self._folder} has no {SUFFIX} for it"
+
+    def _regions(self, file: Path) -> Array:
+        features, boxes = _read(file)
+        if features.shape[1] != self.features:
+            raise DataError(
+                f"{file}: x has {features.shape[1]} features where other files have {self.features}",
+                hint="extract all pictures with one detector",
+            )
+        return with_whole(features[: self._most], boxes[: self._most])
+
+
+def _stems_that_name_one_picture(dataset: Dataset) -> set[str]:
+    """File names, without suffix, that no two pictures share."""
+    seen: dict[str, int] = {}
+    for image in dataset.images.values():
+        stem = Path(image.path or image.id).stem
+        seen[stem] = seen.get(stem, 0) + 1
+    return {stem for stem, count in seen.items() if count == 1}
+
+
+def _file_of(folder: Path, image: Image, content: str, alone: set[str]) -> Path | None:
+    path = Path(image.path or image.id).with_suffix("")
+    names = [path.as_posix(), path.as_posix().removeprefix("images/"), image.id, content]
+    names += [path.name] if path.name in alone else []
+    inside = folder.resolve()
+    for name in names:
+        file = folder / f"{name}{SUFFIX}"
+        if file.is_file() and file.resolve().is_relative_to(inside):
+            return file
+    return None
+
+
+def _read(file: Path) -> tuple[Array, Array]:
+    """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            features, pixels = np.asarray(held["x"]), np.asarray(held["bbox"])
+            sizes = [[float(held[name]) for name in names] for names in SIZES if names[0] in held and names[1] in held]
+    except KeyError as error:
+        raise DataError(
+            f"{file} lacks the array {error.args[0]!r}", hint="a file holds x, bbox, image_w and image_h"
+        ) from error
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{file} is not a readable .npz: {error}") from error
+    if not sizes:
+        raise DataError(f"{file} does not say how large its picture is", hint="a file holds image_w and image_h")
+    return _checked(file, features, pixels, *sizes[0])
+
+
+def _checked(file: Path, features: Any, pixels: Any, width: float, height: float) -> tuple[Array, Array]:
+    fits = features.ndim == 2 and features.shape[1] > 0 and pixels.shape == (len(features), 4)
+    if not fits or not len(features) or {features.dtype.kind, pixels.dtype.kind} - set("fiu"):
+        raise DataError(
+            f"{file}: x is {features.dtype} {features.shape} and bbox {pixels.dtype} {pixels.shape}, "
+            "wanted numbers [R, F] and [R, 4]"
+        )
+    if not (width > 0 and height > 0):
+        raise DataError(f"{file}: a picture of {width:g} by {height:g} pixels cannot be")
+    boxes = pixels.astype(np.float64) / [width, height, width, height]
+    # detectors count the last pixel as inside or not, and round
+    slack = 2 / min(width, height)
+    whole = np.isfinite(boxes).all() and bool(np.isfinite(features).all())
+    if not whole or boxes.min() < -slack or boxes.max() > 1 + slack or (boxes[:, 2:] < boxes[:, :2]).any():
+        raise DataError(f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or a number is none")
+    return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
+
+
+SHARD = 128
+"""Pictures of an array, and the most that a kill costs: 39 MB of 37 regions with 2,048 features."""
+
+AT_ONCE = 16
+"""Pictures that are decoded together."""
+
+
+class Maker(Protocol):
+    """Makes regions of contents (SHA-256 of a picture).
+
+    Attributes:
+        features: F.
+    """
+
+    features: int
+
+    def describe(self) -> dict[str, object]:
+        """Whatever decides the result beside `key`, as plain values."""
+
+    def key(self, content: str) -> str:
+        """What decides the regions of a picture."""
+
+    def regions(self, contents: list[str]) -> list[Array | None]:
+        """float32 [1 + R, F + BOX] of each, None where they cannot be made."""
+
+    def why(self, content: str) -> str:
+        """Why they cannot be made, in words."""
+
+
+class PictureRegions:
+    """Regions that an extractor makes of pixels; `files` by content."""
+
+    def __init__(self, extractor: "Extractor", files: Mapping[str, Path]) -> None:
+        self._extractor, self._files = extractor, files
+        self.features = extractor.features
+
+    def describe(self) -> dict[str, object]:
+        """The extractor."""
+        return self._extractor.describe()
+
+    def key(self, content: str) -> str:
+        """The content itself."""
+        return content
+
+    def regions(self, contents: list[str]) -> list[Array | None]:
+        """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
+        found: list[Array | None] = []
+        for start in range(0, len(contents), AT_ONCE):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                read = list(pool.map(self._read, contents[start : start + AT_ONCE]))
+            made = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
+            found += [None if pixels is None else next(made) for pixels in read]
+        return found
+
+    def why(self, content: str) -> str:
+        """What reading the picture says."""
+        try:
+            read_image(self._files[content])
+        except DataError as error:
+            return error.message
+        return "it could not be read when it was looked at"
+
+    def _read(self, content: str) -> Pixels | None:
+        refuse_other(self._files[content], content)
+        try:
+            return read_image(self._files[content])
+        except DataError:
+            return None
+
+
+def extract(config: RegionsConfig, talk: Talk) -> RegionsReport:
+    """The artifact of a configuration, finished. Raises what `pipelines.regions.run` says."""
+    dataset = open_dataset(config.dataset, config.workdir, talk)
+    images, files = _pictures(dataset, talk)
+    maker, by = _maker(config, dataset, images, files, talk)
+    keys = [maker.key(content) for content in images]
+    decides = {"by": by, "most": config.most, "made_by": maker.describe(), "content": sha256_of(keys)}
+    parents = [parent_of(dataset, sha256_of(list(images)))]
+    out = config.folder()
+    there = finished(out, KIND, "regions", decides, parents)
+    if there is None:
+        refuse_strangers(out)
+        with locked(out):
+            take_manifest(out)
+            _write(out, maker, images, keys, config.workdir, talk)
+            _finish(out, maker, images, decides, parents, talk)
+    artifact = open_artifact(out, KIND)
+    regions = read_regions(out)
+    left_out = tuple(artifact.manifest.counts["left_out"])
+    return RegionsReport(
+        out, dataset.name, by, len(regions.rows), regions.most, regions.features, left_out, there is not None
+    )
+
+
+def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, Path]]:
+    """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
+    wanted = sorted({image for one in dataset.sets for image in one.images})
+    places = {image: dataset.picture(dataset.images[image]) for image in wanted}
+    lost = [image for image, file in places.items() if file is None or not file.is_file()]
+    if lost or not wanted:
+        first = f", the first is {lost[0]}" if lost else ""
+        raise DataError(
+            f"{len(lost)} of {len(wanted)} pictures of {dataset.name} are not there{first}",
+            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
+        )
+    files = {image: file for image, file in places.items() if file is not None}
+    with talk.progress("hashing pictures", len(wanted)) as task:
+        contents = contents_of(dataset, files, task.advance)
+    images: dict[str, str] = {}
+    for image, content in contents.items():
+        images.setdefault(content, image)
+    ordered = dict(sorted(images.items()))
+    return ordered, {content: files[image] for content, image in ordered.items()}
+
+
+def _maker(
+    config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], talk: Talk
+) -> tuple[Maker, str]:
+    """What makes the regions, and `--by` with the name that stands for one thing; places on this machine stay out of it."""
+    way, _, rest = config.by.partition(":")
+    if way == "file":
+        return FileRegions(Path(rest), dataset, images, config.most), way
+    if way == "grid":
+        grid = GridRegions(rest, config.most, config.device, talk.warn)
+        return PictureRegions(grid, files), f"grid:{grid.name}"
+    detector = DetectorRegions(Path(rest) if rest else weights_here(), config.most, config.device)
+    return PictureRegions(detector, files), way
+
+
+def _write(out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, talk: Talk) -> None:
+    """All shards, each computed once for the same contents and maker, whatever was killed since."""
+    contents = list(images)
+    shutil.rmtree(out / "shards", ignore_errors=True)
+    made_by = {"what": KIND, **maker.describe()}
+    with talk.progress("looking at regions", len(contents)) as task:
+        for number, start in enumerate(range(0, len(contents), SHARD)):
+            part = contents[start : start + SHARD]
+
+            def make(rows: slice, part: list[str] = part) -> Array:
+                found = maker.regions(part[rows])
+                _refuse_no_numbers(found, [images[content] for content in part[rows]])
+                return _stacked(found, maker.features)
+
+            mapped: Any = cached(workdir, made_by, keys[start : start + SHARD], make, task.advance)[0]
+            link_or_copy(Path(mapped.filename), out / shard_name(number))
+
+
+def _finish(
+    out: Path,
+    maker: Maker,
+    images: Mapping[str, str],
+    decides: dict[str, object],
+    parents: list[Parent],
+    talk: Talk,
+) -> None:
+    """The table of pictures and the manifest. Raises DataError when no picture has regions."""
+    contents = list(images)
+    rows, left_out, shards = [], [], []
+    for number, start in enumerate(range(0, len(contents), SHARD)):
+        shards.append(shard_name(number))
+        counts = _counts(np.load(out / shards[-1], mmap_mode="r", allow_pickle=False))
+        for row, content in enumerate(contents[start : start + SHARD]):
+            if counts[row]:
+                rows.append(RegionRow(content, images[content], number, row, counts[row]))
+            else:
+                left_out.append(content)
+    if left_out:
+        more = "" if len(left_out) == 1 else f", and {len(left_out) - 1} more"
+        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{more}"
+        if not rows:
+            raise DataError(f"no picture could be looked at; {sentence}", hint="ctxr doctor looks at an artifact")
+        talk.warn(f"{sentence}: left out")
+    write_table(out / PICTURES, rows)
+    finish(
+        out,
+        kind=KIND,
+        verb="regions",
+        config=decides,
+        parents=parents,
+        counts={
+            "pictures": len(rows),
+            "regions": max(row.regions for row in rows),
+            "features": maker.features,
+            "left_out": [images[content] for content in left_out],
+        },
+        models={"regions": maker.describe()},
+        files=[PICTURES, *shards],
+    )
+
+
+def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
+    """Raises DataError naming the picture of which a feature is no number: it would spoil whatever learns from it."""
+    for one, name in zip(found, names, strict=True):
+        if one is not None and not np.isfinite(one).all():
+            raise DataError(f"a feature of {name} is no number", hint="look at the weights, or name others with --by")
+
+
+def _stacked(found: list[Array | None], features: int) -> Array:
+    """float32 [n, R, F + BOX], padded with 0 to the most regions among them; a picture without any is all 0."""
+    most = max((len(one) for one in found if one is not None), default=1)
+    block = np.zeros((len(found), most, features + BOX), np.float32)
+    for place, one in enumerate(found):
+        if one is not None:
+            block[place, : len(one)] = one
+    return block
+
+
+def _counts(block: Array) -> list[int]:
+    """Regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none."""
+    boxes = block[:, :, -BOX:]
+    there = (boxes != 0).any(-1)
+    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
+
+
+def run(config: RegionsConfig, talk: Talk | None = None) -> RegionsReport:
+    """Look at every picture once, or go on where it was stopped, and write the artifact.
+
+    Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a
+    detector whose weights are not here, UnfinishedError without a finished dataset.
+    """
+    way, _, rest = config.by.partition(":")
+    if way not in WAYS or (way != "faster-rcnn" and not rest):
+        raise UsageError(
+            f"--by {config.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
+            hint="--by grid:ViT-B-32:openai",
+        )
+    if config.most < 1:
+        raise UsageError(f"--most {config.most} leaves no region", hint="--most 36")
+    if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):
+        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name grid-6x6")
+    return extract(config, talk or Silent())

@@ -1,1 +1,0 @@
-"""Parts of `ctxr revise-labels`: mining, judging, rounds of judgments, audits."""

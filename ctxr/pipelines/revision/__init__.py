@@ -1,0 +1,1 @@
+"""Revising labels by entailment: revise-labels."""

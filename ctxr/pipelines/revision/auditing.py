@@ -1,0 +1,347 @@
+"""How correct a round is: the verdicts of people on its sample, weighted to all candidates."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.annotation.answers import collected
+from ctxr.annotation.artifacts import JUDGMENTS, TASKS, Answered, read_judgments, read_tasks
+from ctxr.annotation.project_journal import blocked_workers
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.datasets.rounds import (
+    ALSO,
+    AUDIT,
+    AUDITS,
+    FIGURES,
+    LEDGER,
+    LOOKED,
+    STRATA,
+    AuditSample,
+    AuditVerdict,
+    CandidateRow,
+    Round,
+    SetConflict,
+    folder_of,
+    read_figures,
+    read_rounds,
+    refuse_changed,
+    refuse_unknown,
+)
+from ctxr.engine.progress import Talk
+from ctxr.engine.report import Table, share_with_interval
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.metrics.agreement import Agreement, cohen, fleiss
+from ctxr.metrics.compare import Interval
+from ctxr.metrics.consensus import TIE, majority
+from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
+from ctxr.metrics.votes import gather
+from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
+from ctxr.pipelines.revision.results import as_records, entail_figures, entail_table, export_hint, looked_at
+from ctxr.store.artifacts import MANIFEST, Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import SERVED
+from ctxr.store.records import Judgment
+from ctxr.store.tables import read_table, write_table
+
+
+def agreed(one: Agreement) -> str:
+    """A coefficient with the pairs it is of, or why it is undefined."""
+    return (one.reason or "–") if one.value is None else f"{one.value:.3f} on {one.units} pairs"
+
+
+def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
+    """Precision and recall of what was added, and of what the classifier calls entailed where caps left some of that out."""
+    each = {"what was added": revision, "what the classifier calls entailed": classifier}
+    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
+    if revision.called == classifier.called:
+        each = {"what was added": revision}
+        note += "; no cap left anything out, so this is all that the classifier calls entailed"
+    rows = tuple(
+        (
+            name,
+            one.called,
+            share_with_interval(asdict(one.precision)),
+            share_with_interval(asdict(one.recall)),
+            _count(one.entailed),
+        )
+        for name, one in each.items()
+    )
+    heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
+    return Table("How right the round is, by people", heads, rows, note)
+
+
+def sample_told(decided: int, ties: int, unseen: int) -> str:
+    """What became of the pairs of a sample; what did not occur is not named.
+
+    >>> sample_told(200, 0, 0)
+    'all 200 pairs of the sample were decided'
+    >>> sample_told(190, 10, 0)
+    '190 of 200 pairs of the sample were decided, 10 ended in a tie'
+    """
+    drawn = decided + ties + unseen
+    if decided == drawn:
+        return f"all {drawn:,} pairs of the sample were decided"
+    left = ((ties, "ended in a tie"), (unseen, "were seen by nobody"))
+    told_of = [f"{count:,} {what}" for count, what in left if count]
+    return ", ".join([f"{decided:,} of {drawn:,} pairs of the sample were decided", *told_of])
+
+
+def _count(interval: Interval) -> str:
+    if interval.value is None or interval.low is None or interval.high is None:
+        return "–"
+    return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
+
+
+def also_table(also: Sequence[SetConflict], said: Mapping[tuple[str, str], bool]) -> Table:
+    """Descriptions of small sets that the classifier calls true of another picture, and what people say who looked.
+
+    Args:
+        said: whether it is so, by (caption, image), of the pairs that were looked at.
+    """
+    looked = [(one, said[one.caption, one.image]) for one in also if (one.caption, one.image) in said]
+    looked.sort(key=lambda row: (not row[1], row[0].key()))
+    rows = tuple(
+        (one.text, ", ".join(one.images), one.image, "yes" if entailed else "no", one.probability)
+        for one, entailed in looked
+    )
+    note = f"{len(looked):,} of the {len(also):,} that the classifier found; a larger --sample shows more of them to people"
+    heads = ("description", "written for", "also holds for", "by people", "probability")
+    return Table("Descriptions that hold for another picture of their set", heads, rows, note)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What people make of a round.
+
+    Attributes:
+        looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
+            calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
+        with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
+        ties: pairs on which votes came to nothing.
+        unseen: pairs of the sample that nobody was heard on. waiting: those that have fewer votes than were asked for.
+    """
+
+    looked: tuple[AuditVerdict, ...]
+    parts: tuple[Part, ...]
+    revision: Reliability
+    classifier: Reliability
+    between: dict[str, Agreement]
+    with_people: Agreement
+    ties: int
+    unseen: int
+    waiting: int
+
+
+def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
+    """Measure a round against what people answered, and write it to `revision-audit/` of the project.
+
+    Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there, DataError where a
+    file of the rounds was changed since it was written.
+    """
+    out = config.folder()
+    refuse_changed(out)
+    made = _round(config, out)
+    drawn = read_table(out / folder_of(made.number) / STRATA, AuditSample)
+    source = _answers(config, made, drawn, talk)
+    answered = read_judgments(source)
+    found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
+    if not found.looked:
+        raise _nobody(config, made, drawn)
+    corrected = _corrected(config, out / folder_of(made.number), found)
+    folder = config.workdir / AUDITS / f"{made.number:03d}"
+    _write(folder, config, out, source, made, found, corrected)
+    return _report(config, folder, made, found, corrected)
+
+
+def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], talk: Talk) -> Path:
+    """The judgments of the project as they are now. Raises UnfinishedError where nobody can have answered yet."""
+    asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
+    source = collected(config.workdir, talk, config.database) if asked else config.workdir / JUDGMENTS
+    if not (source / MANIFEST).is_file():
+        raise _nobody(config, made, drawn)
+    return source
+
+
+def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample]) -> UnfinishedError:
+    """Nobody has answered: the next command is said."""
+    pairs = {(one.image, one.caption) for one in drawn}
+    tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
+    asked = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
+    hint = export_hint(config, made.number) + "   (then ctxr serve --invite 3)"
+    if asked:
+        served = asked[0].backend in SERVED
+        hint = f"ctxr {'serve --invite 3' if served else f'import-answers --from {asked[0].backend}'}   (its pairs are in {asked[0].path})"
+    return UnfinishedError(f"nobody has answered about the sample of round {made.number}", hint=hint)
+
+
+def _round(config: ReviseLabels, out: Path) -> Round:
+    rounds = read_rounds(out)
+    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
+    if not rounds:
+        raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
+    refuse_unknown(rounds, config.round)
+    if not fitting:
+        raise UsageError(
+            "every round is taken back", hint=f"--round N audits one all the same; or {config.again('--redo')}"
+        )
+    return fitting[-1]
+
+
+def judged(drawn: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
+    """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
+    pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
+    rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
+    verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
+    looked = tuple(
+        AuditVerdict(one.image, one.caption, one.stratum, one.decision, entailed)
+        for name, entailed in sorted(verdicts.items())
+        for one in (pairs[name],)
+    )
+    parts = _parts(drawn, looked)
+    of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
+    return Audited(
+        looked,
+        tuple(of_classifier),
+        reliability(list(parts.values())),
+        reliability(of_classifier),
+        _between(rows),
+        kappa(of_classifier),
+        ties,
+        len(pairs) - len(verdicts) - ties,
+        _waiting(answered, rows),
+    )
+
+
+def _waiting(answered: Answered, rows: Sequence[Judgment]) -> int:
+    """Pairs that were answered about by fewer people than were asked."""
+    votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
+    return sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
+
+
+def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
+    """Whether people call each query's pair entailed; and the number of ties."""
+    if not rows:
+        return {}, 0
+    votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
+    values = majority(votes).tolist()
+    named = zip(votes.unit_names, values, strict=True)
+    found = {str(name): bool(votes.labels[value]) for name, value in named if value != TIE}
+    return found, sum(value == TIE for value in values)
+
+
+def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
+    """Strata as they were looked at, by name."""
+    sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
+    seen = Counter(one.stratum for one in looked)
+    positive = Counter(one.stratum for one in looked if one.entailed)
+    return {
+        name: Part(Stratum(population, seen[name], positive[name]), called)
+        for name, (population, called) in sorted(sizes.items())
+    }
+
+
+def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
+    """Agreement among people on the three answers: Fleiss' kappa, and Cohen's where there are just two of them."""
+    chosen = [row for row in rows if row.value > 0]
+    if not chosen:
+        return {}
+    votes = gather([row.query for row in chosen], [row.worker for row in chosen], [row.candidate for row in chosen])
+    found = {"Fleiss' kappa": fleiss(votes)}
+    if len(votes.worker_names) == 2:
+        found["Cohen's kappa"] = cohen(votes)
+    return found
+
+
+def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[str, Any]]:
+    """Entail@K of the round once more, corrected stratum by stratum; as it was where people said too little."""
+    figures = read_figures(folder)
+    told_before: list[dict[str, Any]] = figures["entail_at"]
+    ks = [int(row["k"]) for row in told_before]
+    counts = looked_at(figures.get("counted") or {}, ks, read_table(folder / LEDGER, CandidateRow), found.looked)
+    if counts is None:
+        return told_before
+    leaked = np.array(figures["counted"]["leaked"], bool)
+    return as_records(entail_figures(counts, leaked, np.random.default_rng(config.seed)))
+
+
+def _write(
+    folder: Path,
+    config: ReviseLabels,
+    revised: Path,
+    source: Path,
+    made: Round,
+    found: Audited,
+    corrected: list[dict[str, Any]],
+) -> None:
+    parents = [
+        Parent("revised", "dataset", open_artifact(revised).sha256),
+        Parent("judgments", JUDGMENTS, open_artifact(source).sha256),
+    ]
+    told = {name: value for name, value in asdict(found).items() if name not in ("looked", "parts")}
+    told |= {"round": made.number, "strata": _strata(found), "entail_at": corrected}
+    refuse_strangers(folder)
+    with locked(folder):
+        take_manifest(folder)
+        write_table(folder / LOOKED, found.looked)
+        write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+        finish(
+            folder,
+            kind=AUDIT,
+            verb="revise-labels",
+            config={"round": made.number, "seed": config.seed},
+            parents=parents,
+            counts={"looked": len(found.looked), "ties": found.ties, "unseen": found.unseen},
+            models={},
+            files=[LOOKED, FIGURES],
+        )
+
+
+def _strata(found: Audited) -> list[dict[str, Any]]:
+    seen = sorted({one.stratum for one in found.looked})
+    rows = []
+    for name in seen:
+        held = [one for one in found.looked if one.stratum == name]
+        rows.append({"stratum": name, "looked": len(held), "entailed": sum(one.entailed for one in held)})
+    return rows
+
+
+def _report(
+    config: ReviseLabels, folder: Path, made: Round, found: Audited, corrected: list[dict[str, Any]]
+) -> ReviseReport:
+    strata = tuple((row["stratum"], row["looked"], row["entailed"]) for row in _strata(found))
+    tables = {
+        "strata": Table("What people said", ("stratum", "looked at", "entailed"), strata),
+        "reliability": reliability_table(found.revision, found.classifier),
+    }
+    also = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
+    if also:
+        tables["also"] = also_table(also, {(one.caption, one.image): one.entailed for one in found.looked})
+    if corrected:
+        tables["entail"] = entail_table(corrected, made.by)
+    agreement = {name: agreed(one) for name, one in found.between.items()}
+    facts = {
+        "audit": folder,
+        "round": made.number,
+        "looked at": sample_told(len(found.looked), found.ties, found.unseen),
+        **agreement,
+        "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighed up to all candidates",
+    }
+    notes = []
+    if found.unseen:
+        hint = export_hint(config, made.number)
+        notes.append(f"{found.unseen} pairs of the sample were seen by nobody: {hint}, unless they wait to be answered")
+    if found.waiting:
+        notes.append(
+            f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
+        )
+    if corrected and all(row["corrected"]["value"] is None for row in corrected):
+        notes.append(
+            "Entail@K is not corrected: a stratum was not looked at, or rounds before this one added some of the first K captions, "
+            f"which its sample tells nothing of. ctxr eval RUN --judgments {config.folder()} corrects all rounds in force together"
+        )
+    return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))

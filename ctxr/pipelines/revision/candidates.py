@@ -1,0 +1,325 @@
+"""Candidates: for each picture the captions that a retrieval model ranks highest and nobody has linked to it yet."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Talk
+from ctxr.errors import UsageError
+from ctxr.metrics.votes import Codes, Flags
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.models.families import find_encoder
+from ctxr.models.hub import makes_pairs
+from ctxr.models.neighbours import Matches, best_matches
+from ctxr.models.precision import choose_device
+from ctxr.models.training.checkpoint import read_checkpoint
+from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.problems.encoded import PictureFiles, embedded
+from ctxr.problems.pair_scores import Rerank, pair_looks, shortlist_of
+from ctxr.problems.paired import regions_for
+from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
+from ctxr.problems.scoring import RUN, Device, checkpoints, source_of
+from ctxr.store.artifacts import open_artifact
+
+
+def check_by(by: str, workdir: Path) -> None:
+    """Raises UsageError for a name that is neither a run of the project nor one that an encoder can have."""
+    if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
+        return
+    known = finished_runs(workdir)
+    near = get_close_matches(by, [*known, *PLAIN_ENCODERS], n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
+    raise UsageError(
+        f"--by {by}: there is neither a run nor an encoder of that name",
+        hint=f"{hint}encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai",
+    )
+
+
+Matrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PairMiner:
+    """An encoder of pairs as the retrieval model.
+
+    Attributes:
+        checkpoint: folder of a trained one, None for the published one. rerank: what is looked at. regions: name of those it was
+            trained on, "" for pixels.
+    """
+
+    name: str
+    fingerprint: str
+    source: "CrossSource"
+    checkpoint: Path | None
+    rerank: Rerank
+    regions: str
+    device: str
+    precision: str
+
+    def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, talk: Talk) -> "Scores":
+        """What gives the scores of some pictures with some texts, by their places; `k` candidates are wanted of each.
+
+        Raises what `regions_for` raises.
+        """
+        seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
+        looks = pair_looks(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), talk)
+        shortlist = shortlist_of(seen, texts, self.rerank, self.device, talk)
+        if 0 < self.rerank.most < k:
+            talk.note(f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others")
+
+        def scores(
+            images: Codes, captions: Codes, known: Codes, advance: Callable[[float], None]
+        ) -> tuple[Matrix, Flags]:
+            wanted = shortlist.wanted(images, captions, known)
+            asked = wanted.copy()
+            asked[known[:, 0], known[:, 1]] = True
+            return looks.look(images, captions, asked, advance), wanted
+
+        return scores
+
+
+Scores = Callable[[Codes, Codes, Codes, Callable[[float], None]], tuple[Matrix, Flags]]
+"""Scores [n, m] of pictures [n] with texts [m] and of known pairs [g, 2] of their places, and which pairs are candidates; a
+function is told how many pictures are done."""
+
+
+NOBODY = -1
+"""Where fewer candidates are left than were asked for, as `models.matches` says it."""
+MOST_SCORES = 1_000_000_000
+"""Of an encoder of pairs that are held at a time: 4 GB."""
+
+PAIRS = 4096
+"""Pairs whose vectors are held at a time."""
+
+
+@dataclass(frozen=True)
+class MinedGallery:
+    """Pictures that are searched together, and what is said of them.
+
+    Attributes:
+        images: ids. captions: ids of queries. side: of the benchmark, "" for none.
+        given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
+            a round before this one added. rejected: pairs that a round before this one rejected as this one would.
+    """
+
+    id: str
+    side: str
+    images: tuple[str, ...]
+    captions: tuple[str, ...]
+    given: tuple[tuple[int, int], ...]
+    earlier: frozenset[tuple[int, int]] = frozenset()
+    rejected: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def known(self) -> Codes:
+        """Pairs [N, 2] that are no candidates: those that are given, then those that were rejected."""
+        return np.array([*self.given, *self.rejected], np.int64).reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidates of one gallery as parallel columns [N], by image and then by rank.
+
+    Attributes:
+        images, captions: places in the gallery. ranks: from 1, among the candidates. scores: of retrieval. directions: [N] 1
+            found for the image, 2 for the caption, 3 for both.
+        known_scores: of the pairs that are known already, in their order.
+    """
+
+    gallery: MinedGallery
+    images: Codes
+    captions: Codes
+    ranks: Codes
+    scores: Matrix
+    directions: Codes
+    known_scores: Matrix
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def galleries_of(
+    dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
+) -> list[MinedGallery]:
+    """The sets of the dataset that have captions (blank ones are none), of one side or of `all`; of the first `limit` images alone
+    where that is above 0.
+
+    Args:
+        positives: images that each caption holds for already, by query.
+    """
+    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
+    captions: dict[str, list[str]] = {}
+    for query in dataset.queries.values():
+        if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
+            captions.setdefault(query.image_set, []).append(query.id)
+    found, left = [], limit
+    for one in dataset.sets:
+        side = dataset.split_of(one) or ""
+        if one.id not in captions or split not in ("all", side) or (limit and not left):
+            continue
+        images = one.images[:left] if limit else one.images
+        left -= len(images) if limit else 0
+        place = {image: at for at, image in enumerate(images)}
+        asked = tuple(sorted(captions[one.id]))
+        given = tuple(
+            (place[image], row)
+            for row, name in enumerate(asked)
+            for image in sorted(positives.get(name, ()))
+            if image in place
+        )
+        earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
+        found.append(MinedGallery(one.id, side, images, asked, given, earlier))
+    return found
+
+
+def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | PairMiner":
+    """The retrieval model: an encoder by name, or the one that a run of the project has trained.
+
+    Raises UsageError for a run whose scores are those of whole sets, and what `find_encoder` raises.
+    """
+    check_by(by, workdir)
+    folder = run_folder(by, workdir)
+    if folder is None:
+        if not makes_pairs(by):
+            return load_encoder(by, device, warn=talk.warn)
+        pairs = cast("CrossSource", find_encoder(by, talk.warn))
+        if pairs.looks_at == "regions":
+            raise UsageError(
+                f"--by {by} looks at regions, and only a run says at which",
+                hint="ctxr train --recipe retrieval-uniter, then --by RUN",
+            )
+        return PairMiner(by, pairs.fingerprint, pairs, None, Rerank(), "", choose_device(device), "auto")
+    artifact = open_artifact(folder, RUN, "ctxr train")
+    seeds = checkpoints(folder)
+    if not seeds:
+        raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
+    if len(seeds) > 1:
+        talk.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
+    if read_checkpoint(seeds[0]).variant in WITH_HEAD:
+        raise UsageError(
+            f"--by {by} scores a picture by the others of its set, and every picture would have to meet every caption",
+            hint="--by ENCODER, or a run without a head, such as of clip-batch",
+        )
+    config, made = artifact.manifest.config, choose_device(device)
+    source = source_of(seeds[0], str(config["encoder"]), talk)
+    if not isinstance(source, CrossSource):
+        return Encoder(source, made, "auto", talk.warn)
+    rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
+    return PairMiner(
+        source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), made,
+        str(config.get("precision", "auto")),
+    )  # fmt: skip
+
+
+def pools_of(
+    galleries: Sequence[MinedGallery], encoder: "Encoder | PairMiner", pictures: PictureFiles, texts: Mapping[str, str], k: int,
+    both: bool, talk: Talk,
+) -> list[Candidates]:  # fmt: skip
+    """The candidates of each gallery; `texts` of all captions by id."""
+    image_row = {name: row for row, name in enumerate(pictures.files)}
+    caption_row = {name: row for row, name in enumerate(texts)}
+    rows = [
+        (
+            one,
+            np.array([image_row[name] for name in one.images]),
+            np.array([caption_row[name] for name in one.captions]),
+        )
+        for one in galleries
+    ]
+    if isinstance(encoder, PairMiner):
+        largest = max((len(images) * len(captions) for _, images, captions in rows), default=0)
+        if largest > MOST_SCORES:
+            raise UsageError(
+                f"{encoder.name} looks at every pair, and a gallery has {largest:,}: their scores do not fit into memory",
+                hint="--by an encoder of vectors, or --limit",
+            )
+        scores = encoder.over(pictures, list(texts.values()), k, talk)
+        with talk.progress("mining", sum(len(images) for _, images, _ in rows)) as task:
+            return [
+                mine_table(one, *scores(ours, theirs, one.known, task.advance), k, both) for one, ours, theirs in rows
+            ]
+    seen, told = embedded(pictures, list(texts.values()), encoder, talk)
+    pools = []
+    with talk.progress("mining", len(rows)) as task:
+        for one, images, captions in rows:
+            pools.append(mine(one, seen[images], told[captions], k, both))
+            task.advance()
+    return pools
+
+
+def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Candidates:
+    """The best `k` captions of every picture that are not known to hold for it or not, and with `both` the best `k` pictures of every
+    caption too. Equal ones stand by id.
+
+    Args:
+        images, captions: vectors [n, D] and [m, D] of the gallery's, in its order.
+    """
+    known = gallery.known
+
+    def best(turn: int) -> "Matches":
+        asked, pool = (images, captions)[::turn]
+        left_out = known[:, ::turn]
+        return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
+
+    return _found(gallery, best, _products(images, captions, known), both)
+
+
+def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
+    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, among those that are `wanted` [n, m] alone."""
+    known = gallery.known
+    left = np.where(wanted, scores, np.float32(-np.inf))
+    left[known[:, 0], known[:, 1]] = -np.inf
+
+    def best(turn: int) -> Matches:
+        table = left if turn == 1 else left.T
+        order = np.argsort(-table, axis=1, kind="stable")[:, :k]
+        found = np.take_along_axis(table, order, axis=1)
+        return Matches(np.where(np.isfinite(found), order, NOBODY), found)
+
+    return _found(gallery, best, scores[known[:, 0], known[:, 1]], both)
+
+
+def _found(gallery: MinedGallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Candidates:
+    """The pool of what is best for pictures (turn 1) and, with `both`, for captions (turn -1)."""
+    pairs, ranks, scores, directions = [], [], [], []
+    for direction, turn in ((1, 1), (2, -1)) if both else ((1, 1),):
+        found = best(turn)
+        row, place = np.nonzero(found.indices != NOBODY)
+        pairs.append(np.stack([row, found.indices[row, place]])[::turn])
+        ranks.append(place + 1)
+        scores.append(found.scores[row, place])
+        directions.append(np.full(len(row), direction))
+    columns = np.concatenate(pairs, axis=1), np.concatenate(ranks), np.concatenate(scores), np.concatenate(directions)
+    return _merged(gallery, *columns, held)
+
+
+def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
+    """Of pairs [N, 2] of a picture and a caption, [N], some at a time: both vectors of all of them are gigabytes for COCO."""
+    found = np.empty(len(pairs), np.float32)
+    for start in range(0, len(pairs), PAIRS):
+        part = slice(start, start + PAIRS)
+        found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
+    return found
+
+
+def _merged(
+    gallery: MinedGallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix
+) -> Candidates:
+    """Each pair once; one that was found from both sides has the rank of the image's side, and direction 3."""
+    order = np.lexsort((directions, pairs[1], pairs[0]))
+    pairs, ranks, scores, directions = pairs[:, order], ranks[order], scores[order], directions[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
+    twice = np.append(~first[1:], False)[first]
+    pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
+    directions = np.where(twice, 3, directions[first])
+    order = np.lexsort((pairs[1], ranks, pairs[0]))
+    return Candidates(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], held)

@@ -1,0 +1,153 @@
+"""What a round covers: galleries or image sets, and the pairs about which something is known already."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError
+from ctxr.models.encoders import Encoder
+from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.problems.encoded import PictureFiles, embedded
+from ctxr.problems.queries import contents_of
+from ctxr.store.records import ImageSet, Judgment
+from ctxr.store.tables import read_table
+
+
+@dataclass(frozen=True)
+class RevisionInput:
+    """What a round is about.
+
+    Attributes:
+        base: the dataset. before: rounds in force. positives: images of each caption, given or added before.
+        galleries: what is searched.
+    """
+
+    base: Base
+    before: tuple[Round, ...]
+    positives: Mapping[str, frozenset[str]]
+    galleries: tuple[MinedGallery, ...]
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """Every picture that is asked about, once."""
+        return tuple(sorted({image for one in self.galleries for image in one.images}))
+
+    @cached_property
+    def captions(self) -> tuple[str, ...]:
+        """Every caption that is asked about, once."""
+        return tuple(sorted({caption for one in self.galleries for caption in one.captions}))
+
+    @property
+    def rejected(self) -> int:
+        """Pairs that are not looked at again."""
+        return sum(len(one.rejected) for one in self.galleries)
+
+
+def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
+    """What a round on top of those before it is about. Raises DataError for a dataset without captions."""
+    rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
+    for one in before:
+        rows += [row for row in _judgments(config.folder(), one) if row.value > 0]
+    fixed = _images_of(rows)
+    found = galleries_of(base.dataset, fixed, config.split, config.limit)
+    if not found:
+        side = "" if config.split == "all" else f" on {config.split}"
+        raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
+    return RevisionInput(base, tuple(before), fixed, tuple(found))
+
+
+def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
+    """The same without pairs that the classifier with this fingerprint rejected in a round in force, by a threshold that was not
+    higher: it would reject them again. What a cap left out has no judgment there, and is looked at again."""
+    rows: list[Judgment] = []
+    for one in asked.before:
+        if one.classifier_fingerprint == fingerprint and one.threshold <= threshold:
+            rows += [row for row in _judgments(out, one) if row.value == 0]
+    rejected = _images_of(rows)
+    return replace(asked, galleries=tuple(_without(one, rejected) for one in asked.galleries))
+
+
+def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
+    place, given = {image: at for at, image in enumerate(gallery.images)}, set(gallery.given)
+    pairs = [
+        (place[image], row)
+        for row, name in enumerate(gallery.captions)
+        for image in sorted(rejected.get(name, ()))
+        if image in place
+    ]
+    return replace(gallery, rejected=tuple(pair for pair in pairs if pair not in given))
+
+
+def _judgments(out: Path, made: Round) -> list[Judgment]:
+    return read_table(out / folder_of(made.number) / JUDGMENTS, Judgment)
+
+
+def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
+    """Images of each caption."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row.query, set()).add(row.candidate)
+    return {caption: frozenset(images) for caption, images in found.items()}
+
+
+BLOCK = 512
+"""Rows of distances that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Smallest and mean pairwise distance of unit vectors, 0..2; zeros for a single one."""
+
+    closest: float
+    mean: float
+
+
+def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, talk: Talk) -> tuple[ImageSet, ...]:
+    """The sets of a dataset, those without distances with those between the encoder's vectors.
+
+    Raises DataError where a picture of such a set is not at hand.
+    """
+    unknown = [one for one in dataset.sets if math.isnan(one.closest) or math.isnan(one.mean_distance)]
+    images = sorted({image for one in unknown for image in one.images})
+    if not images:
+        return dataset.sets
+    files = {image: dataset.picture(dataset.images[image]) for image in images}
+    found = {image: file for image, file in files.items() if file is not None and file.is_file()}
+    if len(found) < len(files):
+        lost = next(image for image in images if image not in found)
+        raise DataError(
+            f"{len(files) - len(found)} of {len(files)} pictures of {dataset.name} are not there, the first is {lost}",
+            hint="put the pictures where the dataset names them",
+        )
+    vectors = embedded(PictureFiles(found, contents_of(dataset, found), workdir), [], encoder, talk)[0]
+    row = {image: place for place, image in enumerate(found)}
+    told = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
+    return tuple(
+        structs.replace(one, closest=told[one.id].closest, mean_distance=told[one.id].mean) if one.id in told else one
+        for one in dataset.sets
+    )
+
+
+def spread(vectors: npt.NDArray[np.float32]) -> Spread:
+    """Of unit vectors [n, D], block by block."""
+    count = len(vectors)
+    if count < 2:
+        return Spread(0.0, 0.0)
+    closest, total = np.inf, 0.0
+    for start in range(0, count, BLOCK):
+        rows = vectors[start : start + BLOCK].astype(np.float64)
+        distances = np.sqrt(np.maximum(0.0, 2 - 2 * (rows @ vectors.T.astype(np.float64))))
+        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf
+        closest = min(closest, float(distances.min()))
+        total += float(distances[np.isfinite(distances)].sum())
+    return Spread(round(closest, 6), round(total / (count * (count - 1)), 6))

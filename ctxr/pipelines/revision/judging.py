@@ -1,0 +1,294 @@
+"""The decision of a round: classifier, probabilities in shards that survive a kill, threshold, caps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.pairs import EntailmentPair, choosing, seen_pictures
+from ctxr.datasets.rounds import Base, Round, ThresholdFrom
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.entailment import FEW_CALLED, threshold_for
+from ctxr.metrics.votes import Doubles
+from ctxr.models.encoders import Encoder
+from ctxr.models.entailment.base import Claim, Classifier
+from ctxr.pipelines.revision.candidates import Candidates, PairMiner
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.problems import entailment as entailing
+from ctxr.problems.encoded import cached
+from ctxr.problems.entailment import classifiers_in, is_classifier
+from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import CLASSIFIERS
+from ctxr.store.tables import read_table
+
+RECIPE = "ctxr train --recipe entailment"
+
+
+def find_classifier(config: ReviseLabels) -> str:
+    """The folder of the classifier that decides; "" where none was named and the project has none.
+
+    Raises UsageError where it has several, or none of the name.
+    """
+    home = config.workdir / CLASSIFIERS
+    if config.classifier:
+        inside = home / config.classifier
+        if not inside.is_dir() and not Path(config.classifier).is_dir():
+            raise _unknown(config)
+        return str(inside) if inside.is_dir() else config.classifier
+    found = [folder for folder in sorted(home.glob("*")) if is_classifier(folder)]
+    if len(found) > 1:
+        raise UsageError(
+            f"{config.workdir} holds {len(found)} classifiers of entailment: {', '.join(one.name for one in found)}",
+            hint=f"--classifier {found[0].name}",
+        )
+    return str(found[0]) if found else ""
+
+
+def _unknown(config: ReviseLabels) -> UsageError:
+    known = classifiers_in(config.workdir)
+    near = get_close_matches(config.classifier, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    hint += f"the classifiers are {', '.join(known)}" if known else f"no classifier is finished yet: {RECIPE}"
+    return UsageError(f"there is no classifier {config.classifier!r} in {config.workdir}", hint=hint)
+
+
+def open_classifier(config: ReviseLabels) -> "Classifier":
+    """The classifier of a configuration. Raises UnfinishedError without one, and what `entailing.open_classifier` raises."""
+    named = find_classifier(config)
+    if not named:
+        raise UnfinishedError(f"{config.workdir} holds no classifier of entailment", hint=RECIPE)
+    return entailing.open_classifier(named, config.device)
+
+
+SHARD = 256
+"""Claims judged between two writes, and the most that a kill costs."""
+
+ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = range(4)
+"""Decisions in `decide`."""
+
+Verdicts = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What is known of pictures before anything is mined.
+
+    Attributes:
+        texts: all captions that were written for a picture, joined by blanks, by image. files: of the picture. contents: its
+            SHA-256. hypotheses: text of each caption, by query.
+    """
+
+    texts: Mapping[str, str]
+    files: Mapping[str, Path]
+    contents: Mapping[str, str]
+    hypotheses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ChosenThreshold:
+    """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev: on `called` pairs at or
+    above it, with the exact interval of its precision."""
+
+    value: float
+    chosen_by: ThresholdFrom
+    wanted: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
+
+
+def probabilities(
+    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, talk: Talk
+) -> list[Doubles]:
+    """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
+    asked = [
+        (pool.gallery.images[image], pool.gallery.captions[caption])
+        for pool in pools
+        for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
+    ]
+    claims = [
+        _Claim(
+            premises.contents[image], premises.texts.get(image, ""), premises.files[image], premises.hypotheses[caption]
+        )
+        for image, caption in asked
+    ]
+    found = _judged(classifier, claims, workdir, "judging candidates", talk)
+    return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
+
+
+class _Claim(NamedTuple):
+    """SHA-256 and file of a picture with what is written of it, and what they are to entail."""
+
+    content: str
+    text: str
+    file: Path | None
+    hypothesis: str
+
+
+def _judged(classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, talk: Talk) -> Doubles:
+    def make(part: slice) -> npt.NDArray[np.float32]:
+        asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
+        found = np.asarray(classifier.probabilities(asked), np.float32)
+        if found.shape != (len(asked),) or not ((found >= 0) & (found <= 1)).all():
+            raise DataError(f"the classifier {classifier.name} gives what is no probability", hint="train it again")
+        return found
+
+    made_by = {"what": "entailed", "classifier": classifier.fingerprint}
+    keys = [sha256_of((one.content, one.text, one.hypothesis)) for one in claims]
+    with talk.progress(label, len(keys)) as task:
+        parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def choose_edge(
+    threshold: float | None,
+    wanted: float | None,
+    dev: Path | None,
+    classifier: "Classifier",
+    dataset: Dataset,
+    workdir: Path,
+    talk: Talk,
+) -> ChosenThreshold:
+    """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
+
+    Args:
+        dev: table of pairs; of those of split valid or none the ones count that choose the threshold in training.
+
+    Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
+    """
+    if threshold is not None:
+        return ChosenThreshold(threshold, "given")
+    if wanted is None:
+        return ChosenThreshold(classifier.threshold, "classifier")
+    if dev is None:
+        raise DataError(
+            f"{dataset.name} has no pairs to choose a threshold on",
+            hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
+        )
+    pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
+    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _is_at_hand(pair, dataset)]
+    if len(usable) < len(pairs):
+        talk.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
+    if not usable:
+        raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
+    usable = choosing(usable)
+    claims = []
+    for pair in usable:
+        image = None if pair.image is None else dataset.images[pair.image]
+        content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
+        claims.append(_Claim(content, pair.premise or "", file, pair.hypothesis or ""))
+    found = _judged(classifier, claims, workdir, "judging dev", talk)
+    best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
+    if best is None:
+        raise DataError(
+            f"no threshold of {classifier.name} reaches a precision of {wanted:g} on the {len(usable)} pairs of dev",
+            hint="--precision with a lower share, or a better classifier",
+        )
+    if best.called < FEW_CALLED:
+        talk.warn(f"on dev {best.weakness()}")
+    low, high = best.precision.low, best.precision.high
+    return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
+
+
+def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
+    if pair.image is None:
+        return True
+    image = dataset.images.get(pair.image)
+    file = None if image is None else dataset.picture(image)
+    return file is not None and file.is_file()
+
+
+def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
+    """What becomes of each candidate, [N] codes: entailed ones are added, the surest first, until a picture or a caption has
+    its fill (0: no cap). Equally sure ones by their score, then as they stand."""
+    verdicts = np.full(len(pool), BELOW, np.int8)
+    images = np.zeros(len(pool.gallery.images), np.int64)
+    captions = np.zeros(len(pool.gallery.captions), np.int64)
+    entailed = np.flatnonzero(probability >= edge)
+    order = entailed[np.lexsort((entailed, -pool.scores[entailed], -probability[entailed]))]
+    for row in order.tolist():
+        image, caption = int(pool.images[row]), int(pool.captions[row])
+        if per_image and images[image] >= per_image:
+            verdicts[row] = CAP_IMAGE
+        elif per_caption and captions[caption] >= per_caption:
+            verdicts[row] = CAP_CAPTION
+        else:
+            verdicts[row] = ADDED
+            images[image] += 1
+            captions[caption] += 1
+    return verdicts
+
+
+def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset[str]) -> list[str]:
+    """Those of the images that the classifier was trained on, or chosen by: by id, published id or content."""
+    return seen_pictures([(name, dataset.images[name].sha256) for name in images], trained_on)
+
+
+SETTINGS = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
+"""Options that decide a round, beside who proposes, who judges and from where on."""
+
+
+def settings_of(config: ReviseLabels) -> dict[str, Any]:
+    """The options that decide a round."""
+    return {name: getattr(config, name) for name in SETTINGS}
+
+
+def decides(
+    config: ReviseLabels,
+    base: Base,
+    before: Sequence[Round],
+    encoder: "Encoder | PairMiner",
+    classifier: "Classifier",
+    edge: ChosenThreshold,
+) -> str:
+    """Hash over everything that decides a round on top of those before it that are in force."""
+    made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
+    return sha256_of([settings_of(config), base.content, made_by, [one.decides for one in before if one.active]])
+
+
+def on_top(
+    config: ReviseLabels,
+    before: Sequence[Round],
+    settings: Mapping[str, Any],
+    encoder: "Encoder | PairMiner",
+    classifier: "Classifier",
+    edge: ChosenThreshold,
+) -> str:
+    """That rounds in force stay so, and in what the new one differs from the latest of them.
+
+    Args:
+        settings: of the latest, as `settings_of` says; empty where they were not written down.
+    """
+    last = before[-1]
+    asked = settings_of(config)
+    differ = [
+        f"--{name.replace('_', '-')} ({was}, now {asked[name]})" for name, was in settings.items() if was != asked[name]
+    ]
+    made_by = (
+        ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
+        ("the classifier", last.classifier, classifier.name, last.classifier_fingerprint != classifier.fingerprint),
+        ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
+    )
+    differ += [f"{what} ({was}, now {now})" for what, was, now, other in made_by if other]
+    many = len(before) > 1
+    numbers = _listed([str(one.number) for one in before])
+    stays = f"rounds {numbers} stay" if many else f"round {numbers} stays"
+    why = (
+        f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
+        if differ
+        else f"round {last.number} was made on top of others"
+    )
+    of = f" from round {last.number}" if many and differ else ""
+    return f"{stays} in force; this is another one on top, since {why}{of}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

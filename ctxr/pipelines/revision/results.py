@@ -1,0 +1,394 @@
+"""A round as it is written and reported."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ctxr.datasets.rounds import (
+    ALSO,
+    FIGURES,
+    JUDGMENTS,
+    LEDGER,
+    SAMPLE,
+    STRATA,
+    AuditVerdict,
+    Base,
+    CandidateRow,
+    Direction,
+    Reason,
+    Round,
+    SetConflict,
+    add_round,
+    folder_of,
+    newest_sample,
+    read_figures,
+    stratum_of,
+)
+from ctxr.engine.progress import Talk
+from ctxr.engine.report import Table, share_with_interval
+from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
+from ctxr.metrics.stratified import Sampled, known_at
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.pipelines.revision.candidates import Candidates
+from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
+from ctxr.pipelines.revision.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts, settings_of
+from ctxr.pipelines.revision.sampling import as_candidates, draw
+from ctxr.store.records import ImageSet, Judgment
+from ctxr.store.tables import encode_row, read_table
+
+RESAMPLES = 1000
+
+FOR_CAPTION = 2
+"""Direction of a pair that was found for its caption alone: it stands behind all that were found for the picture."""
+
+MANY = np.iinfo(np.int64).max
+
+
+def counted(pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int) -> Counted | None:
+    """Among the first K captions of every picture: how many were written for it, how many more are entailed, by this round or by one
+    before it. None where a gallery has too few captions, or fewer were mined, than the least K."""
+    ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
+    if not ks or not pools:
+        return None
+    written, extra, earlier, _ = _columns(pools, entailed, ks)
+    return Counted(written, extra + earlier, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
+
+
+def earlier_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
+    """Captions among the first K of every picture that a round before this one added, [I, len(ks)]."""
+    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
+
+
+def rejected_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
+    """Captions among the first K of every picture that a round before this one rejected and this one left out, [I, len(ks)]."""
+    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[3]
+
+
+def _columns(pools: Sequence[Candidates], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
+    parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
+    earlier rounds.
+
+    What was mined are the best captions that were not known, so both together hold the first K of all. Equal ones stand as they
+    were mined, behind known ones.
+    """
+    known = pool.gallery.known
+    images = np.concatenate([known[:, 0], pool.images])
+    scores = np.concatenate([pool.known_scores, pool.scores])
+    before = [3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given] + [4] * len(pool.gallery.rejected)
+    kinds = np.concatenate([np.array(before, np.int64), np.where(entailed, 1, 2)])
+    ranks = np.concatenate([np.zeros(len(known), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
+    order = np.lexsort((ranks, -scores, images))
+    images, kinds = images[order], kinds[order]
+    rank = np.arange(len(images)) - np.searchsorted(images, images)
+    count = len(pool.gallery.images)
+    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3, 4)]
+    written, extra, added, rejected = (np.stack(one, axis=1).astype(np.float64) for one in found)
+    return written, extra, added, rejected
+
+
+def looked_at(
+    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], looked: Sequence[AuditVerdict]
+) -> Counted | None:
+    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
+    earlier rounds added or rejected some of these: what people said of this round's sample tells nothing of them.
+
+    Args:
+        columns: `counted` of the figures. links: every candidate of the round.
+    """
+    if not ks or "images" not in columns or np.any(columns.get("earlier", 1)) or np.any(columns.get("rejected", 0)):
+        return None
+    written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
+    places = {image: place for place, image in enumerate(columns["images"])}
+    held = [link for link in links if link.direction != "caption" and link.image in places]
+    said = {(one.image, one.caption): one for one in looked}
+    strata = sorted({stratum_of(link) for link in links})
+    code = {name: number for number, name in enumerate(strata)}
+    looks = np.zeros((len(strata), 2))
+    for one in looked:
+        looks[code[one.stratum]] += (1, one.entailed)
+    decided = [said.get((link.image, link.caption)) for link in held]
+    sampled = Sampled(
+        np.array([places[link.image] for link in held], np.int64),
+        np.zeros(len(held), np.int64),
+        np.array([code[stratum_of(link)] for link in held], np.int64),
+        np.array([-1 if one is None else int(one.entailed) for one in decided], np.int64),
+        np.ones(len(held), bool),
+        looks,
+    )
+    ranks = np.array([link.rank for link in held], np.int64)
+    # the first K are those that were given and the best of the others
+    room = np.array(ks) - written
+    first = (ranks[:, None] <= room[sampled.images]).astype(np.float64)
+    there = np.stack([np.bincount(sampled.images, first[:, place], len(written)) for place in range(len(ks))], axis=1)
+    if not np.array_equal(there, room):  # a picture of several galleries stands in the ledger once
+        return None
+    known = tuple(known_at(sampled, first[:, place], len(written)) for place in range(len(ks)))
+    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
+
+
+def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> list[EntailAt]:
+    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand (`looked_at`)."""
+    return entail_at(found, "classifier", rng, leaked, resamples=RESAMPLES)
+
+
+def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
+    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. What says nothing is left out."""
+    leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
+    heads = ["figure", "by the classifier %"]
+    heads += (
+        (["without leaked %"] if leaked else []) + (["corrected %"] if audited else []) + (["leaked"] if leaked else [])
+    )
+    columns = ["value"] + (["without_leaked"] if leaked else []) + (["corrected"] if audited else [])
+    shown = tuple(
+        (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *([row["leaked"]] if leaked else []))
+        for row in rows
+    )
+    note = (
+        f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
+        "also in rounds before this one; "
+    )
+    note += (
+        "leaked: share of the pictures that it was trained on; "
+        if leaked
+        else "it was trained on none of the pictures; "
+    )
+    note += (
+        "corrected: for its errors, by what people said (--audit)"
+        if audited
+        else "nothing corrects it for its errors yet (--audit)"
+    )
+    return Table("Entail@K, automatic labels", tuple(heads), shown, note)
+
+
+def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
+    """Candidates of each stratum of the audit, with their mean probability."""
+    held: dict[str, list[float]] = {}
+    for link in links:
+        held.setdefault(stratum_of(link), []).append(link.probability)
+    return [
+        {"stratum": name, "pairs": len(values), "probability": float(np.mean(values))}
+        for name, values in sorted(held.items())
+    ]
+
+
+def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
+    """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
+    shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
+    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
+    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
+
+
+def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:
+    """Plain values for `figures.json`."""
+    return [asdict(row) for row in rows]
+
+
+REASONS: dict[int, Reason | None] = {
+    ADDED: None,
+    BELOW: "below_threshold",
+    CAP_IMAGE: "cap_image",
+    CAP_CAPTION: "cap_caption",
+}
+
+DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
+
+SMALL_SET = 20
+"""Pictures up to which a set is one whose descriptions should hold for one picture alone: found otherwise, people look at it."""
+
+SHOWN = 12
+"""Descriptions that are shown on the terminal; `also.jsonl` has all."""
+
+
+@dataclass(frozen=True)
+class Revised:
+    """Everything that was decided, before it is written; parallel tuples are by gallery.
+
+    Attributes:
+        sets: of the dataset, with their distances. worker: whose judgments they become. leaked: images that the classifier was trained on.
+        own: captions written for each image. texts: of each caption. positives: images of each caption before this round.
+    """
+
+    base: Base
+    sets: tuple[ImageSet, ...]
+    pools: tuple[Candidates, ...]
+    probabilities: tuple[Doubles, ...]
+    verdicts: tuple[Verdicts, ...]
+    edge: ChosenThreshold
+    by: str
+    by_fingerprint: str
+    classifier: str
+    classifier_fingerprint: str
+    worker: str
+    leaked: frozenset[str]
+    own: Mapping[str, list[str]]
+    texts: Mapping[str, str]
+    positives: Mapping[str, frozenset[str]]
+
+    def links(self) -> Iterator[CandidateRow]:
+        """What became of every candidate; a pair of several galleries stands once, as in the first."""
+        seen: set[tuple[str, str]] = set()
+        for pool, found, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
+            images, captions = pool.gallery.images, pool.gallery.captions
+            for row in range(len(pool)):
+                image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
+                if (image, caption) in seen:
+                    continue
+                seen.add((image, caption))
+                verdict = int(verdicts[row])
+                yield CandidateRow(
+                    image=image,
+                    caption=caption,
+                    source=self.by,
+                    direction=DIRECTIONS[int(pool.directions[row])],
+                    rank=int(pool.ranks[row]),
+                    score=round(float(pool.scores[row]), 6),
+                    probability=round(float(found[row]), 6),
+                    decision="added" if verdict == ADDED else "rejected",
+                    classifier=self.classifier_fingerprint,
+                    reason=REASONS[verdict],
+                    leaked=image in self.leaked,
+                )
+
+    def also(self, links: list[CandidateRow]) -> list[SetConflict]:
+        """Descriptions of small sets that were found to hold for another picture of theirs."""
+        small = {one.id: one for one in self.base.dataset.sets if len(one.images) <= SMALL_SET}
+        queries = self.base.dataset.queries
+        return [
+            SetConflict(
+                link.caption,
+                link.image,
+                queries[link.caption].image_set,
+                tuple(sorted(self.positives.get(link.caption, ()))),
+                self.texts[link.caption],
+                link.probability,
+            )
+            for link in links
+            if link.decision == "added" and queries[link.caption].image_set in small
+        ]
+
+
+def write(config: ReviseLabels, revised: Revised, number: int, decides: str, talk: Talk) -> Round:
+    """Write a round and put it in force."""
+    links = list(revised.links())
+    rng = np.random.default_rng((config.seed, number))
+    drawn = draw(links, config.sample, rng)
+    dataset = revised.base.dataset
+    authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in revised.texts}
+    made = Round(
+        number=number,
+        active=True,
+        by=revised.by,
+        by_fingerprint=revised.by_fingerprint,
+        classifier=revised.classifier,
+        classifier_fingerprint=revised.classifier_fingerprint,
+        threshold=revised.edge.value,
+        threshold_from=revised.edge.chosen_by,
+        images=sum(len(pool.gallery.images) for pool in revised.pools),
+        candidates=len(links),
+        added=sum(link.decision == "added" for link in links),
+        capped=sum(link.reason in ("cap_image", "cap_caption") for link in links),
+        leaked=len(revised.leaked),
+        decides=decides,
+        wanted=revised.edge.wanted,
+        precision=revised.edge.precision,
+        recall=revised.edge.recall,
+        called=revised.edge.called,
+        precision_low=revised.edge.precision_low,
+        precision_high=revised.edge.precision_high,
+    )
+    judgments = [
+        Judgment(link.caption, link.image, revised.worker, float(link.decision == "added"), round=number)
+        for link in links
+        if link.reason not in ("cap_image", "cap_caption")
+    ]
+    sample = as_candidates(drawn, revised.own, revised.texts, authors)
+    tables: dict[str, list[Any]] = {
+        LEDGER: links, STRATA: drawn, ALSO: revised.also(links), JUDGMENTS: judgments
+    }  # fmt: skip
+    figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
+    files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
+    add_round(config.folder(), revised.base, made, tables, files, revised.sets, talk)
+    return made
+
+
+def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
+    entailed = [one >= revised.edge.value for one in revised.probabilities]
+    found = counted(revised.pools, entailed, config.top_k)
+    told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
+    told["settings"] = settings_of(config)
+    if found is None:
+        return told
+    images = [image for pool in revised.pools for image in pool.gallery.images]
+    leaked = np.array([image in revised.leaked for image in images], bool)
+    told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
+    earlier = earlier_among(revised.pools, found.ks)
+    columns = {"written": found.written, "extra": found.extra, "earlier": earlier, "leaked": leaked}
+    columns["rejected"] = rejected_among(revised.pools, found.ks)
+    plain = {name: column.astype(int).tolist() for name, column in columns.items()}
+    return told | {"counted": plain | {"images": images}}
+
+
+def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
+    """What is said of a round that is there."""
+    out, folder = config.folder(), config.folder() / folder_of(made.number)
+    tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
+    rows = read_figures(folder)["entail_at"]
+    if rows:
+        tables["entail"] = entail_table(rows, made.by)
+    also = read_table(folder / ALSO, SetConflict)
+    if also:
+        tables["also"] = _also_table(also)
+    facts = {
+        "revised": out,
+        "round": made.number,
+        "looked at": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
+        "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
+        "left out by a cap": made.capped,
+        "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
+        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered {config.again('--audit')}",
+        "take it back": config.again("--undo"),
+    }
+    notes = () if made.added else (_nothing(made),)
+    return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))
+
+
+def export_hint(config: ReviseLabels, number: int) -> str:
+    """The command that brings the sample of a round to people."""
+    command = "ctxr export-tasks entail"
+    sample = config.folder() / folder_of(number) / SAMPLE
+    newest = newest_sample(config.workdir)
+    if newest is not None and newest.resolve() == sample.resolve():
+        return command
+    return f"{command} --candidates {sample}"
+
+
+def _nothing(made: Round) -> str:
+    return (
+        f"nothing was added: none of the candidates reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} says "
+        "how well the classifier tells pairs apart; --threshold P takes another limit"
+    )
+
+
+def _dev(made: Round) -> str:
+    if made.precision is None or made.recall is None:
+        return ""
+    if made.called is None or made.precision_low is None or made.precision_high is None:
+        return f" (on dev: precision {made.precision:.3f}, recall {made.recall:.3f})"
+    between = f"95 %: {made.precision_low:.3f} to {made.precision_high:.3f}, of {made.called:,} called"
+    return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
+
+
+def _also_table(also: list[SetConflict]) -> Table:
+    first = sorted(also, key=lambda one: (-one.probability, one.key()))[:SHOWN]
+    rows = tuple((one.text, ", ".join(one.images), one.image, one.probability) for one in first)
+    heads = ("description", "written for", "also holds for", "probability")
+    note = f"{len(also):,} in all, in also.jsonl of the round: to be looked at by people"
+    return Table("Descriptions that hold for another picture of their set", heads, rows, note)

@@ -1,0 +1,1 @@
+"""Passing a benchmark on: export."""

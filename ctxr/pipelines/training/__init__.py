@@ -1,1 +1,0 @@
-"""The parts of `ctxr train`: recipes, queries, caches, the run as an artifact."""

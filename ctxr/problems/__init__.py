@@ -1,0 +1,1 @@
+"""What models are asked: queries for an image of a set, galleries, entailment."""

@@ -1,0 +1,219 @@
+"""Queries as arrays for encoders of vectors: cached by content, from frozen encoders or from pixels.
+
+It lies in `.ctxr-cache/encoded`, a file for every `CHUNK` of them, so that a stopped run goes on, and may be deleted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.changes import refuse_other
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError
+from ctxr.media.images import Pixels, decoded, read_image, troubles
+from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.questions import Images, PixelTable, Questions, VectorTable
+from ctxr.problems.queries import EvalQuery
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_of
+from ctxr.store.paths import CACHE
+from ctxr.store.regions import RegionFeatures
+
+CHUNK = 512
+"""Rows in a file, where nobody says otherwise: 77 MB of pixels at 224 x 224."""
+
+Array = npt.NDArray[Any]
+
+
+def cached(
+    workdir: Path,
+    made_by: object,
+    contents: Sequence[str],
+    make: Callable[[slice], Array],
+    advance: Callable[[float], None],
+    chunk: int = CHUNK,
+) -> list[Array]:
+    """Arrays of up to `chunk` rows each, memory-mapped, a row for each of `contents`.
+
+    Args:
+        workdir: project folder.
+        made_by: whatever else decides the result, as plain values: weights, preprocessing, precision.
+        contents: SHA-256 of each thing.
+        make: the rows of a part of them.
+        advance: told of every part.
+        chunk: rows in a file, as many as a run that is stopped may lose.
+
+    Raises CtxrError for a disk that does not take a file.
+    """
+    arrays = []
+    for start in range(0, len(contents), chunk):
+        part = list(contents[start : start + chunk])
+        file = workdir / CACHE / "encoded" / f"{sha256_of([made_by, part])}.npy"
+        array = _read(file, len(part))
+        if array is None:
+            array = _kept(file, make(slice(start, start + len(part))))
+        advance(len(part))
+        arrays.append(array)
+    return arrays
+
+
+def _kept(file: Path, array: Array) -> Array:
+    content = BytesIO()
+    np.save(content, array, allow_pickle=False)
+    write_bytes(file, content.getvalue(), durable=False)
+    kept: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    return kept
+
+
+def _read(file: Path, rows: int) -> Array | None:
+    try:
+        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except Exception:  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
+        return None
+    return array if array.ndim and len(array) == rows else None
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """Pictures that are asked about.
+
+    Attributes:
+        files: by image id. contents: SHA-256 of each, by image id.
+        workdir: project folder, where caches lie.
+        regions: of the pictures, for a model that looks at regions.
+    """
+
+    files: Mapping[str, Path]
+    contents: Mapping[str, str]
+    workdir: Path
+    regions: "RegionFeatures | None" = None
+
+    def of(self, asked: Sequence[EvalQuery]) -> "PictureFiles":
+        """Those that some of the queries ask about, in the order of their ids."""
+        wanted = sorted({image for one in asked for image in one.images})
+        return replace(
+            self,
+            files={image: self.files[image] for image in wanted},
+            contents={image: self.contents[image] for image in wanted},
+        )
+
+    def read(self, part: slice) -> list[Pixels]:
+        """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
+        names = list(self.files)[part]
+        return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
+
+    def check(self, talk: Talk) -> None:
+        """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
+        contents = list(self.contents.values())
+        if self.regions is not None:
+            self.regions.check(contents)
+            return
+        files = list(self.files.values())
+
+        def readable(part: slice) -> Array:
+            found = list(troubles(_read_pictures, files[part], contents[part]))
+            for trouble in filter(None, found):
+                raise trouble
+            return np.ones(len(found), np.bool_)
+
+        with talk.progress("checking pictures", len(contents)) as task:
+            cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
+
+
+def as_vectors(asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> "Questions":
+    """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
+    pictures = pictures.of(asked)
+    images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
+    return questions_with(asked, pictures, VectorTable(images), texts)
+
+
+def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
+    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
+    with talk.progress("embedding pictures", len(pictures.contents)) as task:
+        arrays = cached(
+            pictures.workdir,
+            {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"},
+            list(pictures.contents.values()),
+            lambda part: encoder.encode_images(pictures.read(part)),
+            task.advance,
+        )
+    return _stacked(arrays, encoder.dim)
+
+
+def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
+    """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
+    images = embedded_pictures(pictures, encoder, talk)
+    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
+    with talk.progress("embedding texts", len(texts)) as task:
+        told = cached(
+            pictures.workdir,
+            {**made_by, "what": "text"},
+            [sha256_bytes(text.encode()) for text in texts],
+            lambda part: encoder.encode_texts(texts[part]),
+            task.advance,
+        )
+    return images, _stacked(told, encoder.dim)
+
+
+def as_pixels(
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, talk: Talk
+) -> "Questions":
+    """Queries with tokens, and with pictures that were decoded, resized and cut once."""
+    pictures = pictures.of(asked)
+    preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
+    tokens = source.tokenize([one.text for one in asked]).numpy()
+    return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, talk), tokens)
+
+
+def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
+    """Pictures by their place among `pictures`, decoded, resized and cut once."""
+    with talk.progress("decoding pictures", len(pictures.contents)) as task:
+        pixels = cached(
+            pictures.workdir,
+            {"preprocess": preprocess.describe()},
+            list(pictures.contents.values()),
+            lambda part: np.asarray(preprocess.fitted(pictures.read(part)).numpy()),
+            task.advance,
+        )
+    return PixelTable(pixels, preprocess, device)
+
+
+def questions_with(asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array) -> "Questions":
+    """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
+
+    row = {image: place for place, image in enumerate(pictures.files)}
+    most = max((len(one.images) for one in asked), default=1)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in asked))}
+
+    def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
+        return np.array([value(one) for one in asked], kind)
+
+    weak = [(query, row[image]) for query, one in enumerate(asked) for image in one.weak if image in row]
+    padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in asked]
+    columns = {
+        "texts": texts,
+        "candidates": np.array(padded, np.int64).reshape(len(asked), most),
+        "mask": np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
+        "ordered": column(lambda one: one.ordered, np.bool_),
+        "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
+        "sets": column(lambda one: numbers[one.image_set], np.int64),
+    }
+    return Questions.of(images, columns, weak)
+
+
+def _read_pictures(picture: Path, content: str) -> Pixels:
+    refuse_other(picture, content)  # what is kept under a content must be of it, whatever the clocks of files say
+    try:
+        return read_image(picture)
+    except DataError as error:
+        raise DataError(error.message, hint=error.hint or "restore it, or name a dataset without it") from error
+
+
+def _stacked(arrays: Sequence[Array], width: int) -> Array:
+    return np.concatenate(arrays) if arrays else np.zeros((0, width), np.float32)

@@ -1,0 +1,1 @@
+"""Galleries: pictures and captions retrieve each other, each with any number of correct answers."""

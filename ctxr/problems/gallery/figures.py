@@ -1,0 +1,402 @@
+"""Figures of runs over galleries, all over the same draws of pictures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from ctxr.datasets.readers.relevance import Rated, read_similarities
+from ctxr.engine.progress import Talk
+from ctxr.engine.report import Table
+from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
+from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
+from ctxr.metrics.proportions import holm
+from ctxr.metrics.retrieval import Matrix, Numbered, Retrieved, Vectors, caption_retrieval, retrieved
+from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
+from ctxr.metrics.stratified import KnownPairs, Sampled, chances, known_at, rates
+from ctxr.metrics.votes import Codes, Doubles
+from ctxr.problems.figures import Figure, RunDifference
+from ctxr.problems.gallery.scoring import first_owners
+from ctxr.problems.gallery.splits import GallerySplit
+from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_places
+
+COCO_TEST = 5000
+"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A measure of each of n queries.
+
+    Attributes:
+        images: [n] the picture that each query is, or was written for: pictures are drawn again. values: [n].
+        value: the figure as it is defined, where it is no plain mean.
+    """
+
+    images: Codes
+    values: Doubles
+    value: float | None = None
+
+
+Columns = dict[str, Column]
+
+
+@dataclass(frozen=True, eq=False)
+class EntailFigure:
+    """Entail@K of a run by one source of labels.
+
+    Attributes:
+        by: short for the source, `gold` for the drawn truth. pictures: that were counted.
+        most: the value if all that nobody looked at were entailed, as `found.value` is if none were, 0..1.
+        of_judged: entailed ones among those that were looked at, 0..1; None where nobody looked at any, or only what holds is told.
+        complete: pictures of which all first K were looked at; where these are all, the value is the paper's E@M.
+    """
+
+    run: str
+    side: str
+    source: str
+    found: EntailAt
+    by: str
+    pictures: int
+    most: float
+    of_judged: float | None
+    complete: int
+
+
+def columns_of(
+    side: GallerySplit, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
+) -> Columns:
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
+    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    parts: dict[str, list[Column]] = {}
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
+        part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
+        for folds, name in ((1, ""), (5, "1K ")):
+            if folds > 1 and not is_coco_test(side.side, [side.images[image] for image in images]):
+                continue
+            both = caption_retrieval(part, own, folds, recalls)
+            asked = np.unique(own)
+            means = both.means()
+            # pictures come fold by fold, and folds in the order of pictures
+            for way, of, values in (("TR", images[asked], both.tr), ("IR", owners[captions], both.ir)):
+                for place, k in enumerate(both.ks):
+                    if f"{way}@{k}" in pointless(side, both.ks, folds):
+                        continue
+                    value = means[f"{way}@{k}"] if len(side.galleries) == 1 else None
+                    parts.setdefault(f"{name}{way}@{k}", []).append(Column(of, values[:, place], value))
+    joined = {measure: _joined(listed) for measure, listed in parts.items()}
+    for name, (captions_of, images_of) in truths.items():
+        every_image, every_caption = np.arange(len(side.images)), owners
+        joined |= _published(name, "TR", retrieved(found, captions_of.relation, absent=captions_of.absent), every_image)
+        joined |= _published(
+            name, "IR", retrieved(found.turned(), images_of.relation, absent=images_of.absent), every_caption
+        )
+    return joined
+
+
+def pointless(side: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
+    """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
+    sizes = {"TR": _most(side.caption_galleries), "IR": _most(side.image_galleries)}
+    return [f"{way}@{k}" for way, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
+
+
+def pointless_note(side: GallerySplit, recalls: Sequence[int]) -> list[str]:
+    """A sentence about what is left out as `pointless`, if anything is."""
+    told = pointless(side, recalls)
+    are, they = ("is", "it") if len(told) == 1 else ("are", "they")
+    most = {"caption": _most(side.caption_galleries), "picture": _most(side.image_galleries)}
+    sizes = " or ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in most.items())
+    left = f"{side.name}: {', '.join(told)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
+    return [left] if told else []
+
+
+def _most(galleries: Sequence[int]) -> int:
+    return int(np.bincount(galleries).max())
+
+
+def is_coco_test(side: str, images: Sequence[str]) -> bool:
+    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+
+    Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
+
+    >>> is_coco_test("test", ["test/COCO_val2014_000000391895.jpg"])
+    False
+    """
+    names = [PurePosixPath(image).name for image in images]
+    of_coco = all(name.startswith("COCO_val2014_") for name in names)
+    return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
+
+
+def entailed(side: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
+    """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    least = int(np.bincount(owners).min())
+    ks = [k for k in KS if k <= least]
+    if not ks:
+        return None
+    each = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
+    written, extra, judged = (
+        np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
+    )
+    return Counted(written, extra, judged, tuple(ks), _known(side, scorers, labels.sampled, ks))
+
+
+def _known(
+    side: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
+) -> tuple[KnownPairs, ...]:
+    """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
+    if sampled is None:
+        return ()
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    inside = [_within(one, galleries, owners) for one in scorers]
+    each = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
+    return tuple(known_at(sampled, chance, len(side.images)) for chance in each.T)
+
+
+def entailments(
+    run: str, side: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
+) -> list[EntailFigure]:
+    """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
+    rng = np.random.default_rng(seed)
+    leaked = labels.leaked if labels.leaked is None or labels.asked is None else labels.leaked[labels.asked]
+    errs = rates(labels.audit, rng) if labels.audit else None
+    if labels.asked is not None:  # of some pictures, the clusters that they are in
+        clusters = Clusters(clusters.codes[labels.asked], rng, clusters.resamples)
+    found = entail_at(counted, labels.entailed.labels, rng, leaked, errs, clusters=clusters)
+    rows = []
+    for place, one in enumerate(found):
+        held = counted.written[:, place] + counted.extra[:, place]
+        judged = counted.judged[:, place]
+        rows.append(
+            EntailFigure(
+                run, side.name, labels.source, one, labels.by or one.labels, len(judged),
+                most=float(np.mean(1 - (judged - held) / one.k)),
+                of_judged=float(held.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
+                complete=int(np.isclose(judged, one.k).sum()),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def entail_columns(counted: Counted, labels: Labels) -> Columns:
+    """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
+    and by what was published or people said (`people E@K`) where all was looked at, or a difference would be one of luck."""
+    images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
+    shares = (counted.written + counted.extra) / np.array(counted.ks)
+    name = f"{labels.by} " if labels.by else "" if labels.entailed.labels == "gold" else "auto "
+    whole = [
+        not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
+    ]
+    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
+
+
+def for_accuracy(side: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
+    """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
+    size = float(np.mean(1 / np.bincount(side.image_galleries)[list(side.caption_galleries)]))
+    found = []
+    for one in rows:
+        if one.measure == "IR@1":
+            found.append(replace(one, measure="accuracy"))
+            found.append(replace(one, measure="chance", interval=Interval(size)))
+    return found
+
+
+def mean_columns(each: Sequence[Columns]) -> Columns:
+    """The columns of a run: the mean over its seeds, query by query."""
+    first = each[0]
+    return {
+        name: Column(
+            column.images,
+            np.mean([one[name].values for one in each], axis=0),
+            None if column.value is None else float(np.mean([one[name].value for one in each])),
+        )
+        for name, column in first.items()
+    }
+
+
+def figures(side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters) -> list[Figure]:
+    """Every measure of every run; `clusters` is over the pictures of the side, one row each."""
+    rows = []
+    for run, columns in runs.items():
+        intervals = _intervals(list(columns.values()), clusters)
+        rows += [
+            Figure(side.name, run, "overall", "all", name, len(column.values), interval)
+            for (name, column), interval in zip(columns.items(), intervals, strict=True)
+        ]
+    return rows
+
+
+def differences(
+    side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters, seed: tuple[int, int], draws: int
+) -> list[RunDifference]:
+    """Every run but the first against the first, measure by measure; each measure is one family of tests."""
+    first, *others = runs
+    rows = []
+    for name, base in runs[first].items():
+        if not others or any(name not in runs[run] for run in others):
+            continue
+        gains = [Column(base.images, runs[run][name].values - base.values) for run in others]
+        flips = [sign_flip(one.values, clusters.codes[one.images], np.random.default_rng(seed), draws) for one in gains]
+        told = zip(others, _intervals(gains, clusters), flips, holm(flips), strict=True)
+        for run, interval, flip, corrected in told:
+            rows.append(
+                RunDifference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
+            )
+    return rows
+
+
+def _intervals(columns: Sequence[Column], clusters: Clusters) -> list[Interval]:
+    """Means with intervals: the queries of a picture are drawn again with it."""
+    rows = len(clusters.codes)
+    weighed = [one.values for one in columns] + [np.ones(len(one.values)) for one in columns]
+    totals = [np.bincount(one.images, held, rows) for one, held in zip([*columns, *columns], weighed, strict=True)]
+    table = np.stack(totals, axis=1).astype(np.float64)
+    drawn, there = clusters.totals(table), clusters.sums(table[:, len(columns) :]) > 0
+    found = []
+    for place, column in enumerate(columns):
+        value = column.value if column.value is not None or not len(column.values) else float(column.values.mean())
+        own, of = int(there[:, place].sum()), drawn[:, len(columns) + place]
+        found.append(interval_of(value, drawn[of > 0, place] / of[of > 0], own))
+    return found
+
+
+def _published(name: str, way: str, found: Retrieved, images: Codes) -> Columns:
+    """R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
+    title, of = PUBLISHED[name], images[found.queries]
+    recalls = {f"{title} {way}@{k}": found.recalls[:, place] for place, k in enumerate(found.ks)}
+    if name == "eccv":
+        recalls = {f"{title} {way} R@1": found.recalls[:, found.ks.index(1)]}
+        recalls |= {f"{title} {way} R-Precision": found.r_precision, f"{title} {way} mAP@R": found.map_at_r}
+    return {measure: Column(of, values) for measure, values in recalls.items()}
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    return Column(np.concatenate([one.images for one in columns]), np.concatenate([one.values for one in columns]))
+
+
+def _within(found: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
+    """The same scores, so that captions of other galleries stand behind all of a picture's own gallery."""
+    if isinstance(found, Matrix) or len(np.unique(galleries)) == 1:
+        return found  # a table has them there already
+    # one more number for each gallery: 4 where both are in it, more than two cosines can differ
+    mark = np.eye(int(galleries.max()) + 1, dtype=np.float32) * 2
+    return Vectors(
+        np.concatenate([found.queries, mark[galleries]], axis=1),
+        np.concatenate([found.candidates, mark[owners]], axis=1),
+    )
+
+
+LEAST = 10
+"""Queries below which a correlation of half of them says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Rated pairs whose both ends are on a side: places of first and second, and ratings, [N] each."""
+
+    kind: str
+    first: Codes
+    second: Codes
+    rated: Doubles
+
+
+def read_ratings(folder: Path, talk: Talk) -> list[Rated]:
+    """CxC's tables in a folder (`*.csv`), one or several of a kind; what was left out of them is said."""
+    found = []
+    for file in sorted(folder.glob("*.csv")):
+        read = read_similarities(file)
+        left = sum(not one.kept for one in read.oddities)
+        if left:
+            talk.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
+        found.append(read)
+    return found
+
+
+def ratings_of(side: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
+    """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
+    images, captions = coco_places(side)
+    found = []
+    for kind, ends in (("SITS", (captions, images)), ("SIS", (images, images)), ("STS", (captions, captions))):
+        pairs = [one for file in read if file.kind == kind for one in file.pairs]
+        known = [(ends[0][a], ends[1][b], rated) for a, b, rated in pairs if a in ends[0] and b in ends[1]]
+        if len({first for first, _, _ in known}) >= LEAST:
+            first, second, rated = zip(*known, strict=True)
+            found.append(Ratings(kind, np.array(first), np.array(second), np.array(rated, np.float64)))
+    return found
+
+
+def correlated(
+    ratings: Sequence[Ratings], scorers: Sequence[Vectors | Matrix], seed: tuple[int, int]
+) -> dict[str, SampledRho]:
+    """Spearman's rho of ratings and scores by kind, the mean over the seeds of a run; every scorer sees the same draws.
+
+    An encoder of pairs says nothing of two pictures or of two captions.
+    """
+    found = {}
+    for one in ratings:
+        scored = [_scored(one, scorer) for scorer in scorers]
+        rng = partial(np.random.default_rng, seed)
+        if each := [sampled_spearman(one.first, one.rated, values, rng()) for values in scored if values is not None]:
+            found[one.kind] = _mean(each)
+    return found
+
+
+def _scored(one: Ratings, scorer: Vectors | Matrix) -> Doubles | None:
+    if isinstance(scorer, Matrix):
+        return scorer.values[one.second, one.first].astype(np.float64) if one.kind == "SITS" else None
+    left, right = (scorer.candidates if kind == "c" else scorer.queries for kind in _ENDS[one.kind])
+    cosines: Doubles = np.einsum("nd,nd->n", left[one.first], right[one.second], dtype=np.float64)
+    return cosines
+
+
+def _mean(each: Sequence[SampledRho]) -> SampledRho:
+    defined = [rho for rho in each if rho.value is not None]
+    if not defined:
+        return each[0]
+    value, spread, low, high = (
+        float(np.mean([getattr(rho, name) for rho in defined])) for name in ("value", "spread", "low", "high")
+    )
+    return replace(each[0], value=value, spread=spread, low=low, high=high)
+
+
+_ENDS = {"SITS": "ci", "SIS": "ii", "STS": "cc"}
+"""Of each kind whether its ends are captions or images."""
+
+
+def similarity_figures(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
+    """As measures `rho SITS` and so on, between which 95 % of the draws lie in place of an interval."""
+    return [
+        Figure(
+            side.name, run, "overall", "all", f"rho {kind}", rho.pairs,
+            Interval(rho.value, rho.low, rho.high, rho.queries, DRAWS),
+        )
+        for run, each in runs.items() for kind, rho in each.items()
+    ]  # fmt: skip
+
+
+def table(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
+    """Rho times 100, as CxC prints it."""
+    kinds = list(dict.fromkeys(kind for each in runs.values() for kind in each))
+    if not kinds:
+        return None
+    rows = tuple((run, *(_told(each.get(kind)) for kind in kinds)) for run, each in runs.items())
+    of = {kind: rho for each in runs.values() for kind, rho in each.items()}
+    sizes = ", ".join(f"{kind} {rho.pairs:,} pairs of {rho.queries:,} queries" for kind, rho in of.items())
+    note = (
+        f"{sizes}; mean and standard deviation over {DRAWS:,} draws of half of the queries, one pair of each (Parekh et al. 2021); "
+        "SITS: captions with pictures, SIS: pictures, STS: captions"
+    )
+    return Table(f"{side.name}: Spearman's rho with CxC's similarities, x 100", ("run", *kinds), rows, note)
+
+
+def _told(rho: SampledRho | None) -> str:
+    return (
+        "–"
+        if rho is None or rho.value is None or rho.spread is None
+        else f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
+    )

@@ -1,0 +1,487 @@
+"""What holds in a gallery and who says so: the drawn truth, rounds with their audits, CxC, ECCV, people.
+
+Neither looked at every pair, and a pair without a row was not looked at: the figures are bounds, with the share that was.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from ctxr.annotation.artifacts import JUDGMENTS
+from ctxr.annotation.project_journal import blocked_workers
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.pairs import published_image
+from ctxr.datasets.readers.entailment import THRESHOLD
+from ctxr.datasets.readers.relevance import Rated, read_positives
+from ctxr.datasets.rounds import (
+    AUDIT,
+    AUDITS,
+    LEDGER,
+    LOOKED,
+    ROUNDS,
+    STRATA,
+    AuditSample,
+    AuditVerdict,
+    CandidateRow,
+    folder_of,
+    refuse_changed,
+    stratum_of,
+)
+from ctxr.datasets.truth import WORKER, CaptionTruth, Pair, read_judgments, verdicts
+from ctxr.errors import DataError, UsageError
+from ctxr.metrics.entail_at import Entailed
+from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number, relate
+from ctxr.metrics.stratified import Part, Sampled, Stratum
+from ctxr.metrics.votes import Codes, Flags
+from ctxr.problems.gallery.splits import GallerySplit
+from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.records import Judgment
+from ctxr.store.tables import read_table
+
+UNIT = "entail/"
+"""What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class _Round(msgspec.Struct):
+    number: int
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class AuditStratum:
+    """The stratum of a pair: its round and name, how many pairs it holds, whether the classifier calls them entailed, and whether
+    they are among the judged ones: what a cap left out is not."""
+
+    name: str
+    population: int
+    called: bool
+    judged: bool
+
+
+@dataclass(frozen=True)
+class HumanLabels:
+    """What people said about a project's rounds, and about pairs that no round judged.
+
+    Attributes:
+        answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
+        looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
+        strata: of each pair of a sample of a round in force its stratum.
+        parents: artifacts that it was read from.
+    """
+
+    answers: tuple[Judgment, ...] = ()
+    looked: Mapping[Pair, bool] = field(default_factory=dict)
+    strata: Mapping[Pair, AuditStratum] = field(default_factory=dict)
+    parents: tuple[Parent, ...] = ()
+
+
+def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
+    """What lies in `judgments/` and `revision-audit/` beside revised labels, and in the project.
+
+    Args:
+        revised: folders that may hold rounds; without any, only answers to tasks of entailment are read, of the project.
+
+    Raises DataError for artifacts that were changed and damaged tables.
+    """
+    rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
+    homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
+    strata: dict[Pair, AuditStratum] = {}
+    for folder in rounds:
+        refuse_changed(folder)
+    for folder in rounds_in_force(rounds):
+        if (folder / STRATA).is_file():
+            drawn = read_table(folder / STRATA, AuditSample)
+            strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in drawn}
+    answers: list[Judgment] = []
+    looked: dict[Pair, bool] = {}
+    parents = []
+    for home in homes:
+        if (home / JUDGMENTS / MANIFEST).is_file():
+            given = read_judgments(home / JUDGMENTS)
+            if rounds or any(row.query.startswith(UNIT) for row in given):
+                parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
+                blocked = set(blocked_workers(home))
+                answers += [row for row in given if row.worker not in blocked]
+        for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
+            if (folder / MANIFEST).is_file():
+                parents.append(_parent(folder, AUDIT))
+                looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
+    return HumanLabels(tuple(answers), looked, strata, tuple(parents))
+
+
+def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
+    """Folders of the rounds in force, by number. Raises DataError for a damaged table."""
+    found = []
+    for root in dict.fromkeys(one.resolve() for one in roots):
+        if (root / ROUNDS).is_file():
+            found += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
+    return sorted(found)
+
+
+def rows_of(file: Path, kind: type[R]) -> list[R]:
+    """A table of a revision, as much of it as `kind` asks for. Raises DataError for a damaged one."""
+    try:
+        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
+
+
+def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
+    """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
+    units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in said}
+    votes: dict[Pair, dict[str, bool]] = {}
+    for row in (*judgments, *people.answers):
+        if row.worker == "gold" or row.worker.startswith(WORKER):
+            continue
+        pair = (row.query, row.candidate)
+        if pair in said:
+            votes.setdefault(pair, {})[row.worker] = row.value > 0
+        elif row.query in units and row.candidate == ENTAILMENT and not row.round:
+            votes.setdefault(units[row.query], {})[row.worker] = row.value > 0
+    counts = {pair: (sum(given.values()), len(given)) for pair, given in votes.items()}
+    found = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
+    return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
+
+
+def _stratum(number: str, drawn: AuditSample) -> AuditStratum:
+    capped = drawn.stratum.startswith("capped")
+    return AuditStratum(f"{number} {drawn.stratum}", drawn.population, drawn.decision == "added", not capped)
+
+
+def _parent(folder: Path, kind: str) -> Parent:
+    artifact = open_artifact(folder, kind)
+    if edited := artifact.changed_files():
+        raise DataError(
+            f"{folder / edited[0]} was changed since it was written",
+            hint=f"restore it, or run ctxr {artifact.manifest.verb} again",
+        )
+    return Parent(f"{folder.parent.name}/{folder.name}", kind, artifact.sha256)
+
+
+def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
+    """The stratum of each pair (caption, image) that a sampled round in force judged, the latest one where several did."""
+    return {
+        (link.caption, link.image): f"{folder.name} {stratum_of(link)}"
+        for folder in rounds_in_force(roots)
+        if (folder / LEDGER).is_file() and (folder / STRATA).is_file()
+        for link in read_table(folder / LEDGER, CandidateRow)
+    }
+
+
+def sampled_of(
+    side: GallerySplit, strata: Mapping[Pair, str], known: Mapping[Pair, bool], people: HumanLabels
+) -> Sampled | None:
+    """The judged pairs of the side with what people decided of them; None where no stratum of theirs was looked at."""
+    images = {image: place for place, image in enumerate(side.images)}
+    captions = {caption: place for place, caption in enumerate(side.captions)}
+    written = {(side.captions[caption], side.images[image]) for caption, image in side.written}
+    pairs = [pair for pair in strata if pair[0] in captions and pair[1] in images and pair not in written]
+    code = {name: number for number, name in enumerate(sorted({strata[pair] for pair in pairs}))}
+    looks = np.zeros((len(code), 2))
+    for pair, entailed in known.items():
+        drawn = people.strata.get(pair)
+        if drawn is not None and drawn.name in code and strata.get(pair) == drawn.name:
+            looks[code[drawn.name]] += (1, entailed)
+    if not looks.any():
+        return None
+    return Sampled(
+        np.array([images[image] for _, image in pairs], np.int64),
+        np.array([captions[caption] for caption, _ in pairs], np.int64),
+        np.array([code[strata[pair]] for pair in pairs], np.int64),
+        np.array([int(known.get(pair, -1)) for pair in pairs], np.int64),
+        np.array([pair in people.strata and people.strata[pair].name == strata[pair] for pair in pairs], bool),
+        looks,
+    )
+
+
+def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Part, ...]:
+    """All strata of the rounds that people looked at, with what they decided of the pairs drawn there; none where they decided
+    nothing. What a cap left out is not among the judged pairs."""
+    seen: dict[str, list[bool]] = {}
+    for pair, entailed in known.items():
+        if pair in people.strata:
+            seen.setdefault(people.strata[pair].name, []).append(entailed)
+    rounds = {name.partition(" ")[0] for name in seen}
+    every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
+    return tuple(
+        Part(Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, []))), one.called)
+        for name, one in sorted(every.items())
+    )
+
+
+TRUTH = "truth.jsonl"
+
+PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
+"""Ground truths of COCO's test captions, by how their files `NAME_image_to_caption.json` and `NAME_caption_to_image.json` begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What is known of the pairs of a side, by place.
+
+    Attributes:
+        entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
+            nobody knows. audit: the strata of pairs that the classifier judged, with what people said of each; none where no
+            sample was looked at.
+        audited: of how many pairs people said something. elsewhere: whether none of them is of this side.
+        sampled: the judged pairs by the strata of an audit.
+        asked: places of the pictures that are counted, ascending; None: all.
+        by: whose labels these are, where that is neither the drawn truth nor a classifier. only_right: they never say no.
+    """
+
+    entailed: Entailed
+    source: str
+    leaked: Flags | None = None
+    audit: tuple[Part, ...] = ()
+    audited: int = 0
+    asked: Codes | None = None
+    by: str = ""
+    only_right: bool = False
+    elsewhere: bool = False
+    sampled: Sampled | None = None
+
+
+class _Link(msgspec.Struct):
+    image: str
+    leaked: bool = False
+
+
+def labels_of(
+    dataset: Dataset,
+    side: GallerySplit,
+    more: Sequence[Judgment] = (),
+    root: Path | None = None,
+    people: HumanLabels | None = None,
+) -> list[Labels]:
+    """Gold labels where the truth of the drawn world lies beside the dataset, and those of a classifier where it judged pairs.
+
+    Args:
+        more: judgments beside those of the dataset. root: folder of the rounds, where `more` come from it.
+        people: what they said elsewhere of pairs that the classifier judged (`people_of`).
+
+    Raises DataError for a damaged table.
+    """
+    written = _relation(side.written, turned=True)
+    found = []
+    truth = None if dataset.root is None else dataset.root / TRUTH
+    if truth is not None and truth.is_file():
+        held = _places(side, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds))
+        found.append(Labels(Entailed(written, _relation(held, turned=True), "gold"), "truth of the drawn world"))
+    judgments = [*dataset.judgments, *more]
+    said = verdicts(judgments)
+    judged = _places(side, said)
+    if judged:
+        held = _places(side, (pair for pair, yes in said.items() if yes))
+        entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
+        workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
+        roots = [one for one in (root, dataset.root) if one is not None]
+        checked = _checked(side, said, judgments, people or HumanLabels(), roots)
+        found.append(Labels(entailed, ", ".join(workers), _leaked(roots, side), **vars(checked)))
+    return found
+
+
+def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, tuple[Numbered, Numbered]]:
+    """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
+
+    Raises UsageError where there is no such folder, DataError for one that holds none, and no table of similarities (`*.csv`)
+    either, and for damaged files.
+    """
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder}", hint="--positives names the folder with the ground truth of CxC or ECCV"
+        )
+    files = {
+        name: (folder / f"{name}_image_to_caption.json", folder / f"{name}_caption_to_image.json") for name in PUBLISHED
+    }
+    there = {name: pair for name, pair in files.items() if pair[0].is_file() and pair[1].is_file()}
+    if not there and not next(folder.glob("*.csv"), None):
+        raise DataError(
+            f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
+            hint="name the folder with the ground truth of eccv_caption",
+        )
+    images, captions = coco_places(side)
+    found = {}
+    for name, (to_caption, to_image) in there.items():
+        both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
+        if len(both[0].relation) and len(both[1].relation):
+            found[name] = both
+    return found
+
+
+def coco_places(side: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
+    """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
+
+    Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
+    album, would be those of others.
+    """
+    images = {}
+    for place, image in enumerate(side.images):
+        found = published_image(image)
+        if found is not None and found.startswith("coco/"):
+            images[found] = place
+    coco = set(images.values())
+    of_coco = {caption for caption, image in side.written if image in coco}
+    return images, {
+        f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions) if place in of_coco
+    }
+
+
+def _places(side: GallerySplit, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
+    """(caption, picture) by place, of those that are on the side."""
+    images = {image: place for place, image in enumerate(side.images)}
+    captions = {caption: place for place, caption in enumerate(side.captions)}
+    return [(captions[one], images[other]) for one, other in pairs if one in captions and other in images]
+
+
+def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
+    """Pictures to their captions where `turned`, else captions to their pictures."""
+    lists: dict[int, list[int]] = {}
+    for caption, image in pairs:
+        query, candidate = (image, caption) if turned else (caption, image)
+        lists.setdefault(query, []).append(candidate)
+    return relate(lists)
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    audit: tuple[Part, ...]
+    audited: int
+    elsewhere: bool
+    sampled: Sampled | None
+
+
+def _checked(
+    side: GallerySplit,
+    said: Mapping[Pair, bool],
+    judgments: Sequence[Judgment],
+    people: HumanLabels,
+    roots: Sequence[Path],
+) -> _Checked:
+    """What people said of the sample of pairs that the classifier judged, by its strata."""
+    strata = strata_of(roots) if people.strata else {}
+    known = decided(said, judgments, people)
+    images, captions = set(side.images), set(side.captions)
+    here = {pair: yes for pair, yes in known.items() if pair[0] in captions and pair[1] in images}
+    count, elsewhere = len(here or known), bool(known) and not here
+    parts = parts_of(known, people)
+    if not parts:
+        return _Checked((), count, elsewhere, None)
+    # also of pairs that a cap left out, which are not among the judged
+    everyone = decided({**said, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
+    return _Checked(parts, count, elsewhere, sampled_of(side, strata, everyone, people))
+
+
+def _leaked(roots: Sequence[Path], side: GallerySplit) -> Flags | None:
+    """Which pictures the ledgers of the rounds in force call trained on; None where no ledger is about any picture here."""
+    known: dict[str, bool] = {}
+    for folder in rounds_in_force(roots):
+        if (folder / LEDGER).is_file():
+            for row in rows_of(folder / LEDGER, _Link):
+                # another copy of a published picture is known by the published id, a picture of the ledger by its own
+                for name in {row.image, published_image(row.image) or row.image}:
+                    known[name] = known.get(name, False) or row.leaked
+    images = [image if image in known else published_image(image) or image for image in side.images]
+    if not known.keys() & set(images):
+        return None
+    return np.array([known.get(image, False) for image in images])
+
+
+Places = list[tuple[int, int]]
+
+
+def gold_of(
+    dataset: Dataset,
+    side: GallerySplit,
+    truths: Mapping[str, tuple[Numbered, Numbered]],
+    rated: Sequence[Rated],
+    more: Sequence[Judgment],
+    people: HumanLabels,
+) -> list[Labels]:
+    """Labels by ECCV and CxC, and by people, each about the pictures of which they say something.
+
+    Args:
+        truths: as `gallery_truth.published`. rated: CxC's similarities. more: judgments beside those of the dataset.
+    """
+    found = []
+    for name, title in PUBLISHED.items():
+        held = _listed(*truths[name]) if name in truths else []
+        rows = _rated(side, rated) if name == "cxc" else []
+        held += [pair for pair, rating in rows if rating >= THRESHOLD]
+        looked = held + [pair for pair, _ in rows]
+        of = "listed or rated" if rows else "listed"
+        source = f"{len(set(held)):,} pairs hold of {len(set(looked)):,} that are {of}"
+        found.append(_labels(side, held, looked, source, title, only_right=not rows))
+    said = people_said(dataset, side, more, people)
+    yes = [pair for pair, entailed in said.items() if entailed]
+    found.append(
+        _labels(side, yes, list(said), f"{len(yes):,} pairs hold of {len(said):,} that were looked at", "people")
+    )
+    return [one for one in found if one is not None]
+
+
+def people_said(
+    dataset: Dataset, side: GallerySplit, more: Sequence[Judgment], people: HumanLabels
+) -> dict[tuple[int, int], bool]:
+    """What people make of pairs (picture, caption) of a side, by place: majorities, and what audits found; ties say nothing."""
+    images = {image: place for place, image in enumerate(side.images)}
+    captions = {caption: place for place, caption in enumerate(side.captions)}
+    judgments = [*dataset.judgments, *more]
+    pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()
+    pairs |= set(_units([*judgments, *people.answers], images, captions))
+    about = {(caption, image): True for caption, image in pairs if caption in captions and image in images}
+    told = decided(about, judgments, people)
+    return {(images[image], captions[caption]): entailed for (caption, image), entailed in told.items()}
+
+
+def _units(rows: Iterable[Judgment], images: Mapping[str, int], captions: Mapping[str, int]) -> Iterable[Pair]:
+    """The pairs that units are about; both ids may hold slashes, so the known ones say where the first ends."""
+    for unit in dict.fromkeys(row.query for row in rows if row.query.startswith(UNIT)):
+        parts = unit.removeprefix(UNIT).split("/")
+        for cut in range(1, len(parts)):
+            image, caption = "/".join(parts[:cut]), "/".join(parts[cut:])
+            if image in images and caption in captions:
+                yield caption, image
+
+
+def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
+    """(picture, caption) of both directions."""
+    pairs = to_caption.relation.joined(to_image.relation.turned()).pairs()
+    return list(zip(*(column.tolist() for column in pairs), strict=True))
+
+
+def _rated(side: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
+    images, captions = coco_places(side)
+    return [
+        ((images[image], captions[caption]), rating)
+        for one in rated if one.kind == "SITS"
+        for caption, image, rating in one.pairs if image in images and caption in captions
+    ]  # fmt: skip
+
+
+def _labels(
+    side: GallerySplit, held: Places, looked: Places, source: str, by: str, only_right: bool = False
+) -> Labels | None:
+    if not looked:
+        return None
+    written = _gold_relation([(image, caption) for caption, image in side.written])
+    judged = _gold_relation(looked)
+    return Labels(
+        Entailed(written, _gold_relation(held), "gold", judged),
+        f"{source}, of {len(judged):,} pictures",
+        asked=judged.queries,
+        by=by,
+        only_right=only_right,
+    )
+
+
+def _gold_relation(pairs: Places) -> Relation:
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return from_pairs(table[:, 0], table[:, 1])

@@ -1,0 +1,1 @@
+"""What the seeds of a training share."""

@@ -1,0 +1,101 @@
+"""Scores of pictures against texts by an encoder of pairs, cached as they are computed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxr.engine.progress import Talk
+from ctxr.metrics.retrieval import Vectors
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import load_encoder
+from ctxr.models.training.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
+from ctxr.models.training.questions import Images
+from ctxr.problems.encoded import PictureFiles, cached, embedded
+from ctxr.problems.paired import looked_at
+from ctxr.problems.scoring import Device, way_of
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEPT = 50_000
+"""Scores in a file of the cache, as many as a stopped run may lose: some minutes of a large encoder of pairs on a CPU."""
+
+
+@dataclass(frozen=True)
+class Rerank:
+    """How many candidates of each query an encoder of pairs looks at, 0 for all; those that the encoder `by` likes best."""
+
+    most: int = 0
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class PairLooks:
+    """An encoder of pairs over some pictures and texts.
+
+    Attributes:
+        scorer: on its device, in evaluation mode. images: by place among `pictures`. tokens: [C, T] of the texts.
+        made_by: whatever decides a score beside picture and text.
+    """
+
+    scorer: Any
+    images: "Images"
+    tokens: Any
+    pictures: PictureFiles
+    texts: "Sequence[str]"
+    made_by: dict[str, Any]
+    device: str
+    bf16: bool
+
+    def look(self, images: "Rows", captions: "Rows", wanted: "Wanted", advance: "Advance" = lambda _: None) -> "Table":
+        """Scores [n, m] of pictures with texts, by their places, 0 where a pair is not wanted; each is computed once.
+
+        Args:
+            advance: told how many pictures are done.
+        """
+        contents = list(self.pictures.contents.values())
+        made_by = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
+        names = [
+            sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
+            for image, row in zip(images, wanted, strict=True)
+        ]
+
+        matcher = PairMatcher(self.scorer, self.images, self.tokens, self.device, self.bf16)
+
+        def make(part: slice) -> "Table":
+            return matcher.scores(images[part], captions, wanted[part])
+
+        chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
+        return np.concatenate(cached(self.pictures.workdir, made_by, names, make, advance, chunk))
+
+
+def pair_looks(
+    checkpoint: Path | None,
+    source: "CrossSource",
+    pictures: PictureFiles,
+    texts: "Sequence[str]",
+    machine: Device,
+    talk: Talk,
+) -> PairLooks:
+    """A checkpoint, or the published encoder where there is none, over pictures and texts, on `machine.device`."""
+    way = way_of(checkpoint, source, pictures, machine, talk)
+    weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    made_by = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": way.bf16, "regions": regions}
+    images = looked_at(pictures, source, machine.device, talk)
+    return PairLooks(
+        way.ranker.eval(), images, source.tokenize(list(texts)), pictures, texts, made_by, machine.device, way.bf16
+    )
+
+
+def shortlist_of(
+    pictures: PictureFiles, texts: "Sequence[str]", rerank: Rerank, device: str, talk: Talk
+) -> "Shortlist":
+    """What an encoder of pairs looks at of pictures and texts, by their places. Raises what `load_encoder` raises."""
+    if not rerank.most:
+        return Shortlist()
+    encoder = load_encoder(rerank.by, device, warn=talk.warn)
+    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, talk)), rerank.most)

@@ -1,0 +1,111 @@
+"""Queries as arrays for encoders of pairs, cached by content."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.training.questions import Images, Questions, RegionTable, with_features
+from ctxr.models.training.scoring import features_of, in_bf16
+from ctxr.problems.encoded import PictureFiles, cached, pixels_of, questions_with
+from ctxr.problems.queries import EvalQuery
+from ctxr.store.artifacts import MANIFEST
+from ctxr.store.hashing import sha256_of
+from ctxr.store.regions import RegionFeatures, read_regions
+
+REGIONS = "regions"
+"""Folder of a project that holds a folder for each set of region features."""
+
+AT_ONCE = {"cpu": 4}
+"""Queries in one pass of an encoder of pairs that does not learn, by device; elsewhere `_AT_ONCE`."""
+
+_AT_ONCE = 16
+_CHUNK = 64
+"""Queries in a file of pair features: some minutes of a large encoder on a CPU."""
+
+
+def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatures | None":
+    """The region features called `name` in the project, if `source` looks at any.
+
+    Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another
+    width than the encoder was made for.
+    """
+    if source.looks_at == "pixels":
+        return None
+    if not name:
+        raise UsageError(
+            f"{source.name} looks at regions, and none are named",
+            hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
+        )
+    folder = workdir / REGIONS / name
+    if not folder.exists():
+        there = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
+        raise UnfinishedError(
+            f"the recipe looks at regions = {name!r}, and {folder} is not there",
+            hint=f"--set regions={there[0]}"
+            if there
+            else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
+        )
+    regions = read_regions(folder)
+    if regions.features != source.features:
+        raise DataError(
+            f"{regions.folder} holds {regions.features} features for each region, and {source.name} looks at {source.features}",
+            hint="name the regions that the encoder was made for",
+        )
+    return regions
+
+
+def at_once(device: str) -> int:
+    """Queries in one pass of an encoder of pairs that does not learn."""
+    return AT_ONCE.get(device, _AT_ONCE)
+
+
+def as_inputs(
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk
+) -> "Questions":
+    """Queries with tokens, and with the pixels or regions of their images."""
+    pictures = pictures.of(asked)
+    tokens = source.tokenize([one.text for one in asked]).numpy()
+    return questions_with(asked, pictures, looked_at(pictures, source, device, talk), tokens)
+
+
+def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk) -> "Images":
+    """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
+    if source.preprocess is not None:
+        return pixels_of(pictures, source.preprocess, device, talk)
+    if pictures.regions is None:
+        raise ValueError("no regions to look at")
+    contents = list(pictures.contents.values())
+    pictures.regions.check(contents)  # a picture without regions is named before hours are spent
+    return RegionTable(pictures.regions, contents)
+
+
+def as_features(
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, precision: str, talk: Talk
+) -> "Questions":
+    """Queries with the features of each of their pairs by the encoder as it is.
+
+    They are computed once for the same pictures, text, weights, preprocessing and precision.
+    """
+    turn = sorted(range(len(asked)), key=lambda place: (asked[place].image_set, place))
+    asked_by_set = [asked[place] for place in turn]
+    questions = as_inputs(asked_by_set, pictures, source, device, talk)
+    bf16, most = in_bf16(precision, device), questions.candidates.shape[1]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    made_by = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
+    encoder = source.build().to(device)
+    with talk.progress("looking at pairs", len(asked)) as task:
+        arrays = cached(
+            pictures.workdir,
+            made_by,
+            [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in asked_by_set],
+            lambda part: features_of(encoder, questions, range(part.start, part.stop), at_once(device), device, bf16),
+            task.advance,
+            _CHUNK,
+        )
+    whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
+    back = np.argsort(np.array(turn, np.int64))
+    return with_features(questions, back, whole)

@@ -1,0 +1,112 @@
+"""Queries for an image of a set, as models see them: text, candidate images in order, target."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxr.datasets.changes import refuse_other
+from ctxr.datasets.dataset import Dataset
+from ctxr.errors import DataError
+from ctxr.store.artifacts import MANIFEST
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.records import SplitName
+
+
+@dataclass(frozen=True)
+class EvalQuery:
+    """One query for an image of a set.
+
+    Attributes:
+        text: all texts of the query, joined by blanks.
+        images: ids in the order of the set. target: position in them; None where it is not known.
+        ordered: whether that order is one of time.
+        weak: ids of further images for which the text was found to hold, where a recipe wants to know.
+    """
+
+    query: str
+    image_set: str
+    text: str
+    images: tuple[str, ...]
+    target: int | None
+    ordered: bool
+    split: SplitName | None
+    weak: tuple[str, ...] = ()
+
+
+def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
+    """Every query of the dataset for an image, or those of the given ids, by id. Queries with labels are left out.
+
+    Raises DataError for a query that the dataset has not.
+    """
+    if lost := sorted(set(queries or ()) - dataset.queries.keys()):
+        raise DataError(f"{dataset.name} has no query {lost[0]!r}", hint="name the dataset that the queries are from")
+    by_id = {image_set.id: image_set for image_set in dataset.sets}
+    targets = {query.id: place for query, _, place in dataset.targets()}
+    found = []
+    for name, query in sorted(dataset.queries.items()):
+        if query.labels is None and (queries is None or name in queries):
+            image_set = by_id[query.image_set]
+            text = " ".join(dataset.texts[one].text for one in query.texts)
+            side = dataset.split_of(image_set)
+            ordered = image_set.kind == "video"
+            found.append(EvalQuery(name, image_set.id, text, image_set.images, targets.get(name), ordered, side))
+    return found
+
+
+def pictures_of(dataset: Dataset, asked: Sequence[EvalQuery]) -> dict[str, Path]:
+    """The file of every image that is asked about, by id. Raises DataError when one is not there."""
+    wanted = sorted({image for one in asked for image in one.images})
+    files = {image: dataset.picture(dataset.images[image]) for image in wanted}
+    lost = {image for image, file in files.items() if file is None or not file.is_file()}
+    if lost:
+        sets = sorted({one.image_set for one in asked if lost & {*one.images}})
+        why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
+        count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
+        raise DataError(
+            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about are not there, in {count}: {why}",
+            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
+        )
+    return {image: file for image, file in files.items() if file is not None}
+
+
+def contents_of(
+    dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
+) -> dict[str, str]:
+    """SHA-256 of each picture by image id; `passed` is told of every one.
+
+    What the table says is looked at again where the file is younger than the manifest. Raises DataError for a changed picture.
+    """
+    manifest = None if dataset.root is None else dataset.root / MANIFEST
+    written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
+    found = {}
+    for image, file in files.items():
+        known = dataset.images[image].sha256
+        if known and written is not None and file.stat().st_mtime_ns > written:
+            refuse_other(file, known)
+        found[image] = known or sha256_file(file)
+        passed()
+    return found
+
+
+def sha256_of_asked(asked: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
+    """One hash over everything that a model is shown and told."""
+    rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in asked]
+    return sha256_of([rows, sorted(contents.items())])
+
+
+def check_places(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
+    """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
+    for one in asked:
+        if (one.ordered or every) and len(one.images) > most:
+            raise DataError(
+                f"{one.query} asks about {len(one.images)} images in order, and {most} positions are learned",
+                hint="use a recipe without positions, such as clip-module",
+            )
+
+
+def by_side(asked: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
+    """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
+    sides: dict[str, list[EvalQuery]] = {}
+    for one in asked:
+        sides.setdefault(one.split or "", []).append(one)
+    return sides

@@ -1,0 +1,261 @@
+"""Queries with their candidates, targets and facets, matched with the scores of every run."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
+from ctxr.datasets.readers.phenomena import PHENOMENA
+from ctxr.datasets.splits import SPLITS
+from ctxr.errors import DataError
+from ctxr.metrics.phenomena import verdicts
+from ctxr.metrics.ranking import Places, places
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.problems.runs import ModelScores, Run
+from ctxr.store.records import ImageSet, Query
+
+NO_SPLIT = "none"
+SIDES = (*SPLITS, NO_SPLIT)
+"""Sides of a benchmark in the order of tables; the last is that of sets that nobody put on one."""
+
+WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
+"""How the release and our certificate call the writers of validation descriptions, and how tables do."""
+
+
+@dataclass(frozen=True)
+class BenchmarkQuery:
+    """A query for an image.
+
+    Attributes:
+        number: place in the dataset, from 0. side: of `SIDES`.
+        right: positions of the targets among the candidates; empty where the target is hidden.
+        source: corpus, video or album. writer: seen in train or not; "" where nobody said.
+        looked: phenomena that somebody looked for in the text. found: those that were found.
+        distance: mean pairwise distance of the set, None where it is not known. tokens: of the text.
+    """
+
+    query: str
+    number: int
+    image_set: ImageSet
+    side: str
+    right: tuple[int, ...]
+    text: str
+    source: str
+    writer: str
+    looked: frozenset[str]
+    found: frozenset[str]
+    distance: float | None = None
+    tokens: int = 0
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Ids of the images among which the target is."""
+        return self.image_set.images
+
+
+def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> dict[str, BenchmarkQuery]:
+    """Every query for an image, by id, in the order of the dataset; `distances` is (mean, closest) by set.
+
+    Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
+    """
+    sets = {one.id: one for one in dataset.sets}
+    right: dict[str, set[int]] = {}
+    for query, _, place in dataset.targets():
+        right.setdefault(query.id, set()).add(place)
+    tags = _tags(dataset)
+    writers = _writers(dataset)
+    questions: dict[str, BenchmarkQuery] = {}
+    for query in dataset.queries.values():
+        if query.labels is not None:
+            continue
+        one = sets[query.image_set]
+        looked = tags.get((query.image_set, query.texts), {})
+        questions[query.id] = BenchmarkQuery(
+            query=query.id,
+            number=len(questions),
+            image_set=one,
+            side=dataset.split_of(one) or NO_SPLIT,
+            right=tuple(sorted(right.get(query.id, ()))),
+            text=" ".join(dataset.texts[name].text for name in query.texts),
+            source=collection_of(one),
+            writer=writers.get(query.id, ""),
+            looked=frozenset(looked),
+            found=frozenset(name for name, said in looked.items() if said),
+            distance=distances[one.id][0] if one.id in distances else None,
+        )
+    return questions
+
+
+def _tags(dataset: Dataset) -> dict[tuple[str, tuple[str, ...]], dict[str, bool]]:
+    """Phenomena looked for, and whether found, by set and texts: queries about labels name the texts they are about."""
+    found: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
+    for (name, phenomenon), said in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
+        query: Query = dataset.queries[name]
+        found.setdefault((query.image_set, query.texts), {})[phenomenon] = said
+    return found
+
+
+def _writers(dataset: Dataset) -> dict[str, str]:
+    """Whether the writer of a query was seen in train: from the release's file of writers, or from our certificate."""
+    told: dict[str, str] = {}
+    for query in dataset.queries.values():
+        if query.texts:
+            author = dataset.texts[query.texts[0]].author
+            told[query.id] = WRITERS.get(author, "") if author != UNKNOWN else ""
+    certificate = None if dataset.root is None else dataset.root / "certificate.json"
+    if certificate is not None and certificate.is_file():
+        try:
+            rows = json.loads(certificate.read_text(encoding="utf-8")).get("queries", {})
+            told |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise DataError(f"{certificate} is damaged: {error}", hint="run ctxr aggregate again") from error
+    return {name: writer for name, writer in told.items() if writer}
+
+
+@dataclass(frozen=True, eq=False)
+class EvalSplit:
+    """Questions of one side of the benchmark, scored by all runs.
+
+    Attributes:
+        questions: B with a known target. runs: rows of a table. seeds: the scorers of each run, one or several.
+        scores: [B, K] of each scorer, -inf where there is no candidate.
+        right: [B, K] which candidates are targets. hidden: questions without a known target.
+        hidden_scores: theirs, by scorer and query. left_out: questions that some scorer did not score, with `--partial`.
+    """
+
+    name: str
+    questions: tuple[BenchmarkQuery, ...]
+    runs: tuple[str, ...]
+    seeds: dict[str, tuple[str, ...]]
+    scores: dict[str, Doubles]
+    right: Flags
+    hidden: tuple[BenchmarkQuery, ...]
+    hidden_scores: dict[str, dict[str, list[float]]]
+    left_out: int
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Every scorer of every run."""
+        return tuple(name for run in self.runs for name in self.seeds[run])
+
+    def places(self, scorer: str) -> Places:
+        """Where the targets stand for a scorer."""
+        return places(self.scores[scorer], self.right)
+
+    def mean(self, run: str, figure: Callable[[Places], Doubles]) -> Doubles:
+        """A figure of each question [B], as the mean over the seeds of a run."""
+        held: Doubles = np.mean([figure(self.places(name)) for name in self.seeds[run]], axis=0)
+        return held
+
+
+def match(
+    dataset: Dataset, questions: Mapping[str, BenchmarkQuery], runs: Sequence[Run], only: str, partial: bool
+) -> tuple[list[EvalSplit], list[str]]:
+    """The sides that any run scored, each with all of its questions, `only` names one of them; and what is left out.
+
+    A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that
+    any run left unscored, or scored in part, is left out of all runs.
+
+    Raises DataError naming file:line for scores of what is not asked, and for what is missing.
+    """
+    scorers = [scorer for run in runs for scorer in run.scorers]
+    for scorer in scorers:
+        _check_known(dataset, questions, scorer)
+    scored = {questions[name].side for scorer in scorers for name in scorer.values}
+    chosen = [side for side in SIDES if side in scored and only in ("", side)]
+    if not chosen:
+        what = f"of {only}" if only else "that is asked"
+        raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
+    strangers = {
+        side: [one.name for one in scorers if not any(questions[name].side == side for name in one.values)]
+        for side in chosen
+    }
+    shared = [side for side in chosen if not strangers[side]]
+    notes = [
+        f"{side} is left out, as {', '.join(strangers[side])} scored nothing of it: name the others, with --split {side}"
+        for side in chosen
+        if shared and strangers[side]
+    ]
+    asked = {side: [one for one in questions.values() if one.side == side] for side in shared or chosen}
+    return [_side(side, those, runs, partial) for side, those in asked.items()], notes
+
+
+def _check_known(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scorer: ModelScores) -> None:
+    candidates: dict[str, frozenset[str]] = {}
+    for name, values in scorer.values.items():
+        question = questions.get(name)
+        if question is None:
+            asked = dataset.queries.get(name)
+            what = "is not asked" if asked is None else "asks for a label, not for an image"
+            raise DataError(
+                f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
+                hint="evaluate on the dataset that was scored: --dataset PATH",
+            )
+        if question.image_set.id not in candidates:
+            candidates[question.image_set.id] = frozenset(question.candidates)
+        strange = values.keys() - candidates[question.image_set.id]
+        if strange:
+            first = min(strange)
+            raise DataError(
+                f"{scorer.place(name, first)}: {first!r} is no candidate of query {name!r} "
+                f"(set {question.image_set.id!r} has {question.candidates[0]!r} and {len(question.candidates) - 1} more)",
+                hint="candidates are the image ids of the query's set",
+            )
+
+
+def _side(name: str, asked: Sequence[BenchmarkQuery], runs: Sequence[Run], partial: bool) -> EvalSplit:
+    scorers = [scorer for run in runs for scorer in run.scorers]
+    lacking: set[str] = set()
+    for scorer in scorers:
+        unscored = [one for one in asked if len(scorer.values.get(one.query, ())) < len(one.candidates)]
+        if unscored and not partial:
+            raise _missing(name, unscored, scorer)
+        lacking |= {one.query for one in unscored}
+    whole = [one for one in asked if one.query not in lacking]
+    known = tuple(one for one in whole if one.right)
+    hidden = tuple(one for one in whole if not one.right)
+    width = max((len(one.candidates) for one in known), default=1)
+    right = np.zeros((len(known), width), bool)
+    for row, one in enumerate(known):
+        right[row, list(one.right)] = True
+    return EvalSplit(
+        name=name,
+        questions=known,
+        runs=tuple(run.name for run in runs),
+        seeds={run.name: tuple(scorer.name for scorer in run.scorers) for run in runs},
+        scores={scorer.name: _table(scorer, known, width) for scorer in scorers},
+        right=right,
+        hidden=hidden,
+        hidden_scores={scorer.name: {one.query: _values(scorer, one) for one in hidden} for scorer in scorers},
+        left_out=len(lacking),
+    )
+
+
+def _table(scorer: ModelScores, known: Sequence[BenchmarkQuery], width: int) -> Doubles:
+    table = np.full((len(known), width), -np.inf)
+    for row, one in enumerate(known):
+        table[row, : len(one.candidates)] = _values(scorer, one)
+    return table
+
+
+def _values(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
+    values = scorer.values[one.query]
+    return [values[candidate] for candidate in one.candidates]
+
+
+def _missing(side: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores) -> DataError:
+    first = unscored[0]
+    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
+    given = scorer.values.get(first.query, {})
+    if given:
+        lost = next(one for one in first.candidates if one not in given)
+        what = f"query {first.query!r} has no score for its candidate {lost!r}"
+    else:
+        what = f"query {first.query!r} of {side} has no score"
+    return DataError(
+        f"{scorer.place(first.query, None)}: {what}{more}",
+        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+    )

@@ -1,0 +1,275 @@
+"""Where scores come from: a trained run, a file of scores, or a published model."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import other_datasets
+from ctxr.engine.progress import Talk
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.recipes import known_recipes
+from ctxr.problems.entailment import classifiers_in
+from ctxr.problems.scoring import SCORES, Device, scores_of
+from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.kinds import MODEL, RUN, RUNS
+from ctxr.store.records import Score
+from ctxr.store.scores import ScoresFile, read_scores
+
+PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+"""Names of encoders that hold no colon."""
+
+
+@dataclass(frozen=True)
+class ModelScores:
+    """Scores by one model.
+
+    Attributes:
+        name: of the run, or `RUN/seedN` where a run has several.
+        values: by query, by candidate. place: `file:line` of a query's scores, or of one of them; the name where no file
+            holds them.
+    """
+
+    name: str
+    values: dict[str, dict[str, float]]
+    place: Callable[[str, str | None], str] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is one row of a table: a model, or several that differ in their seed alone.
+
+    Attributes:
+        scorers: one, or one for each seed. origin: what it is, by content. artifact: of a trained run.
+    """
+
+    name: str
+    scorers: tuple[ModelScores, ...]
+    origin: Parent
+    artifact: Artifact | None = None
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How what was not scored yet is scored.
+
+    Attributes:
+        queries: asked for when something is to be scored: ids. device: where.
+        regions: name of region features in the project, for models that look at regions.
+    """
+
+    dataset: Dataset
+    queries: Callable[[], list[str]]
+    workdir: Path
+    device: str
+    talk: Talk
+    regions: str = ""
+
+    def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
+        """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
+        wanted = self.queries() if queries is None else queries
+        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.talk, self.regions)
+
+    def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
+        """Whether the dataset asks all of these queries, with these candidates."""
+        images = {one.id: frozenset(one.images) for one in self.dataset.sets}
+        asked = self.dataset.queries
+        return all(name in asked and row.keys() <= images[asked[name].image_set] for name, row in values.items())
+
+
+def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
+    """The runs that `sources` name, in that order: the name or folder of a run, a file of scores, or a model's name.
+
+    Without sources, every finished run of the project; one that was made on another dataset, and one that scores nothing, is
+    left out with a warning if its scores do not fit.
+
+    Raises UnfinishedError where there is none, UsageError for a name that is nothing of this or stands twice, DataError as
+    `read_scores` does.
+    """
+    folder = scoring.workdir / RUNS
+    for source in sources:
+        check_name(source, scoring.workdir)
+    named = list(sources) or finished_runs(scoring.workdir)
+    if not named:
+        raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
+    if not sources:
+        named = [name for name in named if not _left_out(folder / name, scoring)]
+        if not named:
+            raise UnfinishedError(
+                f"no run in {folder} has scores for {scoring.dataset.name}",
+                hint="ctxr eval NAME   scores one of them here",
+            )
+    runs = [run for source in named for run in _open(source, scoring)]
+    seen: set[str] = set()
+    for run in runs:
+        if run.name in seen:
+            raise UsageError(
+                f"two runs are called {run.name!r}", hint="rename one of the files, or give its rows another scorer"
+            )
+        seen.add(run.name)
+    return runs
+
+
+def check_name(source: str, workdir: Path) -> None:
+    """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
+    if not source:
+        raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
+    if run_folder(source, workdir) is not None or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
+        return
+    if ":" in source or source in PLAIN_ENCODERS:
+        return
+    runs, classifiers = finished_runs(workdir), classifiers_in(workdir)
+    near = get_close_matches(source, [*runs, *classifiers], n=1)
+    hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
+    if source in known_recipes():
+        hint += f"ctxr train --recipe {source}   makes it; "
+    hint += f"the runs are {', '.join(runs)}; " if runs else "no run is finished yet; "
+    hint += f"the classifiers are {', '.join(classifiers)}; " if classifiers else ""
+    raise UsageError(
+        f"there is neither a run nor a classifier {source!r} in {workdir}",
+        hint=f"{hint}an encoder is named as in ViT-B-32:openai",
+    )
+
+
+def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
+    """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
+    found = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
+    return [folder for folder in found if folder is not None]
+
+
+def finished_runs(workdir: Path) -> list[str]:
+    """Names of the finished runs of a project."""
+    return sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+
+
+def run_folder(source: str, workdir: Path) -> Path | None:
+    """The folder of a run by its name in the project, or by its path; None for anything else."""
+    return next((folder for folder in (workdir / RUNS / source, Path(source)) if source and folder.is_dir()), None)
+
+
+def _open(source: str, scoring: Scoring) -> list[Run]:
+    folder, file = run_folder(source, scoring.workdir), Path(source)
+    if folder is not None:
+        return [_trained(folder, scoring)]
+    if file.is_file():
+        digest = sha256_file(file)
+        found = read_scores(file).items()
+        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in found]
+    if file.suffix in (".jsonl", ".json"):
+        raise UsageError(
+            f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
+            hint="ctxr eval NAME, or a file with lines of query, candidate and value",
+        )
+    scorers = _scorers(source, scoring(source))
+    return [Run(source, scorers, Parent(source, MODEL, sha256_of([one.values for one in scorers])))]
+
+
+def _trained(folder: Path, scoring: Scoring) -> Run:
+    """A trained run; what of it was not scored when it was trained is scored now."""
+    artifact = open_artifact(folder, RUN)
+    name = folder.resolve().name
+    origin = Parent(name, RUN, artifact.sha256)
+    changed = artifact.changed_files()
+    if SCORES in changed:
+        raise _changed(folder / SCORES)
+    if not _can_score(artifact):
+        return Run(name, _stored(folder), origin, artifact)
+    kept = _stored(folder) if _holds(artifact, scoring) else ()
+    lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
+    if not lacking:
+        if changed:
+            scoring.talk.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
+        return Run(name, kept, origin, artifact)
+    refuse_changed(artifact)
+    made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
+    held = {one.name: one for one in kept}
+    scorers = tuple(_joined(held[one], made[one]) if one in held else made[one] for one in made)
+    return Run(name, scorers, origin, artifact)
+
+
+def refuse_changed(artifact: Artifact) -> None:
+    """Raises DataError naming the first file of a run that is missing, or not as it was written."""
+    if changed := artifact.changed_files():
+        raise _changed(artifact.path / changed[0])
+
+
+def _changed(file: Path) -> DataError:
+    what = "was changed since the run was written" if file.exists() else "is missing: the run was written with it"
+    return DataError(f"{file} {what}", hint="restore it, or train again")
+
+
+def _stored(folder: Path) -> tuple[ModelScores, ...]:
+    name, files = folder.resolve().name, read_scores(folder / SCORES)
+    return tuple(
+        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
+        for scorer, file in sorted(files.items())
+    )
+
+
+def _can_score(artifact: Artifact) -> bool:
+    """Whether a run holds checkpoints that can be asked for what it did not score."""
+    return artifact.manifest.verb == "train" and any(artifact.path.glob("seed*/config.json"))
+
+
+def _has_scores(artifact: Artifact) -> bool:
+    entry = artifact.manifest.files.get(SCORES)
+    return entry is not None and entry.bytes > 0
+
+
+def _holds(artifact: Artifact, scoring: Scoring) -> bool:
+    """Whether the stored scores of a run are answers to what is asked: made on this dataset, over the regions that are named."""
+    if not _has_scores(artifact) or other_datasets(artifact, scoring.dataset):
+        return False
+    if scoring.regions not in ("", artifact.manifest.config.get("regions", "")):
+        return False
+    return all(scoring.fits(one.values) for one in _stored(artifact.path))
+
+
+def _joined(kept: ModelScores, made: ModelScores) -> ModelScores:
+    def place(query: str, candidate: str | None) -> str:
+        return (kept if query in kept.values else made).place(query, candidate)
+
+    return ModelScores(kept.name, kept.values | made.values, place)
+
+
+def _left_out(folder: Path, scoring: Scoring) -> bool:
+    """Whether a run that nobody named has nothing to say here; then it is told of."""
+    artifact = open_artifact(folder, RUN)
+    why = ""
+    if _can_score(artifact):
+        if others := other_datasets(artifact, scoring.dataset):
+            why = f"was made on another dataset ({others[0].name}): ctxr eval {folder.name}   scores it on this one"
+        elif not _has_scores(artifact):
+            why = f"scored nothing: ctxr eval {folder.name}   scores it on what there is"
+    elif not _has_scores(artifact):
+        why = "scored nothing"
+    elif not all(scoring.fits(one.values) for one in _stored(folder)):
+        why = f"scored what {scoring.dataset.name} does not ask"
+    if why:
+        scoring.talk.warn(f"the run {folder.name} is left out, it {why}")
+    return bool(why)
+
+
+def _seed_name(run: str, scorer: str) -> str:
+    """Seeds are called after the folder as it is now."""
+    return f"{run}/{scorer.rpartition('/')[2]}"
+
+
+def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
+    return Run(name, (ModelScores(name, file.values, file.place),), Parent(name, "scores", digest))
+
+
+def _name_of(path: Path) -> str:
+    """A file called `scores.jsonl` is known by its folder."""
+    return path.resolve().parent.name if path.name == SCORES else path.stem
+
+
+def _scorers(run: str, scores: Iterable[Score]) -> tuple[ModelScores, ...]:
+    """Scores at hand, by scorer."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in scores:
+        found.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+    names = {name: run if len(found) == 1 else _seed_name(run, name) for name in sorted(found)}
+    return tuple(ModelScores(names[name], found[name], lambda _query, _candidate: run) for name in names)

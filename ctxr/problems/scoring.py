@@ -1,0 +1,209 @@
+"""Scores of any model for the queries of a dataset: a trained run, or an encoder as it was published."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Silent, Talk
+from ctxr.errors import DataError
+from ctxr.models.context import PLACES
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.families import find_encoder
+from ctxr.models.hub import makes_pairs
+from ctxr.models.precision import choose_device
+from ctxr.models.scorers import ClipScorer, PairScorer
+from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_checkpoint, tuned
+from ctxr.models.training.questions import Questions
+from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.models.training.scoring import in_bf16, resolved, score_all
+from ctxr.problems.encoded import PictureFiles, as_vectors
+from ctxr.problems.paired import as_features, as_inputs, at_once, regions_for
+from ctxr.problems.queries import EvalQuery, asked_of, by_side, check_places, contents_of, pictures_of
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Score
+
+RUN = "run"
+"""Kind of the artifact that `ctxr train` writes."""
+
+SCORES = "scores.jsonl"
+"""Table of a run with what its scorers say of validation and test."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where and how finely vectors are computed: "auto", "cpu", "cuda", "mps"; "fp32", "bf16", or "auto", as a run was trained."""
+
+    device: str = "auto"
+    precision: str = "auto"
+
+
+def scores_of(
+    model: Path | str,
+    dataset: Dataset,
+    queries: Collection[str] | None = None,
+    workdir: Path | None = None,
+    machine: Device | None = None,
+    talk: Talk | None = None,
+    regions: str = "",
+) -> list[Score]:
+    """A score for every candidate of every query, higher is better; queries by side and id.
+
+    Args:
+        model: folder of a run, or the name of an encoder, which then is tried without training: a cosine, -1..1, or the
+            log-odds of a match by an encoder of pairs.
+        dataset: what is asked; queries with labels are left out.
+        queries: ids; None for all.
+        workdir: project folder, where vectors are kept for the next time; None for that of the run, or `work`.
+        machine: where and how finely to compute.
+        talk: hears of progress.
+        regions: name of region features in the project, for a model that looks at regions; "" for those it was trained on.
+
+    The scorer is called as the run's folder, or the encoder; a run of several seeds gives `NAME/seedN` for each.
+
+    Raises UsageError for an unknown encoder, UnfinishedError for a run that is not finished, DataError for pictures or
+    weights that are not there or do not fit.
+    """
+    asked = asked_of(dataset, queries)
+    files = pictures_of(dataset, asked)
+    folder = Path(model)
+    project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
+    pictures = PictureFiles(files, contents_of(dataset, files), project)
+    if not folder.is_dir():
+        pictures = with_regions(pictures, str(model), regions, talk)
+        return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
+    artifact = open_artifact(folder, RUN, "ctxr train")
+    if not checkpoints(folder):
+        raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
+    config, machine = artifact.manifest.config, machine or Device()
+    if machine.precision == "auto":
+        machine = replace(machine, precision=str(config.get("precision", "auto")))
+    encoder = str(config["encoder"])
+    pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), talk)
+    return scores_by_seeds(folder, encoder, asked, pictures, machine, talk)
+
+
+def scores_by_seeds(
+    run: Path, encoder: str, asked: Sequence[EvalQuery], pictures: PictureFiles, machine: Device, talk: Talk | None
+) -> list[Score]:
+    """Scores by every checkpoint of a run."""
+    seeds = checkpoints(run)
+    each = (
+        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, talk) for seed in seeds
+    )
+    return [row for scores in each for row in scores]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The finished checkpoints of a run, by seed."""
+    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
+    return sorted(found, key=lambda seed: int(seed.name[4:]))
+
+
+def scorer_name(run: Path, seed: Path, seeds: int) -> str:
+    """What the scorer of a checkpoint is called: as its run, which holds `seeds` of them."""
+    name = run.resolve().name
+    return name if seeds == 1 else f"{name}/{seed.name}"
+
+
+def scores_by(
+    checkpoint: Path | None,
+    encoder: str,
+    scorer: str,
+    asked: Sequence[EvalQuery],
+    pictures: PictureFiles,
+    machine: Device | None = None,
+    talk: Talk | None = None,
+) -> list[Score]:
+    """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
+    notes = None if checkpoint is None else read_checkpoint(checkpoint)
+    if notes is not None and notes.variant == "temporal":
+        check_places(asked, PLACES, notes.all_positions)
+    chance = None if notes is None else notes.chance
+    talk, machine = talk or Silent(), machine or Device()
+    source = source_of(checkpoint, encoder, talk)
+    device = choose_device(machine.device)
+    way = way_of(checkpoint, source, pictures, Device(device, machine.precision), talk)
+    scores = []
+    for side in by_side(asked).values():
+        questions = way.prepare(side)
+        with talk.progress("scoring", len(side)) as task:
+            values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance, chance).tolist()
+        scores += [
+            Score(one.query, image, scorer, value)
+            for one, row in zip(side, values, strict=True)
+            for image, value in zip(one.images, row[: len(one.images)], strict=True)
+        ]
+    return scores
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """How queries are scored.
+
+    Attributes:
+        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode (see `load_head`).
+        at_once: queries in one pass. bf16: compute in it by autocast.
+    """
+
+    prepare: "Callable[[Sequence[EvalQuery]], Questions]"
+    ranker: Any
+    at_once: int
+    bf16: bool = False
+
+
+def way_of(
+    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: PictureFiles, machine: Device, talk: Talk
+) -> ScoringPlan:
+    """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
+
+    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other encoder of pairs looks again.
+    """
+    device, precision = machine.device, machine.precision
+    if not isinstance(source, CrossSource):
+        embedder = Encoder(source, device, resolved(precision, device), talk.warn)
+        ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
+        return ScoringPlan(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
+    notes = None if checkpoint is None else read_checkpoint(checkpoint)
+    if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
+        ranker = load_head(checkpoint).to(device)
+        return ScoringPlan(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
+    encoder = source.build()
+    ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
+    bf16 = in_bf16(precision, device)
+    return ScoringPlan(
+        lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16
+    )
+
+
+def with_regions(pictures: PictureFiles, encoder: str, name: str, talk: Talk | None) -> PictureFiles:
+    """The pictures with their regions, where the encoder looks at any."""
+    if not makes_pairs(encoder):
+        return pictures
+    source = find_encoder(encoder, (talk or Silent()).warn)
+    return replace(pictures, regions=regions_for(source, name, pictures.workdir))  # type: ignore[arg-type]
+
+
+def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "EncoderSource | CrossSource":
+    """The encoder below a checkpoint, with its trained weights where it has any.
+
+    Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.
+    """
+    source = find_encoder(encoder, talk.warn)
+    if checkpoint is None:
+        return source
+    notes = read_checkpoint(checkpoint)
+    if notes.encoder != source.name:
+        raise DataError(
+            f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
+            hint=f"train again with --set encoder={notes.encoder}",
+        )
+    found = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if fingerprint_of(found) != notes.fingerprint:
+        raise DataError(
+            f"{checkpoint} was trained over other weights than {notes.encoder} has now",
+            hint="put the weights back that it was trained with, or train again: ctxr train",
+        )
+    return found

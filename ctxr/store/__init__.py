@@ -1,0 +1,1 @@
+"""What lies on disk: records, tables, arrays, scores, artifacts and their kinds."""

@@ -1,0 +1,92 @@
+"""Embeddings on disk: a memory-mapped float32 matrix of unit vectors and the fingerprint of what made them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import DataError
+from ctxr.store.atomic import disk_errors
+
+Vectors = npt.NDArray[np.float32]
+
+
+def save_vectors(path: Path, vectors: Vectors) -> None:
+    """Write vectors [N, D] float32 to an `.npy` file (no pickled objects)."""
+    with disk_errors(path), path.open("wb") as stream:
+        np.save(stream, np.ascontiguousarray(vectors, dtype=np.float32), allow_pickle=False)
+
+
+def load_vectors(path: Path) -> Vectors:
+    """Vectors [N, D] float32, memory-mapped and read-only. Raises DataError for anything else than that."""
+    try:
+        if path.stat().st_size == 0:
+            raise ValueError("empty file")
+        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
+    except (
+        Exception
+    ) as error:  # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
+        raise DataError(f"{path} is not a matrix of embeddings: {error}") from error
+    if vectors.ndim != 2 or vectors.dtype != np.float32:
+        raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, not float32 [N, D]")
+    return vectors
+
+
+def stack_vectors(rows: Iterable[Vectors], width: int) -> Vectors:
+    """Rows [D] or blocks [n, D] stacked to [N, D]; [0, width] when there are none."""
+    blocks = [np.atleast_2d(row) for row in rows]
+    return np.concatenate(blocks).astype(np.float32) if blocks else np.zeros((0, width), np.float32)
+
+
+def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
+    """Euclidean distances [N, N] between rows, accumulated in float64 by differences, so that equal rows are at 0.
+
+    >>> pairwise_distances(np.array([[1, 0], [0, 1]], np.float32)).round(4).tolist()
+    [[0.0, 1.4142], [1.4142, 0.0]]
+    """
+    wide = np.asarray(vectors, np.float64)
+    distances: npt.NDArray[np.float64] = np.sqrt(((wide[:, None, :] - wide[None, :, :]) ** 2).sum(-1))
+    return distances
+
+
+def spread(vectors: Vectors) -> tuple[float, float]:
+    """(closest, mean) distance of two rows, to six decimals."""
+    above = pairwise_distances(vectors)[np.triu_indices(len(vectors), 1)]
+    return round(float(above.min()), 6), round(float(above.mean()), 6)
+
+
+class VectorLog:
+    """Vectors that arrive one batch at a time, kept on disk so that memory does not grow with a video's length."""
+
+    def __init__(self, path: Path) -> None:
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._path = path
+            self._stream = path.open("wb")
+        self.count = 0
+        self._width = 0
+
+    def append(self, vectors: Vectors) -> int:
+        """Add vectors [n, D]; returns the row of the first."""
+        first = self.count
+        with disk_errors(self._path):
+            self._stream.write(np.ascontiguousarray(vectors, np.float32).tobytes())
+        self.count += len(vectors)
+        self._width = vectors.shape[1]
+        return first
+
+    def close(self) -> Vectors:
+        """All vectors [N, D], memory-mapped; the file stays until `discard`."""
+        with disk_errors(self._path):
+            self._stream.close()
+        if not self.count:
+            return np.zeros((0, 0), np.float32)
+        return np.memmap(self._path, np.float32, "r", shape=(self.count, self._width))
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self._stream.close()
+        self._path.unlink(missing_ok=True)

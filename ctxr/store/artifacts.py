@@ -1,0 +1,256 @@
+"""One artifact = one folder that one verb wrote, its `manifest.json` last.
+
+No manifest means not finished. Same kind, config and parents, manifest there: nothing to do. A manifest carries no clock and
+no path outside its folder's neighbourhood, so equal runs are byte-equal. `docs/format.md` is the specification.
+"""
+
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from ctxr import __version__
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.tables import decode_other, encode_other
+
+FORMAT = 1
+"""Version of the artifact format; a reader refuses a newer one."""
+
+MANIFEST = "manifest.json"
+
+CHOOSE = "--out, --name or --workdir, whichever the command has"
+
+MARKER = ".ctxr"
+"""Empty file by which a folder that has no manifest yet is known as ours. It is the lock as well, and stays."""
+
+_PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A table or array of the artifact as it was when the manifest was written."""
+
+    sha256: str
+    bytes: int
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """What an artifact was made from: another artifact (sha256 of its manifest) or a source (sha256 of its content)."""
+
+    name: str
+    kind: str
+    sha256: str
+    path: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Everything needed to say what this folder is, how it came about, and whether it is still whole."""
+
+    kind: str
+    format: int
+    ctxr: str
+    verb: str
+    config: dict[str, Any]
+    parents: list[Parent]
+    counts: dict[str, Any]
+    models: dict[str, Any]
+    packages: dict[str, str]
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A finished artifact: its folder, its manifest, and the SHA-256 of the manifest's file, by which children name their parent."""
+
+    path: Path
+    manifest: Manifest
+    sha256: str
+
+    def is_still_there(self) -> bool:
+        """Whether the manifest on the disk is the one that was read."""
+        return _digest(self.path / MANIFEST) == self.sha256
+
+    def changed_files(self, under: str = "") -> list[str]:
+        """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone; of those `under` a
+        prefix of their names."""
+        known = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
+        return [name for name, entry in known.items() if _digest(self.path / name) != entry.sha256]
+
+
+def _digest(file: Path) -> str:
+    try:
+        return sha256_file(file)
+    except OSError:
+        return ""
+
+
+def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
+    """The finished artifact at `path`; `maker` is the command that makes one.
+
+    Raises UnfinishedError without a manifest, DataError for a damaged manifest, a newer format or another kind.
+    """
+    file = path / MANIFEST
+    if not file.is_file():
+        what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
+        hint = "run the command that makes it first (again, if it was stopped)"
+        hint = hint if path.exists() else f"check the path, or {hint}"
+        raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint)
+    content = file.read_bytes()
+    try:
+        loose = msgspec.json.decode(content)
+        version = loose.get("format") if isinstance(loose, dict) else None
+        if isinstance(version, int) and version > FORMAT:
+            raise DataError(
+                f"{file} has format {version}, newer than this ctxr understands ({FORMAT})",
+                hint="pip install --upgrade ctxr",
+            )
+        manifest = msgspec.json.decode(content, type=Manifest, dec_hook=decode_other)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
+    if kind is not None and manifest.kind != kind:
+        raise DataError(
+            f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
+        )
+    return Artifact(path, manifest, sha256_bytes(content))
+
+
+def finished(
+    path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent], renamed: bool = False
+) -> Artifact | None:
+    """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
+
+    Parents may differ in `path`, and in their names too if `renamed`: content decides.
+    """
+    if not (path / MANIFEST).is_file():
+        return None
+    artifact = open_artifact(path, kind)
+    known = artifact.manifest
+    same = known.verb == verb and known.config == plain(config)
+    same = same and identity(known.parents, renamed) == identity(parents, renamed)
+    return artifact if same else None
+
+
+def identity(parents: Sequence[Parent], renamed: bool = False) -> list[tuple[str, str, str]]:
+    """What a list of parents says, without where they lie; without their names if `renamed`."""
+    return sorted(("" if renamed else parent.name, parent.kind, parent.sha256) for parent in parents)
+
+
+def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as it reads back from JSON: tuples become lists, paths strings, times fractions in text."""
+    ready = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
+    return decoded
+
+
+def refuse_strangers(path: Path) -> None:
+    """Make the folder `path` ours, or leave it alone: raises UsageError when it holds something and is no artifact."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        names = sorted(file.name for file in path.iterdir())
+        if names and MANIFEST not in names and MARKER not in names:
+            raise UsageError(
+                f"{path} holds {names[0]!r}, which is no part of an artifact",
+                hint=f"choose an empty or new folder: {CHOOSE}",
+            )
+        (path / MARKER).touch()
+
+
+def take_manifest(path: Path) -> bytes | None:
+    """Remove the manifest, because the artifact is about to change, and return it; None if there is none."""
+    try:
+        content = (path / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+    (path / MANIFEST).unlink()
+    return content
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.
+
+    The lock is on the marker file, which is never removed: a lock on a file that is removed holds nobody who made it anew.
+    Files that a killed process had half written are removed.
+    Raises UnfinishedError when another process holds it.
+    """
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        stream = (path / MARKER).open("a")
+    with stream:
+        if not _take(stream):
+            raise UnfinishedError(
+                f"{path} is being written by another ctxr process",
+                hint=f"wait for it, or choose another folder: {CHOOSE}",
+            )
+        with disk_errors(path):
+            for half in path.glob(HALF_WRITTEN):  # of writers that were killed: nobody else writes here now
+                half.unlink(missing_ok=True)
+        yield
+
+
+def _take(stream: IO[str]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # a system without flock: nothing to hold
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def finish(
+    path: Path,
+    *,
+    kind: str,
+    verb: str,
+    config: Mapping[str, Any],
+    parents: Sequence[Parent],
+    counts: Mapping[str, Any],
+    models: Mapping[str, Any],
+    files: Sequence[str],
+) -> Artifact:
+    """Write the manifest, last and atomically. `files` are the tables and arrays, relative to `path`."""
+    entries = {name: FileEntry(sha256_file(path / name), (path / name).stat().st_size) for name in sorted(files)}
+    manifest = Manifest(
+        kind=kind,
+        format=FORMAT,
+        ctxr=__version__,
+        verb=verb,
+        config=plain(config),
+        parents=sorted(parents, key=lambda parent: (parent.name, parent.sha256)),
+        counts=dict(counts),
+        models=dict(models),
+        packages=package_versions(),
+        files=entries,
+    )
+    content = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
+    write_bytes(path / MANIFEST, content)
+    return Artifact(path, manifest, sha256_bytes(content))
+
+
+def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+    """Installed versions of the packages that can change a result; "" for one that is not installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+class Content(NamedTuple):
+    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part."""
+
+    files: list[str]
+    counts: dict[str, Any]
+    models: dict[str, Any]

@@ -1,0 +1,80 @@
+"""Where sources lie on this machine, by content. Kept beside the artifacts, not in them: an artifact is the same wherever it was made.
+
+One small file per content, so that runs at the same time lose nothing of one another.
+
+Pictures stay where the sets are: `root` in the manifest's config leads from the artifact to the folder that `Image.path` is
+relative to.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from ctxr.errors import DataError
+from ctxr.store.atomic import write_bytes
+
+CACHE = ".ctxr-cache"
+"""Folder beside the artifacts for what may be deleted at any time."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def remember_places(artifact: Path, places: Mapping[str, Path]) -> None:
+    """Note where the sources of an artifact lie: path by sha256 of the content."""
+    for digest, path in places.items():
+        place = path.resolve()
+        if _SHA256.fullmatch(digest) and place_of(artifact, digest) != place:
+            write_bytes(_file(artifact, digest), os.fsencode(place), durable=False)
+
+
+def place_of(artifact: Path, sha256: str) -> Path | None:
+    """Where the content was last seen; None if that is not known. It may have gone since."""
+    if not _SHA256.fullmatch(sha256):
+        return None
+    try:
+        content = _file(artifact, sha256).read_bytes()
+    except OSError:
+        return None
+    path = Path(os.fsdecode(content))
+    return path if path.is_absolute() and b"\0" not in content else None
+
+
+def _file(artifact: Path, sha256: str) -> Path:
+    return artifact.resolve().parent / CACHE / "places" / sha256
+
+
+def relative(folder: Path, start: Path) -> str:
+    """The way from the folder `start` to `folder`, with `/`."""
+    return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()
+
+
+def reached(start: Path, way: str) -> Path:
+    """The folder to which the `way` of `relative` leads, called as `start` is where that leaves no step up in its name."""
+    folder = (start / way).resolve()
+    called = Path(os.path.normpath(start / way))
+    return called if ".." not in called.parts and called.resolve() == folder else folder
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def plain_name(name: str, what: str) -> str:
+    """`name`, if it can be a folder's name and leads nowhere else. Raises DataError otherwise."""
+    if not _PLAIN.fullmatch(name) or len(name) > 200:
+        raise DataError(
+            f"{what} {name!r} cannot be the name of a folder",
+            hint="names hold letters, digits, . _ - and do not begin with a dot",
+        )
+    return name
+
+
+def stays_inside(path: str) -> bool:
+    """Whether a path in a table is relative, with `/`, and does not leave its folder."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and not any(sign in path for sign in "\\:\0")
+
+
+def safe_name(text: str) -> str:
+    """`text` as a name that is safe in every file system: letters, digits, `._-`; never hidden, never empty."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:100] or "source"

@@ -1,0 +1,236 @@
+"""The nouns of ctxr as frozen records, one JSON object a line on disk.
+
+A record's fields are written in the order they stand here; `KEY` names the fields that identify a row, by which a table is
+sorted and in which no two rows may agree. Times are exact `Fraction` seconds and travel as "numerator/denominator".
+"""
+
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import msgspec
+
+Kind = Literal["video", "photos"]
+SplitName = Literal["train", "valid", "test"]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of a table. Equal values make equal rows; nothing changes after construction."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+
+    def key(self) -> tuple[str | int, ...]:
+        """Values of the identifying fields, the sort key of the table."""
+        return tuple(getattr(self, name) for name in self.KEY)
+
+
+class Image(Record, frozen=True):
+    """One picture of an image set.
+
+    Attributes:
+        id: `source/imgN` for frame N of a video, `album/name` for a photo.
+        path: file, relative to the artifact folder, POSIX separators.
+        sha256: of the file's bytes, hex.
+        group: what the image must not be parted from across splits: its video, its album.
+        width: upright pixels. height: upright pixels.
+        index: frame number in its video, from 0; None for photos.
+        time: exact presentation time in its video, seconds; None for photos.
+    """
+
+    id: str
+    path: str
+    sha256: str
+    group: str
+    width: int
+    height: int
+    index: int | None = None
+    time: Fraction | None = None
+
+
+class ImageSet(Record, frozen=True):
+    """Ordered images that are considered together (ImageCoDe, section 3.1: ten minimally contrastive images).
+
+    Attributes:
+        images: ids in temporal order (video) or by growing distance from the anchor, which is first (photos).
+        source: the video's name, or the album of the anchor photo.
+        group: see `Image.group`; sets of one group never cross splits.
+        shot: number of the shot in its video, from 0; None for photos.
+        closest: smallest pairwise distance of the set, Euclidean between unit vectors, 0..2.
+        mean_distance: mean pairwise distance, same scale; smaller is harder.
+    """
+
+    id: str
+    kind: Kind
+    images: tuple[str, ...]
+    source: str
+    group: str
+    shot: int | None
+    closest: float
+    mean_distance: float
+
+
+class Source(Record, frozen=True):
+    """One input: a video, or an album of photos.
+
+    Attributes:
+        file: name of the file, or of the album's folder; where it lies is this machine's business (`data.whereabouts`).
+        sha256: of the bytes of a video; of the sorted (name, sha256) lines of an album.
+        frames: decoded frames of a video, photos of an album.
+        considered: frames with a ledger row. shots: shots found; None for an album.
+        damage: what could not be decoded, in words; None if all could.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    kind: Kind
+    file: str
+    sha256: str
+    bytes: int
+    width: int | None = None
+    height: int | None = None
+    rate: Fraction | None = None
+    duration: Fraction | None = None
+    frames: int = 0
+    considered: int = 0
+    shots: int | None = None
+    late_cuts: int = 0
+    decoder: str | None = None
+    damage: str | None = None
+
+
+class Shot(Record, frozen=True):
+    """A stretch of a video between two cuts; `end_index` and `end_time` are exclusive."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("source", "shot")
+
+    source: str
+    shot: int
+    start_index: int
+    start_time: Fraction
+    end_index: int
+    end_time: Fraction
+
+
+class LedgerRow(Record, frozen=True):
+    """What became of one considered frame or photo, and why.
+
+    Attributes:
+        index: frame number in the video; position in the sorted album for a photo.
+        name: file name of a photo; None for a frame.
+        row: row of the embedding in the source's `embeddings.npy`; None when the frame was never embedded.
+        exact_row: row in `exact.npy` where the decision was taken again in fp32; None otherwise.
+        gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
+        thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
+        image_set: the set that the frame is in; None if it is in none.
+        reason: None if kept, else `near_still`, `too_close`, `blurry`, `too_much_text`, `too_small`, `set_incomplete`,
+            `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
+        value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
+        nearest: index of the nearest chosen frame when it was considered; distance: to that, 0..2.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("source", "index")
+
+    source: str
+    index: int
+    time: Fraction | None
+    shot: int | None
+    name: str | None = None
+    row: int | None = None
+    exact_row: int | None = None
+    gate: float | None = None
+    thumbnail: str | None = None
+    image_set: str | None = None
+    reason: str | None = None
+    value: float | None = None
+    nearest: int | None = None
+    distance: float | None = None
+
+
+class Facts(Record, frozen=True):
+    """What was measured on one image as it is saved; None = nobody looked.
+
+    Attributes:
+        path: the measured file, relative to the artifact folder.
+        brisque: BRISQUE / 100; higher is worse. text_share: area of recognised words, 0..1.
+        text_words: recognised words. text_confidence: their mean confidence, 0..100.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("source", "index")
+
+    source: str
+    index: int
+    path: str
+    sha256: str
+    width: int
+    height: int
+    brisque: float | None = None
+    text_share: float | None = None
+    text_words: int | None = None
+    text_confidence: float | None = None
+
+
+class Failure(Record, frozen=True):
+    """A source that gave nothing: why, and the command that tries it again."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("source", "path")
+
+    source: str
+    path: str
+    reason: str
+    message: str
+    retry: str
+
+
+class Split(Record, frozen=True):
+    """The side of the benchmark that a whole group belongs to."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("group",)
+
+    group: str
+    split: SplitName
+
+
+class Text(Record, frozen=True):
+    """A string somebody wrote: author is a pseudonym, order its place in its source."""
+
+    id: str
+    text: str
+    author: str
+    order: int = 0
+
+
+class Query(Record, frozen=True):
+    """Texts asked against an image set; candidates are the set's images unless the query carries labels."""
+
+    id: str
+    image_set: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+
+
+class Judgment(Record, frozen=True):
+    """A person's (or rule's) value for a candidate. No row = nobody looked; value 0 = looked, and no."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("query", "candidate", "worker", "round")
+
+    query: str
+    candidate: str
+    worker: str
+    value: float
+    at: str | None = None
+    seconds: float | None = None
+    round: int = 0
+
+
+class Score(Record, frozen=True):
+    """A machine's value for a candidate, higher is better."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("query", "candidate", "scorer")
+
+    query: str
+    candidate: str
+    scorer: str
+    value: float
+
+
+PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})

@@ -1,0 +1,147 @@
+"""Region features on disk: what `ctxr regions` writes, and rows of it by the content of a picture.
+
+Letters: N pictures, R regions, F features of a region. A region is F features and a box; the first of each picture is the
+whole picture.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.errors import DataError
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Record
+from ctxr.store.tables import read_table
+
+KIND = "regions"
+"""Kind of the artifact that `ctxr regions` writes."""
+
+PICTURES = "pictures.jsonl"
+
+BOX = 5
+"""Numbers behind the features of a region: x1, y1, x2, y2 and area, as shares of the picture; all 0 where there is no region."""
+
+Array = npt.NDArray[np.float32]
+
+
+class RegionRow(Record, frozen=True):
+    """Where the regions of a picture stand.
+
+    Attributes:
+        sha256: of the picture's bytes, hex.
+        image: id of the first image of the dataset that has this content.
+        shard: number of the array. row: in it.
+        regions: how many, with the whole picture; rows of the array beyond that are 0.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("sha256",)
+
+    sha256: str
+    image: str
+    shard: int
+    row: int
+    regions: int
+
+
+@dataclass(frozen=True)
+class RegionFeatures:
+    """Region features of pictures.
+
+    Attributes:
+        folder: of the artifact. sha256: of its manifest; it changes whenever a number does.
+        most: R, the largest number of regions of a picture. features: F.
+        rows: by SHA-256 of a picture's content.
+    """
+
+    folder: Path
+    sha256: str
+    most: int
+    features: int
+    rows: Mapping[str, RegionRow]
+    _shards: dict[int, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, contents: Sequence[str]) -> Array:
+        """float32 [n, R, F + BOX], a row for each of `contents` (SHA-256 of a picture), 0 beyond its last region.
+
+        Raises DataError naming the picture that was never looked at, and an array that is missing or damaged.
+        """
+        self.check(contents)
+        found = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
+        for place, content in enumerate(contents):
+            row = self.rows[content]
+            block = self._shard(row.shard)
+            if row.row >= len(block) or row.regions > block.shape[1]:
+                raise DataError(
+                    f"{self.folder / shard_name(row.shard)} has no row {row.row} with {row.regions} regions",
+                    hint="run the command that makes this artifact again",
+                )
+            found[place, : row.regions] = block[row.row, : row.regions]
+        return found
+
+    def check(self, contents: Sequence[str]) -> None:
+        """Raises DataError naming the picture that was never looked at."""
+        if lost := [content for content in contents if content not in self.rows]:
+            raise DataError(
+                f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more",
+                hint="make regions of the dataset that is asked about: ctxr regions DATASET",
+            )
+
+    def _shard(self, number: int) -> Array:
+        if number not in self._shards:
+            self._shards[number] = load_shard(self.folder / shard_name(number), self.most, self.features)
+        return self._shards[number]
+
+
+def read_regions(folder: Path) -> RegionFeatures:
+    """The regions of a finished artifact.
+
+    Raises UnfinishedError without a manifest, DataError for another kind, a damaged table or numbers that cannot be.
+    """
+    artifact = open_artifact(folder, KIND, "ctxr regions")
+    counts = artifact.manifest.counts
+    most, features = counts.get("regions"), counts.get("features")
+    if not (isinstance(most, int) and isinstance(features, int) and most > 0 and features > 0):
+        raise DataError(f"{folder}: the manifest does not say how many regions and features there are")
+    rows = {row.sha256: row for row in read_table(folder / PICTURES, RegionRow)}
+    if wrong := [row for row in rows.values() if row.shard < 0 or row.row < 0 or not 0 < row.regions <= most]:
+        raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} names what cannot be there")
+    return RegionFeatures(folder, artifact.sha256, most, features, rows)
+
+
+def shard_name(number: int) -> str:
+    """File of an array, relative to the artifact."""
+    return f"shards/{number:05d}.npy"
+
+
+def load_shard(file: Path, most: int, features: int) -> Array:
+    """float32 [n, r, F + BOX] with r up to `most`, memory-mapped and read-only. Raises DataError for anything else."""
+    try:
+        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DataError(f"{file} is missing", hint="run the command that makes this artifact again") from error
+    except (
+        Exception
+    ) as error:  # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
+        raise DataError(f"{file} is not an array of regions: {error}") from error
+    if array.ndim != 3 or array.dtype != np.float32 or array.shape[1] > most or array.shape[2] != features + BOX:
+        raise DataError(
+            f"{file} holds {array.dtype} of shape {array.shape}, not float32 [n, up to {most}, {features} + {BOX}]",
+            hint="run the command that makes this artifact again",
+        )
+    return array
+
+
+def with_whole(features: Array, boxes: Array) -> Array:
+    """Regions of one picture [1 + R, F + BOX] out of features [R, F] and boxes [R, 4] (x1, y1, x2, y2 as shares).
+
+    The whole picture comes first: the mean of its regions, and the box 0, 0, 1, 1 of area 1 (ViLBERT, section 3.1).
+    """
+    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    regions = np.concatenate([features, boxes, areas[:, None]], axis=1)
+    mean = features.mean(0, dtype=np.float64) if len(features) else np.zeros(features.shape[1])
+    whole = np.concatenate([mean, [0, 0, 1, 1, 1]])
+    return np.concatenate([whole[None], regions]).astype(np.float32)

@@ -1,0 +1,106 @@
+"""Files of scores, the form in which any model hands in what it thinks: a line for each query and candidate.
+
+A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"scorer"` may name who says so, and one file may hold
+several. Lines may come in any order. Whatever is wrong is told with its line.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ctxr.errors import DataError
+from ctxr.store.records import Score
+from ctxr.store.tables import numbered_lines, write_table
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    query: str
+    candidate: str
+    value: float
+    scorer: str = ""
+
+
+@dataclass
+class ScoresFile:
+    """What one scorer says in one file.
+
+    Attributes:
+        values: by query, by candidate. lines: the first line about each query, from 1.
+    """
+
+    path: Path
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def place(self, query: str, candidate: str | None = None) -> str:
+        """`file:line` of a query's first row, or of its row for a candidate (a search: ask only when something is wrong)."""
+        if candidate is not None:
+            for number, line in _lines(self.path):
+                if line.query == query and line.candidate == candidate:
+                    return f"{self.path}:{number}"
+        return f"{self.path}:{self.lines[query]}" if query in self.lines else str(self.path)
+
+
+def read_scores(path: Path) -> dict[str, ScoresFile]:
+    """The scores of a file by scorer, "" where nobody is named, in the order of their first lines.
+
+    Raises DataError naming file:line for a row that is none, a value that is no number, and a row that stands twice.
+    """
+    found: dict[str, ScoresFile] = {}
+    for number, line in _lines(path):
+        file = found.setdefault(line.scorer, ScoresFile(path))
+        known = file.values.setdefault(line.query, {})
+        file.lines.setdefault(line.query, number)
+        if line.candidate in known:
+            first = file.place(line.query, line.candidate).rpartition(":")[2]
+            raise DataError(
+                f"{path}:{number}: query {line.query!r} and candidate {line.candidate!r} stand in line {first} already",
+                hint="keep one of the two lines",
+            )
+        known[line.candidate] = line.value
+    if not found:
+        raise DataError(f"{path} holds no score", hint='write a line {"query": …, "candidate": …, "value": …} for each')
+    return found
+
+
+def write_scores(path: Path, scores: Iterable[Score]) -> int:
+    """Write scores as a table, sorted by query, candidate and scorer; returns how many. Raises DataError for one that is no
+    number, and as `write_table` does."""
+    rows = list(scores)
+    for row in rows:
+        if not math.isfinite(row.value):
+            raise DataError(f"{row.scorer!r} gives {row.candidate!r} of query {row.query!r} the score {row.value}")
+    return write_table(path, rows)
+
+
+def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
+    decoder = msgspec.json.Decoder(_Line)
+    try:
+        for number, text in numbered_lines(path):
+            try:
+                yield number, decoder.decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise DataError(
+                    f"{path}:{number}: {_complaint(text, str(error).rstrip('.'))}",
+                    hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',
+                ) from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error
+
+
+def _complaint(text: bytes, error: str) -> str:
+    """What is wrong with a line; a value that is no number is told as such, whatever the parser stumbled over."""
+    try:
+        loose = json.loads(text)
+    except (ValueError, RecursionError):
+        return error
+    value = loose.get("value") if isinstance(loose, dict) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return (
+            f"the value of query {loose.get('query')!r} and candidate {loose.get('candidate')!r} is {value}, no number"
+        )
+    return error

@@ -1,0 +1,289 @@
+"""What one source gave, as a folder of its own inside the artifact: the unit of work, of resuming and of replaying.
+
+`sources/<name>/` appears by one rename when the source is done, so a killed run loses at most the source it was in. It holds
+the ledger and the embeddings, from which sets can be picked again with other settings without opening the source.
+"""
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from ctxr.errors import DataError
+from ctxr.store.arrays import Vectors, load_vectors, save_vectors
+from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.paths import safe_name
+from ctxr.store.records import PHOTO_SUFFIXES, Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.tables import decode_other, encode_other, read_table, write_table
+
+SOURCES = "sources"
+"""Folder of the units inside an artifact."""
+
+IMAGES = "images"
+"""Folder of the images that are in a set: `images/<set>/imgN.jpg`, `images/<album>/<file>`."""
+
+DROPPED = "dropped"
+"""Folder of frames that were measured and are in no set: `dropped/<source>/imgN.jpg`."""
+
+
+PARTS = (
+    "source.json",
+    "ledger.jsonl",
+    "embeddings.npy",
+    "exact.npy",
+    "shots.jsonl",
+    "facts.jsonl",
+    "sets.jsonl",
+    "images.jsonl",
+)
+"""Files of a unit."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|shard\d+\.(?:json|npy))")
+_FRAME = re.compile(r"img\d+\.jpg")
+_VIDEO_SET = re.compile(r".+-shot\d+_\d+")
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What a unit is the result of; a key differs as soon as anything differs that could change the part it stands for.
+
+    Attributes:
+        scan: of decoding, shots, sampling and embedding: ledger columns that cost time.
+        select: of picking and quality: which frames became sets.
+        measures: how each fact was measured, by fact.
+    """
+
+    scan: str
+    select: str
+    measures: dict[str, str]
+
+
+class _Head(msgspec.Struct, frozen=True):
+    stamp: Stamp
+    source: Source
+
+
+@dataclass(frozen=True)
+class SourceUnit:
+    """Everything one source gave. `vectors` [N, D] and `exact` [M, D] are addressed by ledger rows."""
+
+    stamp: Stamp
+    source: Source
+    shots: list[Shot]
+    ledger: list[LedgerRow]
+    facts: list[Facts]
+    sets: list[ImageSet]
+    images: list[Image]
+    vectors: Vectors
+    exact: Vectors
+    folder: Path | None = field(default=None, compare=False)
+
+
+def unit_folder(artifact: Path, name: str) -> Path:
+    """Where the unit of the source `name` lies. Raises DataError for a name that is none, and could lead elsewhere."""
+    if not _PLAIN.fullmatch(name):
+        raise DataError(f"{name!r} is no name of a source", hint=f"restore {artifact}, or make it again")
+    return artifact / SOURCES / name
+
+
+def units_of(files: Iterable[str]) -> list[str]:
+    """Names of the units that `files` (relative to the artifact) belong to."""
+    return sorted({PurePosixPath(file).parts[1] for file in files if file.startswith(f"{SOURCES}/")})
+
+
+def drop_units(artifact: Path, names: Iterable[str]) -> None:
+    """Remove units, so that they are made again."""
+    for name in names:
+        shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
+
+
+def read_stamp(artifact: Path, name: str) -> Stamp | None:
+    """The stamp of a finished unit; None if it is not there. A damaged head counts as not there: it is made again."""
+    try:
+        return _read_head(unit_folder(artifact, name)).stamp
+    except DataError:
+        return None
+
+
+def read_unit(artifact: Path, name: str) -> SourceUnit:
+    """A finished unit; vectors are memory-mapped.
+
+    Raises DataError naming what is missing or damaged, and for a path that does not stay inside the artifact.
+    """
+    folder = unit_folder(artifact, name)
+    head = _read_head(folder)
+    try:
+        unit = SourceUnit(
+            stamp=head.stamp,
+            source=head.source,
+            shots=read_table(folder / "shots.jsonl", Shot),
+            ledger=read_table(folder / "ledger.jsonl", LedgerRow),
+            facts=read_table(folder / "facts.jsonl", Facts),
+            sets=read_table(folder / "sets.jsonl", ImageSet),
+            images=read_table(folder / "images.jsonl", Image),
+            vectors=load_vectors(folder / "embeddings.npy"),
+            exact=load_vectors(folder / "exact.npy"),
+            folder=folder,
+        )
+    except OSError as error:
+        raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}", hint=_again(folder)) from error
+    _check_paths(folder / "images.jsonl", unit.images)
+    _check_paths(folder / "facts.jsonl", unit.facts)
+    return unit
+
+
+def _read_head(folder: Path) -> _Head:
+    file = folder / "source.json"
+    try:
+        head = msgspec.json.decode(file.read_bytes(), type=_Head, dec_hook=decode_other)
+    except FileNotFoundError as error:
+        raise DataError(f"{file} is missing", hint="run the command that makes this artifact again") from error
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}", hint=_again(folder)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}", hint=_again(folder)) from error
+    if head.source.name != folder.name:
+        raise DataError(f"{file} is of a source named {head.source.name!r}, not {folder.name!r}", hint=_again(folder))
+    return head
+
+
+def _check_paths(table: Path, rows: Sequence[Image | Facts]) -> None:
+    for number, row in enumerate(rows, 1):
+        path = PurePosixPath(row.path)
+        if not path.parts or path.is_absolute() or ".." in path.parts or any(sign in row.path for sign in "\\:\0"):
+            raise DataError(
+                f"{table}: row {number} {row.key()}: the path {row.path!r} does not stay inside the artifact",
+                hint=_again(table.parent),
+            )
+
+
+def _again(folder: Path) -> str:
+    return f"delete {folder} and its artifact's manifest.json, then run the artifact's command again"
+
+
+def write_unit(artifact: Path, unit: SourceUnit) -> None:
+    """Write a unit and put it in place by one rename."""
+    final = unit_folder(artifact, unit.source.name)
+    making = final.with_name(f".{final.name}.making")
+    with disk_errors(making):
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+    head = msgspec.json.encode(_Head(unit.stamp, unit.source), enc_hook=encode_other)
+    write_table(making / "shots.jsonl", unit.shots)
+    write_table(making / "ledger.jsonl", unit.ledger)
+    write_table(making / "facts.jsonl", unit.facts)
+    write_table(making / "sets.jsonl", unit.sets)
+    write_table(making / "images.jsonl", unit.images)
+    save_vectors(making / "embeddings.npy", unit.vectors)
+    save_vectors(making / "exact.npy", unit.exact)
+    write_bytes(making / "source.json", msgspec.json.format(head, indent=1) + b"\n")
+    replace_folder(making, final)
+
+
+def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    """The photos of an album in `folder`, by position as it was built: files, hashes, and what is wrong with them in words.
+
+    The album's own hash is over every name and content, so no change goes unseen; where one photo is known, it is named.
+    """
+    files: list[Path] = []
+    for position, row in enumerate(unit.ledger):
+        if row.index != position or row.name is None or row.name in {"", ".", ".."} or Path(row.name).name != row.name:
+            where = f"{unit.folder or unit.source.name}: ledger.jsonl: row {position + 1}"
+            raise DataError(f"{where} names the photo {row.name!r}", hint="make the artifact again")
+        files.append(folder / row.name)
+    known = {position: facts.sha256 for facts in unit.facts if (position := facts.index) < len(files)}
+    hashes, wrong = [], []
+    for position, file in enumerate(files):
+        try:
+            hashes.append(sha256_file(file))
+        except OSError as error:
+            hashes.append("")
+            wrong.append(f"{file} cannot be read: {error.strerror}")
+            continue
+        if known.get(position, hashes[-1]) != hashes[-1]:
+            wrong.append(f"{file} has changed since the sets were built")
+    lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(files, hashes, strict=True))
+    if not wrong and sha256_bytes(lines.encode()) != unit.source.sha256:
+        by_name = {image.id: image.sha256 for image in unit.images}
+        changed = [
+            file
+            for file, digest in zip(files, hashes, strict=True)
+            if by_name.get(f"{unit.source.name}/{file.name}", digest) != digest
+        ]
+        wrong = [f"{file} has changed since the sets were built" for file in changed or [folder]]
+    return files, hashes, wrong
+
+
+def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
+    """Write the artifact's own tables from its units; returns their names, and the units' files, for the manifest."""
+    listed = sorted(units, key=lambda unit: unit.source.name)
+    write_table(artifact / "sources.jsonl", [unit.source for unit in listed])
+    write_table(artifact / "shots.jsonl", [row for unit in listed for row in unit.shots])
+    write_table(artifact / "facts.jsonl", [row for unit in listed for row in unit.facts])
+    write_table(artifact / "sets.jsonl", [row for unit in listed for row in unit.sets])
+    # a photo of one album can be a neighbour in a set of another: both units list it, the same
+    images = {row.id: row for unit in listed for row in unit.images}
+    write_table(artifact / "images.jsonl", images.values())
+    own = ["sources.jsonl", "shots.jsonl", "facts.jsonl", "sets.jsonl", "images.jsonl"]
+    return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in PARTS]
+
+
+def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
+    """Remove what earlier runs left: units of sources that are gone, images that no table names, half-made folders.
+
+    Only what bears a name that ctxr gives is touched; nothing is removed through a link to a folder elsewhere.
+    """
+    wanted = {image.path for unit in units.values() for image in unit.images}
+    wanted |= {fact.path for unit in units.values() for fact in unit.facts}
+    with disk_errors(artifact):
+        for file in artifact.glob(HALF_WRITTEN):
+            file.unlink()
+        for leftover in _entries(artifact / SOURCES):
+            if _LEFTOVER.fullmatch(leftover.name) or (
+                leftover.name not in units and (leftover / "source.json").is_file()
+            ):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        for top in (IMAGES, DROPPED):
+            for folder in [
+                folder for folder in _entries(artifact / top) if folder.is_dir() and _PLAIN.fullmatch(folder.name)
+            ]:
+                for file in _entries(folder):
+                    if f"{top}/{folder.name}/{file.name}" not in wanted and file.is_file() and _is_ours(top, file):
+                        file.unlink()
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+            if (artifact / top).is_dir() and not (artifact / top).is_symlink() and not any((artifact / top).iterdir()):
+                (artifact / top).rmdir()
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, links left out; nothing if it is no folder, or a link to one."""
+    if folder.is_dir() and not folder.is_symlink():
+        yield from [entry for entry in sorted(folder.iterdir()) if not entry.is_symlink()]
+
+
+def _is_ours(top: str, file: Path) -> bool:
+    """Whether a file in a folder of pictures bears a name that ctxr gives there."""
+    if _LEFTOVER.fullmatch(file.name):
+        return True
+    if top == DROPPED or _VIDEO_SET.fullmatch(file.parent.name):
+        return bool(_FRAME.fullmatch(file.name))
+    return bool(_PLAIN.fullmatch(file.name)) and file.suffix in PHOTO_SUFFIXES
+
+
+def file_names(photos: Sequence[Path]) -> list[str]:
+    """Safe and unique file names inside the artifact of an album's photos, by position."""
+    taken: set[str] = set()
+    names = []
+    for position, file in enumerate(photos):
+        stem, suffix = safe_name(file.stem), file.suffix.lower()
+        while f"{stem}{suffix}".lower() in taken:
+            stem = f"{stem}-{position}"
+        name = f"{stem}{suffix}"
+        taken.add(name.lower())
+        names.append(name)
+    return names

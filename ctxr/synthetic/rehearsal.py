@@ -1,0 +1,190 @@
+"""A rehearsed study: simulated workers at the real pages until nothing is left to do."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxr.annotation.artifacts import CROWD
+from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.datasets.readers.artifact import read_artifact
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.truth import CaptionTruth
+from ctxr.engine.progress import Talk
+from ctxr.errors import CtxrError
+from ctxr.metrics.agreement import alpha
+from ctxr.metrics.votes import gather
+from ctxr.store.records import Text
+from ctxr.store.tables import read_table
+from ctxr.synthetic.crowd.crowd import Person, SimulatedTruth
+from ctxr.synthetic.crowd.judges import SimulatedJudge
+from ctxr.synthetic.crowd.profiles import PROFILES, Profile
+from ctxr.synthetic.crowd.sayings import Scenes
+from ctxr.synthetic.crowd.visitor import known_pictures, work_in_turns
+from ctxr.synthetic.world.footage import World
+from ctxr.synthetic.world.kinds import Verdict
+
+CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
+"""How many workers of each kind come."""
+
+ROUNDS = 200
+"""Draws of the simulation's own picks, among which alpha must lie."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What the simulation knows of what it did.
+
+    Attributes:
+        answers: given. profiles: kind of each worker, by pseudonym.
+        accuracy: share of right picks that the workers' chances lead one to expect, and (low, high) of 95 % of draws.
+        alpha: nominal alpha on image ids, by kind of set: the mean of draws from the same chances, and (low, high).
+    """
+
+    answers: int
+    profiles: Mapping[str, str]
+    accuracy: tuple[float, float, float]
+    alpha: Mapping[str, tuple[float, float, float]]
+
+
+def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -> Rehearsed:
+    """Let a cast of workers do all the exported tasks of a project over HTTP.
+
+    Raises CtxrError when the server cannot be started.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    dataset = read_artifact(sets)
+    known = SimulatedTruth(Scenes(world, dataset), dataset, known_pictures(dataset))
+    named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
+    cast = [named[kind] for kind, count in CAST for _ in range(count)]
+    with served(workdir, len(cast)) as opened:
+        people = [
+            Person(name, profile, link, known, np.random.default_rng(rng.integers(1 << 62)))
+            for (name, link), profile in zip(opened["links"].items(), cast, strict=True)
+        ]
+        expected = sum(opened["waiting"].values())
+        with talk.progress("answers", None) as task:
+            task.say(f"{len(people)} workers, {expected} units to describe")
+            answers = work_in_turns(people, task.advance)
+        for person in people:
+            person.leave()
+    key = read_key(workdir / CROWD / PRIVATE)
+    profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
+    accuracy, alpha = _drawn(known, rng)
+    return Rehearsed(answers, profiles, accuracy, alpha)
+
+
+@contextmanager
+def served(workdir: Path, invite: int) -> Iterator[dict[str, Any]]:
+    """`ctxr serve` as a process of its own, for the length of a with-block; what it says when it listens.
+
+    Raises CtxrError with its own words when it ends before that.
+    """
+    command = [sys.executable, "-m", "ctxr", "serve", "--workdir", str(workdir), "--port", "0"]
+    command += ["--invite", str(invite), "--rate", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None  # noqa: S101 - asked for
+            yield _first_document(process)
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _first_document(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    said = ""
+    assert process.stdout is not None  # noqa: S101 - asked for
+    for line in process.stdout:
+        said += line
+        if line.rstrip() == "}":
+            document: dict[str, Any] = json.loads(said)
+            if "links" in document:
+                return document
+            break
+    _, error = process.communicate()
+    raise CtxrError(f"ctxr serve did not start: {(said + error).strip()[-500:]}", hint="ctxr serve   (says more)")
+
+
+def _drawn(known: Any, rng: Any) -> tuple[tuple[float, float, float], dict[str, tuple[float, float, float]]]:
+    """Accuracy and alpha of as many votes, drawn again and again from the chances that the workers had."""
+    import numpy as np
+
+    kinds = {image: one.kind for one in known.dataset.sets for image in one.images}
+    shares: list[float] = []
+    alphas: dict[str, list[float]] = {}
+    casts: Sequence[Any] = known.casts
+    by_kind: dict[str, list[Any]] = {}
+    for cast in casts:
+        by_kind.setdefault(kinds[cast.target], []).append(cast)
+    for _ in range(ROUNDS):
+        right: Counter[bool] = Counter()
+        for kind, some in by_kind.items():
+            picks = [str(rng.choice(list(cast.spread), p=list(cast.spread.values()))) for cast in some]
+            right.update(pick == cast.target for pick, cast in zip(picks, some, strict=True))
+            found = alpha(gather([cast.text for cast in some], [cast.worker for cast in some], picks))
+            if found.value is not None:
+                alphas.setdefault(kind, []).append(found.value)
+        shares.append(right[True] / max(1, right.total()))
+
+    def middle(values: list[float]) -> tuple[float, float, float]:
+        low, high = np.quantile(values, [0.025, 0.975])
+        return float(np.mean(values)), float(low), float(high)
+
+    return middle(shares), {kind: middle(values) for kind, values in sorted(alphas.items())}
+
+
+PEOPLE = 3
+"""Who come: each pair is judged by as many."""
+
+WRONG = 0.05
+"""Share of answers in which each of them errs."""
+
+
+def rehearse_audit(workdir: Path, drawn: Path, seed: int, talk: Talk, wrong: float = WRONG) -> int:
+    """Let people judge all exported pairs of a project over HTTP; returns how many answers they gave.
+
+    Args:
+        drawn: dataset of `world_captions`, whose truth they know.
+
+    Raises CtxrError when the server cannot be started.
+    """
+    import numpy as np
+
+    pictures, truth = known_pictures(read_dataset(drawn)), truth_of(drawn)
+    with served(workdir, PEOPLE) as opened:
+        people = [
+            SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
+            for place, (name, link) in enumerate(opened["links"].items())
+        ]
+        with talk.progress("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
+            answers = work_in_turns(people, task.advance)
+        for person in people:
+            person.leave()
+    return answers
+
+
+def truth_of(drawn: Path) -> "dict[tuple[str, str], Verdict]":
+    """Of each picture and caption of a drawn dataset, by (image id, text), whether the caption holds."""
+    texts = {row.id: " ".join(row.text.split()) for row in read_table(drawn / "texts.jsonl", Text)}
+    rows = read_table(drawn / "truth.jsonl", CaptionTruth)
+    images: dict[str, list[str]] = {}
+    for row in rows:
+        images.setdefault(row.gallery, []).append(row.image)
+    found: dict[tuple[str, str], Verdict] = {}
+    for row in rows:
+        found |= {(image, texts[row.caption]): False for image in dict.fromkeys(images[row.gallery])}
+    for row in rows:
+        found |= {(image, texts[row.caption]): None for image in row.doubtful}
+        found |= {(image, texts[row.caption]): True for image in row.holds}
+    return found

@@ -1,0 +1,200 @@
+"""Contextual descriptions: text that is true of one scene of a set and of no other."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ctxr.synthetic.world.kinds import Before, Lacks, Verdict, every
+from ctxr.synthetic.world.moments import (
+    Appears,
+    FirstTime,
+    LastTime,
+    Leaves,
+    Moved,
+    NoLonger,
+    NotYet,
+    Now,
+    Temporal,
+    judge,
+)
+from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.scenes import Scene, choose
+from ctxr.synthetic.world.sights import SceneView, views
+from ctxr.synthetic.world.statements import Statement, compose, kind_of, propose, state, true_predicates
+from ctxr.synthetic.world.tags import TAGS, tags_of
+
+_ROUNDS = 5  # of searching before a target is given up
+_TRIES = 300  # predicates proposed in a round
+
+
+class Description(msgspec.Struct, frozen=True):
+    """Text about one scene of a set, with the predicates it stands for.
+
+    Attributes:
+        text: one or more English sentences.
+        predicates: what they say; all of them must hold.
+        tags: the phenomena it uses, of `tags.TAGS`.
+    """
+
+    text: str
+    predicates: tuple[Predicate | Temporal, ...]
+    tags: tuple[str, ...]
+
+    def verdict(self, scenes: Sequence[Scene] | list[SceneView], index: int) -> Verdict:
+        """Return True, False, or None where it is too close to call, of the scene at `index` of the set."""
+        seen = [scene if isinstance(scene, SceneView) else SceneView(scene) for scene in scenes]
+        return every(judge(predicate, seen, index) for predicate in self.predicates)
+
+    def holds(self, scenes: Sequence[Scene], index: int) -> bool:
+        """Return whether it is clearly true of the scene at `index` of the set."""
+        return self.verdict(scenes, index) is True
+
+    def fails(self, scenes: Sequence[Scene], index: int) -> bool:
+        """Return whether it is clearly false of the scene at `index` of the set."""
+        return self.verdict(scenes, index) is False
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """A statement that is true of several scenes of a set and clearly false of the others.
+
+    Attributes:
+        statement: the text and its predicates.
+        indices: the scenes it is true of, ascending; at least two.
+    """
+
+    statement: Statement
+    indices: tuple[int, ...]
+
+
+def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> Temporal | None:
+    """Return something that may be true of the target in the light of the scenes around it."""
+    actors = [actor for view in seen[max(0, target - 2) : target + 3] for actor in view.scene.actors]
+    if not actors:
+        return None
+    kind = kind_of(rng, actors[int(rng.integers(len(actors)))])
+    style = choose(
+        rng, ("appears", "leaves", "gone", "not yet", "first", "last", "now", "moved"), (2, 2, 1.5, 1, 2, 1, 3, 2)
+    )
+    if style in ("first", "last", "now"):
+        inner = propose(rng, seen[target])
+        return FirstTime(inner) if style == "first" else LastTime(inner) if style == "last" else Now(inner)
+    if style == "moved":
+        return Moved(kind, choose(rng, ("left", "right", "up", "down")))
+    made: dict[str, Temporal] = {
+        "appears": Appears(kind), "leaves": Leaves(kind), "gone": NoLonger(kind), "not yet": NotYet(kind),
+    }  # fmt: skip
+    return made[style]
+
+
+def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:
+    """Return something that may be true of the target because it is not of another scene: a kind only seen there."""
+    actors = seen[int(rng.integers(len(seen)))].scene.actors
+    if not actors or rng.random() < 0.7:
+        return propose(rng, seen[target])
+    return Lacks(kind_of(rng, actors[int(rng.integers(len(actors)))]))
+
+
+def _gather(
+    rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, known: set[Predicate | Temporal]
+) -> list[tuple[Predicate | Temporal, int]]:
+    """Return new predicates true of the target, each with the scenes of which it is false, as bits."""
+    pool: list[tuple[Predicate | Temporal, int]] = []
+    for _ in range(_TRIES):
+        temporal = ordered and rng.random() < 0.4
+        predicate = _temporal(rng, seen, target) if temporal else _from_neighbour(rng, seen, target)
+        if predicate is None or predicate in known:
+            continue
+        known.add(predicate)
+        if judge(predicate, seen, target) is not True:
+            continue
+        out = sum(1 << i for i in range(len(seen)) if i != target and judge(predicate, seen, i) is False)
+        if out:
+            pool.append((predicate, out))
+    return pool
+
+
+def _covers(rng: np.random.Generator, pool: list[tuple[Predicate | Temporal, int]], goal: int) -> list[list[int]]:
+    """Return selections of one to three of the pool that together rule out every other scene, shortest first."""
+    order = [int(i) for i in rng.permutation(len(pool))]
+    found = [[i] for i in order if pool[i][1] == goal]
+    for size in (2, 3):
+        if len(found) >= 12:
+            break
+        for first in order[:16]:
+            chosen, left = [first], goal & ~pool[first][1]
+            while left and len(chosen) < size:
+                best = max(order, key=lambda i: (left & pool[i][1]).bit_count())
+                if not left & pool[best][1]:
+                    break
+                chosen.append(best)
+                left &= ~pool[best][1]
+            if not left and len(chosen) == size:
+                found.append(chosen)
+    return found
+
+
+def contextual_description(
+    scenes: Sequence[Scene], target: int, rng: np.random.Generator, ordered: bool = False
+) -> Description | None:
+    """Return text that is true of the target and of no other scene of the set, or None if none was found.
+
+    It says enough to tell the target from the others, not all that differs (ImageCoDe, section 3.2): one to three
+    predicates, of which each rules out some of the others.
+
+    Args:
+        scenes: the set, in order of time if `ordered`.
+        target: which of them to describe.
+        rng: chooses what is said and how.
+        ordered: whether the scenes follow each other in time, so that temporal words make sense.
+    """
+    seen = views(scenes)
+    goal = (1 << len(seen)) - 1 - (1 << target)
+    pool: list[tuple[Predicate | Temporal, int]] = []
+    known: set[Predicate | Temporal] = set()
+    selections: list[list[int]] = []
+    for _ in range(_ROUNDS):
+        pool += _gather(rng, seen, target, ordered, known)
+        selections = _covers(rng, pool, goal)
+        if selections:
+            break
+    if not selections:
+        return None
+    # prefer those that show many phenomena, but let chance have its say
+    wanted = choose(rng, TAGS)
+    scores = [
+        (wanted in tags_of(pool[i][0] for i in chosen)) - 0.35 * len(chosen) + float(rng.random())
+        for chosen in selections
+    ]
+    predicates = [pool[i][0] for i in selections[int(np.argmax(scores))]]
+    if rng.random() < 0.25:
+        extra: list[Predicate] = [Before(seen[target].scene.backdrop.name)]
+        extra += true_predicates(rng, seen[target], 1)
+        predicates.insert(0, extra[int(rng.integers(len(extra)))])
+    return Description(compose(rng, predicates), tuple(predicates), tags_of(predicates))
+
+
+def statements_true_of_several(scenes: Sequence[Scene], rng: np.random.Generator, count: int = 1) -> list[Shared]:
+    """Return up to `count` statements, each true of at least two scenes and clearly false of all the others.
+
+    Args:
+        scenes: the set.
+        rng: chooses what is said and how.
+        count: how many to look for; fewer come back where the scenes have little in common.
+    """
+    seen = views(scenes)
+    found: list[Shared] = []
+    for _ in range(30 * count):
+        start = seen[int(rng.integers(len(seen)))]
+        many = 1 if rng.random() < 0.7 else 2
+        predicates = true_predicates(rng, start, many)
+        if not predicates or any(predicates == list(other.statement.predicates) for other in found):
+            continue
+        verdicts = [every(predicate.verdict(view) for predicate in predicates) for view in seen]
+        indices = tuple(i for i, verdict in enumerate(verdicts) if verdict is True)
+        everywhere = len(indices) == len(seen) and rng.random() < 0.8  # says little: keep few of those
+        if len(indices) >= 2 and None not in verdicts and not everywhere:
+            found.append(Shared(state(rng, predicates), indices))
+            if len(found) == count:
+                break
+    return found

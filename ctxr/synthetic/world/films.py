@@ -1,0 +1,223 @@
+"""Films: shots in a row, with hard cuts and dissolves between them, on the time grid of a video format."""
+
+import bisect
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from ctxr.errors import UsageError
+from ctxr.synthetic.world.backdrops import BACKDROPS
+from ctxr.synthetic.world.scenes import Overlay, Scene, choose
+from ctxr.synthetic.world.shots import SceneShot, sample_shot
+
+BLUR = 0.055
+"""Standard deviation of blurred stretches, as a share of the shorter side: above what BRISQUE 0.65 lets pass."""
+
+GRAINED = frozenset({"wood", "sea"})
+"""Backdrops that films leave out: BRISQUE with the shipped weights takes their streaks, perfectly sharp, for blur."""
+
+
+class Format(msgspec.Struct, frozen=True):
+    """How a film is stored.
+
+    Attributes:
+        name: identifies it.
+        width, height: of the upright picture, in pixels, even.
+        rate: frames per second; the mean where `variable`.
+        codec: the encoder's name in FFmpeg.
+        suffix: of the file.
+        variable: whether the frames' durations differ.
+        rotation: degrees counterclockwise by which a player must turn the stored frames: 0, 90, 180 or 270.
+    """
+
+    name: str
+    width: int
+    height: int
+    rate: Fraction
+    codec: str = "libx264"
+    suffix: str = ".mp4"
+    variable: bool = False
+    rotation: int = 0
+
+    @property
+    def aspect(self) -> float:
+        """Width / height of the upright picture."""
+        return self.width / self.height
+
+
+FORMATS: dict[str, Format] = {
+    film.name: film
+    for film in (
+        Format("web", 320, 180, Fraction(25)),
+        Format("variable", 320, 180, Fraction(25), variable=True),
+        Format("rotated", 320, 180, Fraction(25), rotation=90),
+        Format("cinema", 426, 240, Fraction(24)),
+        Format("portrait", 240, 426, Fraction(30)),
+        Format("broadcast", 640, 360, Fraction(30000, 1001)),
+        Format("vp9", 320, 240, Fraction(25), codec="libvpx-vp9", suffix=".webm"),
+    )
+}
+"""Every format by name."""
+
+
+class Take(msgspec.Struct, frozen=True):
+    """A shot's place in a film: its first frame, and the shot. At that frame's time the shot's clock shows zero."""
+
+    first: int
+    shot: SceneShot
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """A change of shot.
+
+    Attributes:
+        kind: "hard" or "dissolve".
+        first: the first frame of the new shot, or the first that mixes both.
+        last: the last frame that mixes both; equal to `first` for a hard cut.
+    """
+
+    kind: str
+    first: int
+    last: int
+
+
+class Film(msgspec.Struct, frozen=True):
+    """A film before it is encoded: what each frame shows and when.
+
+    Attributes:
+        format: how it is stored.
+        times: of each frame, exact seconds, strictly ascending from zero.
+        takes: the shots in order.
+        transitions: one between each two takes.
+    """
+
+    format: Format
+    times: tuple[Fraction, ...]
+    takes: tuple[Take, ...]
+    transitions: tuple[Transition, ...]
+
+    def shot_of(self, frame: int) -> int:
+        """Return the index of the shot that a frame belongs to; in a dissolve the new one, from its first frame on."""
+        return bisect.bisect_right([take.first for take in self.takes], frame) - 1
+
+    def scene(self, frame: int, shot: int | None = None) -> Scene:
+        """Return the scene of a frame, of the given shot where two are mixed."""
+        take = self.takes[self.shot_of(frame) if shot is None else shot]
+        return take.shot.at(float(self.times[frame] - self.times[take.first]))
+
+    def mix(self, frame: int) -> float:
+        """Return how much of the frame's own shot it shows: 1, or less in a dissolve, the rest being the shot before."""
+        for transition in self.transitions:
+            if transition.kind == "dissolve" and transition.first <= frame <= transition.last:
+                return (frame - transition.first + 1) / (transition.last - transition.first + 2)
+        return 1.0
+
+    def is_still(self, frame: int) -> bool:
+        """Return whether a frame shows exactly what the one before shows."""
+        if frame == 0 or self.mix(frame) < 1 or self.mix(frame - 1) < 1:
+            return False
+        return self.shot_of(frame) == self.shot_of(frame - 1) and _picture(self.scene(frame)) == _picture(
+            self.scene(frame - 1)
+        )
+
+
+def _picture(scene: Scene) -> Scene:
+    """Return the scene without what cannot be seen in a single picture: velocities."""
+    return msgspec.structs.replace(
+        scene, actors=tuple(msgspec.structs.replace(actor, motion=None) for actor in scene.actors)
+    )
+
+
+_HEADLINES = (
+    ("Subscribe for more",), ("Chapter two",), ("Add the flour and stir",), ("Breaking news tonight",),
+    ("How to fix a bicycle", "in seven easy steps"), ("Meanwhile in the garden",), ("The next morning",),
+    ("Weather report", "Rain in the afternoon"), ("Ingredients", "Two eggs and some milk"), ("Thank you for watching",),
+    ("Learn to draw", "Lesson number four"), ("Final score three to one",), ("Bake for twenty minutes",),
+    ("Coming up after the break",), ("Travel guide", "Best places to visit"), ("Directed by nobody",),
+)  # fmt: skip
+
+
+def _times(rng: np.random.Generator, film: Format, seconds: float) -> tuple[Fraction, ...]:
+    count = max(2, round(seconds * film.rate))
+    if not film.variable:
+        return tuple(Fraction(frame) / film.rate for frame in range(count))
+    # whole milliseconds whose mean is the nominal duration, as phones record them
+    steps = rng.choice((20, 30, 35, 45, 70), size=count - 1)
+    return tuple(Fraction(int(at), 1000) for at in np.concatenate([[0], np.cumsum(steps)]))
+
+
+def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after: float) -> SceneShot:
+    """Return the shot with a blurred, titled or motionless stretch, of a second at least where there is room."""
+    rest = shot.seconds - after
+    length = min(0.7 * rest, max(1.1, float(rng.uniform(0.36, 0.52)) * rest))
+    begin = after + float(rng.uniform(0.1, 0.92 - length / rest)) * rest
+    begin, end = round(begin, 3), round(begin + length, 3)
+    if feature == "blur":
+        return msgspec.structs.replace(shot, blurs=((begin, end, BLUR),))
+    if feature == "hold":
+        return msgspec.structs.replace(shot, holds=((begin, end),))
+    lines: tuple[str, ...] = _HEADLINES[int(rng.integers(len(_HEADLINES)))]
+    if shot.aspect < 1:  # two words a line: an upright picture is too narrow for more
+        words = " ".join(lines).split()
+        lines = tuple(" ".join(words[i : i + 2]) for i in range(0, len(words), 2))
+    overlay = Overlay(lines, "bottom" if rng.random() < 0.75 else "top")
+    return msgspec.structs.replace(shot, overlays=((begin, end, overlay),))
+
+
+def _cut_frames(rng: np.random.Generator, times: tuple[Fraction, ...]) -> list[int]:
+    """Return the first frame of each shot: shots last 2 to 4.5 seconds, a shorter rest joins the last one."""
+    firsts, at = [0], 0.0
+    while True:
+        at += float(rng.uniform(2.0, 4.5))
+        if at > float(times[-1]) - 1.5:
+            return firsts
+        firsts.append(bisect.bisect_left(times, Fraction(at)))
+
+
+def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
+    """Return a random film: shots of 2 to 4.5 seconds, one cut in six a dissolve.
+
+    Its first three shots have, in random order, a blurred stretch, a stretch with a title and one in which nothing
+    moves; the fourth has none of them, and so on. One shot in ten is motionless throughout.
+
+    Args:
+        rng: the only source of chance.
+        name: one of `FORMATS`.
+        seconds: about how long it lasts.
+
+    Raises:
+        UsageError: for an unknown format or a length that is not positive.
+    """
+    if name not in FORMATS:
+        raise UsageError(f"unknown video format {name!r}", f"use one of {', '.join(FORMATS)}")
+    if seconds <= 0:
+        raise UsageError(
+            f"a film must last longer than 0 seconds, not {seconds}", "choose a positive number of seconds"
+        )
+    film = FORMATS[name]
+    times = _times(rng, film, seconds)
+    firsts = _cut_frames(rng, times)
+    features = [("blur", "text", "hold")[i] for i in rng.permutation(3)]
+    takes: list[Take] = []
+    transitions: list[Transition] = []
+    for index, first in enumerate(firsts):
+        stop = firsts[index + 1] if index + 1 < len(firsts) else len(times)
+        length = float(times[stop - 1] - times[first])
+        feature = features[index % 4] if index % 4 < 3 else ""
+        shot = sample_shot(rng, length, film.aspect, still=feature != "hold" and rng.random() < 0.1)
+        unwanted = GRAINED | {takes[-1].shot.backdrop.name} if takes else GRAINED
+        if shot.backdrop.name in unwanted:
+            others = [backdrop for backdrop in BACKDROPS if backdrop not in unwanted]
+            shot = msgspec.structs.replace(
+                shot, backdrop=msgspec.structs.replace(shot.backdrop, name=choose(rng, others))
+            )
+        last = first
+        if index:
+            if rng.random() < 1 / 6:
+                last = first + round(float(rng.uniform(0.3, 0.7) * film.rate))
+            transitions.append(Transition("dissolve" if last > first else "hard", first, last))
+        if feature:  # not within a dissolve: its mixed frames are neither sharp nor blurred
+            shot = _with_stretch(rng, shot, feature, float(times[last] - times[first]))
+        takes.append(Take(first, shot))
+    return Film(film, times, tuple(takes), tuple(transitions))

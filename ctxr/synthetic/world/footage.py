@@ -1,0 +1,225 @@
+"""Writing a world to a folder, videos and photos with the truth beside them, and reading it back."""
+
+import io
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from PIL import Image
+
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.store.atomic import disk_errors, write_bytes
+from ctxr.store.tables import encode_row, read_table, write_table
+from ctxr.synthetic.world.albums import Snapshot, sample_album
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.encoding import encode
+from ctxr.synthetic.world.films import FORMATS, sample_film
+from ctxr.synthetic.world.scenes import Scene
+from ctxr.synthetic.world.truth import (
+    CutTruth,
+    FrameTruth,
+    PhotoTruth,
+    ShotTruth,
+    VideoTruth,
+    cut_rows,
+    frame_rows,
+    seen_in,
+    shot_rows,
+)
+
+VERSION = 1
+"""Of the layout and the rows; a newer one is refused."""
+_PARTS = ("videos", "photos", "truth")
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    """What to draw."""
+
+    seed: int = 0
+    """where all chance comes from; equal configurations give equal bytes on one machine"""
+    videos: int = 6
+    """how many videos"""
+    seconds: float = 12.0
+    """about how long each video lasts"""
+    formats: tuple[str, ...] = ("web", "variable", "rotated", "cinema", "portrait", "broadcast", "vp9")
+    """the videos' formats in turn: sizes, frame rates, one variable, one rotated, one VP9 in WebM"""
+    albums: int = 2
+    """how many folders of photos"""
+    photos_per_album: int = 24
+    """how many photos in each"""
+
+
+@dataclass(frozen=True)
+class World:
+    """Footage on disk with its truth."""
+
+    folder: Path
+    config: WorldConfig
+    videos: tuple[VideoTruth, ...]
+    shots: tuple[ShotTruth, ...]
+    cuts: tuple[CutTruth, ...]
+    frames: tuple[FrameTruth, ...]
+    photos: tuple[PhotoTruth, ...]
+
+    @cached_property
+    def _shot_of(self) -> dict[tuple[str, int], ShotTruth]:
+        return {(row.video, row.shot): row for row in self.shots}
+
+    def scene(self, frame: FrameTruth) -> Scene:
+        """Return the scene a frame shows; within a dissolve, that of its own shot.
+
+        Raises:
+            DataError: if the frame's shot is not in the truth.
+        """
+        row = self._shot_of.get((frame.video, frame.shot))
+        if row is None:
+            raise DataError(f"{self.folder}: no shot {frame.shot} of video {frame.video!r} in the truth")
+        return row.script.at(float(frame.time - row.time))
+
+    def frames_of(self, video: str) -> list[FrameTruth]:
+        """Return the rows of one video's frames in order."""
+        return [row for row in self.frames if row.video == video]
+
+    def cuts_of(self, video: str) -> list[CutTruth]:
+        """Return the rows of one video's cuts in order."""
+        return [row for row in self.cuts if row.video == video]
+
+
+def _check(config: WorldConfig) -> None:
+    for name in ("videos", "albums", "photos_per_album"):
+        if getattr(config, name) < 0:
+            raise UsageError(f"{name} is {getattr(config, name)}, it cannot be negative", f"choose {name} of 0 or more")
+    if config.videos and not config.formats:
+        raise UsageError("no video format is named", f"name some of {', '.join(FORMATS)}")
+
+
+def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], None] | None = None) -> World:
+    """Draw a world into a folder and return it; an equal, finished one there is only read.
+
+    The layout is `videos/*.mp4|webm`, `photos/<album>/*.jpg` and `truth/*.jsonl`; `truth/world.json` is written last.
+
+    Args:
+        folder: where to; it may be missing, empty, or hold a world, which is replaced.
+        config: what to draw.
+        progress: is called with a line of text after each video and album.
+
+    Raises:
+        UsageError: if the folder holds anything else, or the configuration makes no sense.
+        CtxrError: if the disk is full or not writable.
+    """
+    _check(config)
+    if (folder / "truth" / "world.json").is_file():
+        world = read_world(folder)
+        if world.config == config:
+            return world
+    say = progress or (lambda line: None)
+    with disk_errors(folder):
+        strangers = sorted(path.name for path in folder.iterdir() if path.name not in _PARTS) if folder.exists() else []
+        if strangers:
+            raise UsageError(
+                f"{folder} holds {strangers[0]!r}, which is no part of a toy world", "choose an empty folder"
+            )
+        (folder / "truth" / "world.json").unlink(missing_ok=True)
+        for part in _PARTS:
+            shutil.rmtree(folder / part, ignore_errors=True)
+            (folder / part).mkdir(parents=True)
+        videos, shots, cuts, frames = _film_all(folder, config, say)
+        photos = [row for index in range(config.albums) for row in _album(folder, config, index, say)]
+    write_table(folder / "truth" / "videos.jsonl", videos)
+    write_table(folder / "truth" / "shots.jsonl", shots)
+    write_table(folder / "truth" / "cuts.jsonl", cuts)
+    write_table(folder / "truth" / "frames.jsonl", frames)
+    write_table(folder / "truth" / "photos.jsonl", photos)
+    write_bytes(folder / "truth" / "world.json", encode_row({"version": VERSION, "config": asdict(config)}))
+    return read_world(folder)
+
+
+def _film_all(
+    folder: Path, config: WorldConfig, say: Callable[[str], None]
+) -> tuple[list[VideoTruth], list[ShotTruth], list[CutTruth], list[FrameTruth]]:
+    videos: list[VideoTruth] = []
+    shots: list[ShotTruth] = []
+    cuts: list[CutTruth] = []
+    frames: list[FrameTruth] = []
+    for index in range(config.videos):
+        # a stream of its own for each video: the first ones do not depend on how many there are
+        rng = np.random.default_rng([config.seed, 0, index])
+        name = config.formats[index % len(config.formats)]
+        film = sample_film(rng, name, config.seconds)
+        video = f"{index:03d}-{name}"
+        path = f"videos/{video}{film.format.suffix}"
+        encode(film, folder / path)
+        made = film.format
+        videos.append(
+            VideoTruth(
+                video, path, name, made.width, made.height, made.rotation, made.rate, made.variable, len(film.times)
+            )
+        )
+        shots += shot_rows(video, film)
+        cuts += cut_rows(video, film)
+        frames += frame_rows(video, film)
+        say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
+    return videos, shots, cuts, frames
+
+
+def jpeg(snapshot: Snapshot) -> bytes:
+    """Return a photo's file: JPEG, with EXIF orientation where the snapshot asks for it."""
+    picture = Image.fromarray(render(snapshot.scene, snapshot.width, snapshot.height))
+    exif = Image.Exif()
+    if snapshot.orientation == 6:  # stored turned counterclockwise, so that a viewer's clockwise turn sets it upright
+        picture = picture.transpose(Image.Transpose.ROTATE_90)
+        exif[0x0112] = 6
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=snapshot.quality, exif=exif)
+    return buffer.getvalue()
+
+
+def _album(folder: Path, config: WorldConfig, index: int, say: Callable[[str], None]) -> Iterator[PhotoTruth]:
+    rng = np.random.default_rng([config.seed, 1, index])
+    album = f"album-{index:02d}"
+    (folder / "photos" / album).mkdir()
+    for number, shot in enumerate(sample_album(rng, config.photos_per_album)):
+        photo = f"{number:04d}.jpg"
+        path = f"photos/{album}/{photo}"
+        (folder / path).write_bytes(jpeg(shot))
+        seen = seen_in(shot.scene, shot.width, shot.height)
+        yield PhotoTruth(
+            album, photo, path, shot.width, shot.height, shot.group, shot.copy, shot.orientation, shot.scene, seen
+        )
+    say(f"photos/{album}: {config.photos_per_album} photos")
+
+
+def read_world(folder: Path) -> World:
+    """Return the world in a folder.
+
+    Raises:
+        UnfinishedError: if there is none, or it was not written to the end.
+        DataError: if its truth is damaged or of a newer version.
+    """
+    path = folder / "truth" / "world.json"
+    if not path.is_file():
+        raise UnfinishedError(f"{folder} holds no finished toy world: truth/world.json is missing", "draw it again")
+    try:
+        head: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        version = head["version"]
+        if version != VERSION:
+            raise DataError(f"{path}: version {version} is not {VERSION}", "draw the world again with this version")
+        config = msgspec.convert(head["config"], WorldConfig)
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as error:
+        raise DataError(f"{path}: not a toy world's head: {error}", "draw the world again") from error
+    truth = folder / "truth"
+    return World(
+        folder,
+        config,
+        tuple(read_table(truth / "videos.jsonl", VideoTruth)),
+        tuple(read_table(truth / "shots.jsonl", ShotTruth)),
+        tuple(read_table(truth / "cuts.jsonl", CutTruth)),
+        tuple(read_table(truth / "frames.jsonl", FrameTruth)),
+        tuple(read_table(truth / "photos.jsonl", PhotoTruth)),
+    )

@@ -1,0 +1,211 @@
+"""Scenes: who stands where, in which order of depth, before which backdrop."""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ctxr.synthetic.world.attributes import COLOURS, FACES, SIZES, TEXTURES, size_name
+from ctxr.synthetic.world.backdrops import BACKDROPS
+from ctxr.synthetic.world.outlines import FACED, SHAPES
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """One drawn figure.
+
+    Attributes:
+        name: identifies the actor through the scenes of a sequence.
+        shape, colour, texture, face: names of `SHAPES`, `COLOURS`, `TEXTURES`, `FACES` (face may be empty).
+        radius: half its extent as a share of the frame's shorter side.
+        x, y: its centre as a share of the frame's width and height, y downwards; outside 0..1 it is off the frame.
+        angle: its turn in degrees, clockwise on the screen.
+        motion: velocity as shares of width and height per second; None for one that stays where it is.
+    """
+
+    name: str
+    shape: str
+    colour: str
+    radius: float
+    x: float
+    y: float
+    texture: str = "plain"
+    face: str = ""
+    angle: float = 0.0
+    motion: tuple[float, float] | None = None
+
+    @property
+    def size(self) -> str:
+        """The size word: small, medium or large."""
+        return size_name(self.radius)
+
+    def moved(self, x: float, y: float) -> "Actor":
+        """Return the actor with its centre at (x, y)."""
+        return msgspec.structs.replace(self, x=x, y=y)
+
+
+class Backdrop(msgspec.Struct, frozen=True):
+    """The window of a photograph or texture that lies behind the actors.
+
+    Attributes:
+        name: one of `BACKDROPS`.
+        x, y: where the window lies in the room left to it, 0 (left, top) to 1 (right, bottom); panning moves them.
+        zoom: at least 1; 1 shows as much as fits.
+        mirrored: whether left and right are exchanged.
+    """
+
+    name: str
+    x: float = 0.5
+    y: float = 0.5
+    zoom: float = 1.2
+    mirrored: bool = False
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """Words on a light panel across the picture, as news and recipe videos have them.
+
+    Attributes:
+        lines: one to four lines of text.
+        edge: where the panel lies: "bottom" or "top".
+        shown: how much of the panel has slid into the picture, 0..1.
+    """
+
+    lines: tuple[str, ...]
+    edge: str = "bottom"
+    shown: float = 1.0
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """One moment of the toy world: everything that `render` draws.
+
+    Attributes:
+        actors: from the farthest to the nearest; a later one covers an earlier one.
+        backdrop: what lies behind them.
+        aspect: width / height for which statements about the scene are computed.
+        light: brightness factor of the whole picture, 1 is neutral.
+        blur: standard deviation of a Gaussian blur over the whole picture, as a share of the shorter side; 0 is sharp.
+        overlay: words over the picture, or None.
+    """
+
+    actors: tuple[Actor, ...]
+    backdrop: Backdrop
+    aspect: float = 1.0
+    light: float = 1.0
+    blur: float = 0.0
+    overlay: Overlay | None = None
+
+    def actor(self, name: str) -> Actor | None:
+        """Return the actor of that name, or None if it is not in the scene."""
+        return next((actor for actor in self.actors if actor.name == name), None)
+
+
+def reach_of(aspect: float) -> tuple[float, float]:
+    """Return the shorter side as a share of (width, height) of a frame of that width / height."""
+    return min(1.0, 1.0 / aspect), min(1.0, aspect)
+
+
+def choose(rng: np.random.Generator, names: Sequence[str], weights: Sequence[float] | None = None) -> str:
+    """Return one of the names, by weight if weights are given."""
+    if weights is None:
+        return names[int(rng.integers(len(names)))]
+    total = np.cumsum(np.asarray(weights, dtype=np.float64))
+    return names[int(np.searchsorted(total, rng.random() * total[-1], side="right"))]
+
+
+def sample_backdrop(rng: np.random.Generator) -> Backdrop:
+    """Return a backdrop with a random window."""
+    x, y, zoom = (float(v) for v in rng.uniform((0, 0, 1.0), (1, 1, 1.45)))
+    return Backdrop(choose(rng, tuple(BACKDROPS)), round(x, 4), round(y, 4), round(zoom, 4), bool(rng.random() < 0.5))
+
+
+def sample_looks(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
+    """Return an actor with random looks at the middle of the frame.
+
+    With `like` it shares one to three of that actor's attributes, so that telling the two apart takes more than a word.
+    """
+    shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
+    texture = choose(rng, TEXTURES, (6, 2, 2, 1))
+    size = choose(rng, tuple(SIZES), (3, 4, 3))
+    if like is not None:
+        shape = like.shape if rng.random() < 0.5 else shape
+        colour = like.colour if rng.random() < 0.5 else colour
+        texture = like.texture if rng.random() < 0.5 else texture
+    radius = round(float(rng.uniform(*SIZES[size])), 4)
+    face = choose(rng, FACES) if shape in FACED and size != "small" and rng.random() < 0.4 else ""
+    angle = 0.0 if rng.random() < 0.6 else round(float(rng.uniform(-20, 20)), 1)
+    return Actor(name, shape, colour, radius, 0.5, 0.5, texture if not face else "plain", face, angle)
+
+
+def gap(a: Actor, b: Actor, reach: tuple[float, float]) -> float:
+    """Return the distance of two actors' centres less their radii, in shorter sides; negative where discs overlap.
+
+    Args:
+        a: one actor.
+        b: the other.
+        reach: the shorter side as a share of (width, height), as `reach_of` gives it.
+    """
+    return math.hypot((a.x - b.x) / reach[0], (a.y - b.y) / reach[1]) - a.radius - b.radius
+
+
+def place(
+    rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float], apart: float = 0.02
+) -> Actor:
+    """Return the actor at a free place: inside the frame and `apart` from the others where thirty tries find one."""
+    best, widest = actor, -math.inf
+    for _ in range(30):
+        margin_x, margin_y = actor.radius * 1.05 * reach[0], actor.radius * 1.05 * reach[1]
+        x, y = rng.uniform((margin_x, margin_y), (1 - margin_x, 1 - margin_y))
+        there = actor.moved(round(float(x), 4), round(float(y), 4))
+        room = min((gap(there, other, reach) for other in others), default=math.inf)
+        if room > widest:
+            best, widest = there, room
+        if room >= apart:
+            break
+    return best
+
+
+def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tuple[float, float]) -> Actor:
+    """Return the actor moved so that it overlaps the other by a third to two thirds of the smaller radius."""
+    angle = float(rng.uniform(0, 2 * math.pi))
+    distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
+    x = other.x + distance * math.cos(angle) * reach[0]
+    y = other.y + distance * math.sin(angle) * reach[1]
+    return actor.moved(round(x, 4), round(y, 4))
+
+
+def across_edge(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> Actor:
+    """Return the actor moved half over one edge of the frame."""
+    along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
+    x, y = (
+        (inwards * reach[0], along),
+        (1 - inwards * reach[0], along),
+        (along, inwards * reach[1]),
+        (along, 1 - inwards * reach[1]),
+    )[int(rng.integers(4))]
+    return actor.moved(round(x, 4), round(y, 4))
+
+
+def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
+    """Return a random scene of one to five actors.
+
+    About a quarter of the actors after the first stand partly before or behind another one and about a tenth of all
+    are cut by an edge of the frame, so that occlusion can be spoken of.
+
+    Args:
+        rng: the only source of chance: equal states give equal scenes.
+        aspect: width / height the scene is meant for.
+    """
+    backdrop = sample_backdrop(rng)
+    reach = reach_of(aspect)
+    actors: list[Actor] = []
+    for index in range(1 + int(np.searchsorted((0.14, 0.4, 0.68, 0.88), rng.random()))):
+        like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.4 else None
+        actor = sample_looks(rng, f"a{index}", like)
+        if actors and rng.random() < 0.25:
+            actor = overlapping(rng, actor, actors[int(rng.integers(len(actors)))], reach)
+        elif rng.random() < 0.1:
+            actor = across_edge(rng, actor, reach)
+        else:
+            actor = place(rng, actor, actors, reach)
+        actors.insert(int(rng.integers(len(actors) + 1)), actor)
+    return Scene(tuple(actors), backdrop, aspect, round(float(rng.uniform(0.88, 1.08)), 3))

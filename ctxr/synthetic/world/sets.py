@@ -1,0 +1,163 @@
+"""Sets of ten scenes without any encoding: a shot sampled in time, or near neighbours of one scene."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ctxr.errors import UsageError
+from ctxr.synthetic.world.attributes import COLOURS, FACES, SIZES, TEXTURES
+from ctxr.synthetic.world.outlines import FACED, SHAPES
+from ctxr.synthetic.world.scenes import (
+    Actor,
+    Scene,
+    across_edge,
+    choose,
+    gap,
+    overlapping,
+    place,
+    reach_of,
+    sample_looks,
+    sample_scene,
+)
+from ctxr.synthetic.world.shots import SceneShot, sample_shot
+
+SIZE = 10
+"""Scenes in a set."""
+
+
+class SceneSet(msgspec.Struct, frozen=True):
+    """Scenes considered together.
+
+    Attributes:
+        scenes: ten of them; of a video in order of time, of photos in no order.
+        ordered: whether they follow each other in time.
+    """
+
+    scenes: tuple[Scene, ...]
+    ordered: bool
+
+
+def _recoloured(rng: np.random.Generator, actor: Actor) -> Actor:
+    what = choose(rng, ("colour", "texture", "shape", "size", "face"))
+    if what == "colour":
+        return msgspec.structs.replace(actor, colour=choose(rng, [c for c in COLOURS if c != actor.colour]))
+    if what == "texture" and not actor.face:
+        return msgspec.structs.replace(actor, texture=choose(rng, [t for t in TEXTURES if t != actor.texture]))
+    if what == "face" and actor.face:
+        return msgspec.structs.replace(actor, face=choose(rng, [f for f in FACES if f != actor.face]))
+    if what == "size":
+        size = choose(rng, [s for s in SIZES if s != actor.size])
+        return msgspec.structs.replace(actor, radius=round(float(rng.uniform(*SIZES[size])), 4))
+    shape = choose(rng, [s for s in SHAPES if s != actor.shape])
+    return msgspec.structs.replace(actor, shape=shape, face=actor.face if shape in FACED else "")
+
+
+def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
+    """Return the scene with one small change: an actor moved, changed, added, removed, or the order of depth turned."""
+    actors = list(scene.actors)
+    reach = reach_of(scene.aspect)
+    edit = choose(rng, ("move", "change", "add", "remove", "depth"), (4, 3, 1.5, 1.5, 1.5))
+    if not actors or (edit == "add" and len(actors) < 6):
+        like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.5 else None
+        name = next(f"a{i}" for i in range(len(actors) + 1) if all(actor.name != f"a{i}" for actor in actors))
+        fresh = place(rng, sample_looks(rng, name, like), actors, reach)
+        actors.insert(int(rng.integers(len(actors) + 1)), fresh)
+        return msgspec.structs.replace(scene, actors=tuple(actors))
+    index = int(rng.integers(len(actors)))
+    others = actors[:index] + actors[index + 1 :]
+    if edit == "remove" and others:
+        actors = others
+    elif edit == "depth" and any(gap(actors[index], other, reach) < -0.03 for other in others):
+        actors = [*others, actors[index]] if index + 1 < len(actors) else [actors[index], *others]
+    elif edit == "change":
+        actors[index] = _recoloured(rng, actors[index])
+    elif others and rng.random() < 0.4:
+        actors[index] = overlapping(rng, actors[index], others[int(rng.integers(len(others)))], reach)
+    elif rng.random() < 0.2:
+        actors[index] = across_edge(rng, actors[index], reach)
+    else:
+        actors[index] = place(rng, actors[index], others, reach)
+    return msgspec.structs.replace(scene, actors=tuple(actors))
+
+
+def jitter(rng: np.random.Generator, scene: Scene) -> Scene:
+    """Return the scene from a slightly different stand: backdrop and light shifted a little, the actors unchanged."""
+    behind = scene.backdrop
+    dx, dy, dz = (float(v) for v in rng.uniform(-0.06, 0.06, 3))
+    moved = msgspec.structs.replace(
+        behind,
+        x=round(min(1.0, max(0.0, behind.x + dx)), 4),
+        y=round(min(1.0, max(0.0, behind.y + dy)), 4),
+        zoom=round(max(1.0, behind.zoom + dz), 4),
+    )
+    return msgspec.structs.replace(scene, backdrop=moved, light=round(scene.light * float(rng.uniform(0.97, 1.03)), 3))
+
+
+def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]:
+    """Return `count` scenes, each one or two small changes away from the base, all different, the base not among them."""
+    made: list[Scene] = []
+    while len(made) < count:
+        scene = neighbour(rng, base)
+        if rng.random() < 0.5:
+            scene = neighbour(rng, scene)
+        if all(scene.actors != other.actors for other in (base, *made)):
+            made.append(jitter(rng, scene))
+    return made
+
+
+def unlike(a: Scene, b: Scene) -> float:
+    """Return how far two scenes of one shot are apart: 0 for equal ones; an actor's coming or going counts as 1."""
+    names = {actor.name for actor in (*a.actors, *b.actors)}
+    total = 0.0
+    for name in names:
+        one, two = a.actor(name), b.actor(name)
+        if one is None or two is None:
+            total += 1.0
+        else:
+            total += min(1.0, abs(one.x - two.x) + abs(one.y - two.y)) + 0.3 * (one.face != two.face)
+    return total + abs(a.backdrop.x - b.backdrop.x) + abs(a.backdrop.y - b.backdrop.y)
+
+
+def moments_of(rng: np.random.Generator, shot: SceneShot, count: int) -> list[Scene]:
+    """Return `count` scenes of a shot in order of time, chosen to be unlike each other as the build's selection does.
+
+    The first is drawn by chance; each next one is, of four times as many moments, the one farthest from all chosen ones.
+    """
+    times = np.sort(rng.uniform(0.0, shot.seconds, 4 * count))
+    scenes = [shot.at(float(time)) for time in times]
+    chosen = [int(rng.integers(len(scenes)))]
+    nearest = [unlike(scenes[chosen[0]], scene) for scene in scenes]
+    while len(chosen) < count:
+        chosen.append(int(np.argmax(nearest)))
+        nearest = [min(old, unlike(scenes[chosen[-1]], scene)) for old, scene in zip(nearest, scenes, strict=True)]
+        for index in chosen:
+            nearest[index] = -1.0
+    return [scenes[index] for index in sorted(chosen)]
+
+
+def sample_sets(
+    rng: np.random.Generator, count: int, kind: Literal["video", "photos"] = "video", aspect: float = 1.0
+) -> Iterator[SceneSet]:
+    """Yield `count` sets of ten scenes, without drawing or encoding anything.
+
+    Args:
+        rng: the only source of chance.
+        count: how many sets.
+        kind: "video" samples ten moments of one shot, "photos" a scene and nine near neighbours.
+        aspect: width / height of the scenes.
+
+    Raises:
+        UsageError: for another kind.
+    """
+    if kind not in ("video", "photos"):
+        raise UsageError(f"unknown kind of set {kind!r}", "use video or photos")
+    for _ in range(count):
+        if kind == "video":
+            shot = sample_shot(rng, float(rng.uniform(3.0, 9.0)), aspect)
+            yield SceneSet(tuple(moments_of(rng, shot, SIZE)), ordered=True)
+        else:
+            base = sample_scene(rng, aspect)
+            scenes = [base, *neighbours(rng, base, SIZE - 1)]
+            yield SceneSet(tuple(scenes[i] for i in rng.permutation(SIZE)), ordered=False)

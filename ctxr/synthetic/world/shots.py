@@ -1,0 +1,219 @@
+"""Shots: actors on their courses before a panning backdrop, as a function from time to scene."""
+
+import bisect
+import math
+
+import msgspec
+import numpy as np
+
+from ctxr.synthetic.world.attributes import FACES
+from ctxr.synthetic.world.outlines import FACED, REACH
+from ctxr.synthetic.world.scenes import (
+    Actor,
+    Backdrop,
+    Overlay,
+    Scene,
+    choose,
+    place,
+    reach_of,
+    sample_backdrop,
+    sample_looks,
+)
+
+RAMP = 0.36
+"""Seconds in which a blur or an overlay comes and goes; at once, either would look like a cut."""
+
+
+class Course(msgspec.Struct, frozen=True):
+    """Where an actor is over time.
+
+    Attributes:
+        stops: (seconds, x, y) in order of time; between two of them the actor moves, slowly at first and at the end.
+        moods: (seconds, face) from which on the actor has another face.
+    """
+
+    stops: tuple[tuple[float, float, float], ...]
+    moods: tuple[tuple[float, str], ...] = ()
+
+    def at(self, time: float) -> tuple[float, float, tuple[float, float] | None]:
+        """Return x, y and the velocity in shares per second, None while the actor stays where it is."""
+        first, last = self.stops[0], self.stops[-1]
+        if time <= first[0] or len(self.stops) == 1:
+            return first[1], first[2], None
+        if time >= last[0]:
+            return last[1], last[2], None
+        index = bisect.bisect_right([stop[0] for stop in self.stops], time) - 1
+        (t0, x0, y0), (t1, x1, y1) = self.stops[index], self.stops[index + 1]
+        share = (time - t0) / (t1 - t0)
+        # a smooth step mixed with a steady pace, so that a slow start is still a motion
+        eased = 0.5 * share + 0.5 * share * share * (3 - 2 * share)
+        pace = (0.5 + 3 * share * (1 - share)) / (t1 - t0)
+        velocity = ((x1 - x0) * pace, (y1 - y0) * pace)
+        return x0 + (x1 - x0) * eased, y0 + (y1 - y0) * eased, velocity if any(velocity) else None
+
+    def face(self, time: float, face: str) -> str:
+        """Return the face at a time, for an actor that begins with `face`."""
+        for begin, mood in self.moods:
+            if time >= begin:
+                face = mood
+        return face
+
+
+class SceneShot(msgspec.Struct, frozen=True):
+    """A continuous take.
+
+    Attributes:
+        seconds: how long it lasts.
+        cast: the actors, farthest first, as they look at the beginning.
+        courses: one for each actor of the cast.
+        backdrop: what lies behind them at the beginning.
+        pan: change of the backdrop's x, y and zoom per second.
+        aspect: width / height.
+        light: brightness factor.
+        holds: (begin, end) in seconds: stretches in which the world stands still.
+        blurs: (begin, end, blur) in seconds and in shares of the shorter side (see `Scene.blur`); they come and go
+            over `RAMP`.
+        overlays: (begin, end, overlay) in seconds; they slide in and out over `RAMP`.
+    """
+
+    seconds: float
+    cast: tuple[Actor, ...]
+    courses: tuple[Course, ...]
+    backdrop: Backdrop
+    pan: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    aspect: float = 1.0
+    light: float = 1.0
+    holds: tuple[tuple[float, float], ...] = ()
+    blurs: tuple[tuple[float, float, float], ...] = ()
+    overlays: tuple[tuple[float, float, Overlay], ...] = ()
+
+    def at(self, seconds: float) -> Scene:
+        """Return the scene at a time from the shot's beginning; actors far outside the frame are left out."""
+        time = seconds - sum(max(0.0, min(seconds, end) - begin) for begin, end in self.holds)
+        held = any(begin < seconds <= end for begin, end in self.holds)
+        reach = reach_of(self.aspect)
+        actors = []
+        for actor, course in zip(self.cast, self.courses, strict=True):
+            x, y, velocity = course.at(time)
+            far = REACH * actor.radius
+            if -far * reach[0] < x < 1 + far * reach[0] and -far * reach[1] < y < 1 + far * reach[1]:
+                actors.append(
+                    msgspec.structs.replace(
+                        actor,
+                        x=round(x, 5),
+                        y=round(y, 5),
+                        face=course.face(time, actor.face),
+                        motion=None if held or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
+                    )
+                )
+        behind = msgspec.structs.replace(
+            self.backdrop,
+            x=round(min(1.0, max(0.0, self.backdrop.x + self.pan[0] * time)), 5),
+            y=round(min(1.0, max(0.0, self.backdrop.y + self.pan[1] * time)), 5),
+            zoom=round(max(1.0, self.backdrop.zoom + self.pan[2] * time), 5),
+        )
+        blur, words = 0.0, None
+        for begin, end, amount in self.blurs:
+            blur = max(blur, round(amount * _presence(seconds, begin, end), 5))
+        for begin, end, overlay in self.overlays:
+            shown = round(_presence(seconds, begin, end), 4)
+            words = msgspec.structs.replace(overlay, shown=shown) if shown > 0 else words
+        return Scene(tuple(actors), behind, self.aspect, self.light, blur, words)
+
+
+def _presence(seconds: float, begin: float, end: float) -> float:
+    """Return how far a stretch has come in, 0..1: it takes `RAMP` to come and as long to go."""
+    return max(0.0, min(1.0, (seconds - begin) / RAMP, (end - seconds) / RAMP))
+
+
+def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], side: int) -> tuple[float, float]:
+    """Return a place just outside one side: 0 left, 1 right, 2 top, 3 bottom."""
+    along, out = float(rng.uniform(0.22, 0.78)), REACH * actor.radius
+    return (
+        (-out * reach[0], along),
+        (1 + out * reach[0], along),
+        (along, -out * reach[1]),
+        (along, 1 + out * reach[1]),
+    )[side]
+
+
+def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> tuple[float, float]:
+    margin = (1.15 * actor.radius * reach[0], 1.15 * actor.radius * reach[1])
+    x, y = rng.uniform((min(margin[0], 0.5), min(margin[1], 0.5)), (max(1 - margin[0], 0.5), max(1 - margin[1], 0.5)))
+    return float(x), float(y)
+
+
+def _course(
+    rng: np.random.Generator, actor: Actor, others: list[Actor], seconds: float, reach: tuple[float, float], still: bool
+) -> Course:
+    """Return a course of random character: staying, wandering, crossing, visiting, entering, leaving or passing another."""
+    home = (actor.x, actor.y)
+    side = int(rng.integers(4))
+    begin, end = float(rng.uniform(0.0, 0.4)) * seconds, float(rng.uniform(0.65, 1.0)) * seconds
+    style = "stay" if still else choose(
+        rng, ("stay", "wander", "cross", "visit", "enter", "leave", "pass"), (1, 3, 2, 1.5, 2, 2, 2 if others else 0)
+    )  # fmt: skip
+    if style == "stay":
+        points = [(0.0, *home)]
+    elif style == "cross":
+        points = [(begin, *_off(rng, actor, reach, side)), (end, *_off(rng, actor, reach, side ^ 1))]
+    elif style == "visit":
+        points = [
+            (begin, *_off(rng, actor, reach, side)),
+            ((begin + end) / 2, *home),
+            (end, *_off(rng, actor, reach, side)),
+        ]
+    elif style == "enter":
+        points = [(begin, *_off(rng, actor, reach, side)), (end, *home)]
+    elif style == "leave":
+        points = [(begin, *home), (end, *_off(rng, actor, reach, side))]
+    elif style == "pass":
+        other = others[int(rng.integers(len(others)))]
+        beyond = (2 * other.x - home[0], 2 * other.y - home[1])
+        points = [(begin, *home), (end, *beyond)]
+    else:
+        legs = np.linspace(0.0, seconds, int(rng.integers(3, 6)))
+        points = [(0.0, *home), *((float(leg), *_inside(rng, actor, reach)) for leg in legs[1:])]
+    stops = tuple((round(t, 3), round(x, 4), round(y, 4)) for t, x, y in points)
+    moods: tuple[tuple[float, str], ...] = ()
+    if actor.face and not still and rng.random() < 0.5:
+        change = round(float(rng.uniform(0.25, 0.75)) * seconds, 3)
+        moods = ((change, choose(rng, [face for face in FACES if face != actor.face])),)
+    return Course(stops, moods)
+
+
+def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, still: bool = False) -> SceneShot:
+    """Return a random shot of two to five actors.
+
+    Args:
+        rng: the only source of chance.
+        seconds: how long it lasts.
+        aspect: width / height.
+        still: whether nothing in it moves, the backdrop included.
+    """
+    reach = reach_of(aspect)
+    cast: list[Actor] = []
+    courses: list[Course] = []
+    for index in range(2 + int(np.searchsorted((0.1, 0.4, 0.78), rng.random()))):
+        like = cast[int(rng.integers(len(cast)))] if cast and rng.random() < 0.35 else None
+        actor = sample_looks(rng, f"a{index}", like)
+        if actor.shape in FACED and actor.size != "small" and not actor.face and rng.random() < 0.3:
+            actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")
+        actor = place(rng, actor, cast, reach)
+        at = int(rng.integers(len(cast) + 1))
+        courses.insert(at, _course(rng, actor, cast, seconds, reach, still))
+        cast.insert(at, actor)
+    pan = (0.0, 0.0, 0.0)
+    if not still and rng.random() < 0.75:
+        angle, pace = float(rng.uniform(0, 2 * math.pi)), float(rng.uniform(0.03, 0.12))
+        zoom = float(rng.choice((0.0, 0.0, 0.03, -0.02)))
+        pan = (round(pace * math.cos(angle), 4), round(pace * math.sin(angle), 4), zoom)
+    return SceneShot(
+        round(seconds, 4),
+        tuple(cast),
+        tuple(courses),
+        msgspec.structs.replace(sample_backdrop(rng), zoom=round(float(rng.uniform(1.1, 1.4)), 4)),
+        pan,
+        aspect,
+        round(float(rng.uniform(0.9, 1.06)), 3),
+    )

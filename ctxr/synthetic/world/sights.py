@@ -1,0 +1,145 @@
+"""What can be seen of each actor: shares of its silhouette, counted in the masks that are drawn."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from ctxr.synthetic.world.drawing import panel, silhouette
+from ctxr.synthetic.world.scenes import Actor, Scene
+
+SHORT_SIDE = 108
+"""Rows (or columns, whichever is fewer) of the raster on which a scene's statements are decided."""
+
+OVERLAY = "overlay"
+"""The name under which an overlay's panel covers actors."""
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """How much of one actor can be seen. All shares are of its whole silhouette, 0..1.
+
+    Attributes:
+        shown: inside the frame and not covered; `shown` + `covered` + `beyond` = 1.
+        covered: inside the frame, behind nearer actors or the overlay's panel.
+        beyond: outside the frame, over all edges together.
+        edges: outside the frame over the (left, top, right, bottom) edge; a corner counts for both of its edges.
+        behind: for every nearer actor that covers some of it, that actor's name and the share it covers alone.
+        box: (left, top, right, bottom) of the part inside the frame as shares of width and height; zeros if none.
+    """
+
+    shown: float
+    covered: float
+    beyond: float
+    edges: tuple[float, float, float, float]
+    behind: dict[str, float]
+    box: tuple[float, float, float, float]
+
+    @property
+    def hidden(self) -> float:
+        """The share that cannot be seen: covered or outside the frame."""
+        return 1.0 - self.shown
+
+
+_NOTHING = Sight(0.0, 0.0, 1.0, (0.0, 0.0, 0.0, 0.0), {}, (0.0, 0.0, 0.0, 0.0))
+
+
+def measure(scene: Scene, width: int, height: int) -> dict[str, Sight]:
+    """Return each actor's sight by name, counted on a raster of that size.
+
+    A pixel belongs to a silhouette if at least half of it is inside.
+
+    Args:
+        scene: whose actors to look at.
+        width: of the raster, in pixels.
+        height: of the raster, in pixels.
+    """
+    nearer: list[tuple[str, np.ndarray]] = []
+    union = np.zeros((height, width), bool)
+    if scene.overlay is not None:
+        top, bottom = panel(scene.overlay, width, height)
+        union[top:bottom] = True
+        nearer.append((OVERLAY, union.copy()))
+    sights: dict[str, Sight] = {}
+    for actor in reversed(scene.actors):
+        sights[actor.name] = _look(actor, nearer, union, width, height)
+    return sights
+
+
+def _look(actor: Actor, nearer: list[tuple[str, np.ndarray]], union: np.ndarray, width: int, height: int) -> Sight:
+    """Return one actor's sight and add it to those that are nearer than the next."""
+    mask, left, top = silhouette(actor, width, height)
+    body = mask >= 128
+    whole = int(body.sum())
+    if whole == 0:
+        return _NOTHING
+    columns, rows = body.sum(0), body.sum(1)
+    right, bottom = left + body.shape[1], top + body.shape[0]
+    edges = (
+        int(columns[: max(0, -left)].sum()),
+        int(rows[: max(0, -top)].sum()),
+        int(columns[max(0, width - left) :].sum()) if right > width else 0,
+        int(rows[max(0, height - top) :].sum()) if bottom > height else 0,
+    )
+    x0, y0, x1, y1 = max(left, 0), max(top, 0), min(right, width), min(bottom, height)
+    share = tuple(edge / whole for edge in edges)
+    if x0 >= x1 or y0 >= y1:
+        return msgspec.structs.replace(_NOTHING, edges=share)
+    part = body[y0 - top : y1 - top, x0 - left : x1 - left]
+    inside = int(part.sum())
+    there = (slice(y0, y1), slice(x0, x1))
+    covered = int((part & union[there]).sum())
+    behind = {name: int((part & other[there]).sum()) / whole for name, other in nearer} if covered else {}
+    union[there] |= part
+    canvas = np.zeros((height, width), bool)
+    canvas[there] = part
+    nearer.append((actor.name, canvas))
+    box = (0.0, 0.0, 0.0, 0.0)
+    if inside:
+        across, down = np.flatnonzero(part.any(0)), np.flatnonzero(part.any(1))
+        box = (
+            (x0 + int(across[0])) / width, (y0 + int(down[0])) / height,
+            (x0 + int(across[-1]) + 1) / width, (y0 + int(down[-1]) + 1) / height,
+        )  # fmt: skip
+    return Sight(
+        shown=(inside - covered) / whole,
+        covered=covered / whole,
+        beyond=(whole - inside) / whole,
+        edges=(share[0], share[1], share[2], share[3]),
+        behind={name: portion for name, portion in behind.items() if portion > 0},
+        box=box,
+    )
+
+
+class SceneView:
+    """A scene together with what can be seen in it; the counting happens once, when it is first asked for."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    @cached_property
+    def sights(self) -> dict[str, Sight]:
+        """Each actor's sight by name."""
+        aspect = self.scene.aspect
+        size = (round(SHORT_SIDE * aspect), SHORT_SIDE) if aspect >= 1 else (SHORT_SIDE, round(SHORT_SIDE / aspect))
+        return measure(self.scene, *size)
+
+    @cached_property
+    def clear(self) -> tuple[Actor, ...]:
+        """The actors that are clearly there: at least a third is shown."""
+        return tuple(actor for actor in self.scene.actors if self.sights[actor.name].shown >= 1 / 3)
+
+    @cached_property
+    def doubtful(self) -> tuple[Actor, ...]:
+        """The actors of which so little is shown that people would not agree whether they are there."""
+        return tuple(actor for actor in self.scene.actors if 0.02 < self.sights[actor.name].shown < 1 / 3)
+
+    @cached_property
+    def whole(self) -> tuple[Actor, ...]:
+        """The actors that are shown all but a fiftieth."""
+        return tuple(actor for actor in self.scene.actors if self.sights[actor.name].shown >= 0.98)
+
+
+def views(scenes: Sequence[Scene]) -> list[SceneView]:
+    """Return a view of each scene."""
+    return [SceneView(scene) for scene in scenes]

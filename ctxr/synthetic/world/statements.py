@@ -1,0 +1,192 @@
+"""Statements: words together with the structure that decides whether they are true."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
+from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks, Shows, Verdict, every
+from ctxr.synthetic.world.language import a, noun, say, sentence
+from ctxr.synthetic.world.moments import Temporal
+from ctxr.synthetic.world.occlusion import AMOUNTS, Apart, Behind, CutOff, Entire, Hidden
+from ctxr.synthetic.world.outlines import SHAPES
+from ctxr.synthetic.world.places import Beside, Bigger, Outermost, Within
+from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.scenes import Actor, Scene, choose
+from ctxr.synthetic.world.sights import SceneView
+from ctxr.synthetic.world.words import BACKDROP_PHRASES, PLACE_PHRASES, SIDE_PHRASES
+
+_FIELDS = (
+    ("shape",), ("colour",), ("shape", "colour"), ("shape", "colour"), ("shape", "colour"), ("size", "shape"),
+    ("size", "colour", "shape"), ("texture", "shape"), ("texture", "colour", "shape"), ("face", "shape"),
+    ("face", "colour", "shape"), ("size", "texture", "colour", "shape"), ("texture", "colour"), ("size", "colour"),
+)  # fmt: skip
+
+
+_WEIGHTS = {
+    "Before": 6, "Shows": 20, "Lacks": 10, "Counts": 12, "Beside": 16, "Within": 11, "Outermost": 3, "Behind": 8,
+    "CutOff": 5, "Hidden": 4, "Entire": 3, "Bigger": 3, "AllAre": 3, "Apart": 2,
+}  # fmt: skip
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """Words and the predicates they stand for; the words are true if all the predicates are."""
+
+    text: str
+    predicates: tuple[Predicate, ...]
+
+    def verdict(self, view: SceneView) -> Verdict:
+        """Return True, False, or None where it is too close to call."""
+        return every(predicate.verdict(view) for predicate in self.predicates)
+
+    def holds(self, scene: Scene | SceneView) -> bool:
+        """Return whether the statement is clearly true of the scene."""
+        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is True
+
+    def fails(self, scene: Scene | SceneView) -> bool:
+        """Return whether the statement is clearly false of the scene; neither holds where it is too close to call."""
+        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is False
+
+
+def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
+    """Return a kind that fits the actor, of random detail."""
+    named = _FIELDS[int(rng.integers(len(_FIELDS)))]
+    texture = actor.texture if "texture" in named else ""
+    if texture == "plain" and rng.random() < 0.8:  # few people mention that something has no pattern
+        texture = ""
+    return Kind(
+        actor.shape if "shape" in named else "",
+        actor.colour if "colour" in named else "",
+        actor.size if "size" in named else "",
+        texture,
+        actor.face if "face" in named else "",
+    )
+
+
+def full_kind(actor: Actor) -> Kind:
+    """Return the kind that names all that can be seen of an actor's looks."""
+    texture = "" if actor.texture == "plain" else actor.texture
+    return Kind(actor.shape, actor.colour, actor.size, texture, actor.face)
+
+
+def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
+    """Return a predicate about a scene that may well be true, or false by a little."""
+    scene = view.scene
+    if not scene.actors:
+        return (Before(scene.backdrop.name), Lacks(Kind()), Lacks(Kind(choose(rng, SHAPES))))[int(rng.integers(3))]
+    actor = scene.actors[int(rng.integers(len(scene.actors)))]
+    other = scene.actors[int(rng.integers(len(scene.actors)))]
+    kind, second = kind_of(rng, actor), kind_of(rng, other)
+    what = choose(rng, tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
+    if what == "Counts":
+        kind = kind if rng.random() < 0.6 else Kind()
+        return Counts(kind, sum(kind.fits(one) for one in view.clear))
+    if what == "AllAre":
+        field = choose(rng, ("shape", "colour", "size", "texture"))
+        return AllAre(Kind(**{field: getattr(actor, field)}))
+    made: dict[str, Callable[[], Predicate]] = {
+        "Before": lambda: Before(scene.backdrop.name),
+        "Shows": lambda: Shows(kind),
+        "Lacks": lambda: Lacks(_absent(rng, kind)),
+        "Beside": lambda: Beside(kind, choose(rng, tuple(SIDE_PHRASES)), second),
+        "Within": lambda: Within(kind, choose(rng, tuple(PLACE_PHRASES))),
+        "Outermost": lambda: Outermost(kind, choose(rng, ("left", "right", "top", "bottom"))),
+        "Behind": lambda: Behind(kind, second),
+        "CutOff": lambda: CutOff(kind, choose(rng, ("left", "top", "right", "bottom", ""))),
+        "Hidden": lambda: Hidden(kind, choose(rng, tuple(AMOUNTS))),
+        "Entire": lambda: Entire(kind),
+        "Bigger": lambda: Bigger(kind, second),
+        "Apart": Apart,
+    }
+    return made[what]()
+
+
+def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
+    """Return the kind with one attribute exchanged: what is missing is told apart from what is there by a little."""
+    pools = {"shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:]}
+    named = [field for field in pools if getattr(kind, field)] or ["shape"]
+    field = choose(rng, named)
+    return msgspec.structs.replace(kind, face="", **{field: choose(rng, pools[field])})
+
+
+def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
+    """Return up to `count` different predicates that hold of a scene, in the order they came up."""
+    found: list[Predicate] = []
+    for _ in range(25 * count):
+        predicate = propose(rng, view)
+        if predicate not in found and predicate.verdict(view) is True:
+            found.append(predicate)
+            if len(found) == count:
+                break
+    return found
+
+
+def compose(rng: np.random.Generator, predicates: Sequence[Predicate | Temporal]) -> str:
+    """Return text that says the predicates in their order, in one or more sentences."""
+    text = sentence(say(rng, predicates[0]))
+    for predicate in predicates[1:]:
+        joined = rng.random() < 0.6
+        clause = say(rng, predicate, whole=joined)
+        if joined:
+            text = f"{text[:-1]}{choose(rng, (' and ', ', and ', ', '))}{clause}."
+        else:
+            text = f"{text} {sentence(clause)}"
+    return text
+
+
+def state(rng: np.random.Generator, predicates: Sequence[Predicate]) -> Statement:
+    """Return a statement that says the predicates, in their order."""
+    return Statement(compose(rng, predicates), tuple(predicates))
+
+
+def _tableau(rng: np.random.Generator, view: SceneView) -> Statement | None:
+    """Return a statement that lists the figures and the backdrop, as a caption of a photograph does."""
+    seen = list(view.clear)
+    if not seen:
+        return None
+    seen = [seen[i] for i in rng.permutation(len(seen))]
+    seen = seen[: int(rng.integers(1, 5))]
+    detailed = rng.random() < 0.3
+    kinds = [full_kind(actor) if detailed else kind_of(rng, actor) for actor in seen]
+    things = [a(noun(rng, kind)) for kind in kinds]
+    text = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
+    predicates: list[Predicate] = [Shows(kind) for kind in kinds]
+    if rng.random() < 0.6:
+        name = view.scene.backdrop.name
+        text = f"{text} {choose(rng, BACKDROP_PHRASES[name])}"
+        predicates.append(Before(name))
+    return Statement(sentence(text), tuple(predicates))
+
+
+def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[Statement]:
+    """Return `count` statements of different detail that are true of a scene.
+
+    Args:
+        scene: what they are about.
+        rng: chooses what is said and how.
+        count: how many; two may be alike if the scene has little to say.
+    """
+    view = SceneView(scene)
+    made: list[Statement] = []
+    while len(made) < count:
+        statement = _tableau(rng, view) if rng.random() < 0.35 else None
+        if statement is None:
+            many = 1 + int(np.searchsorted((0.5, 0.82), rng.random()))
+            statement = state(rng, true_predicates(rng, view, many) or [Before(scene.backdrop.name)])
+        made.append(statement)
+    return made
+
+
+def captions(scene: Scene, rng: np.random.Generator, count: int) -> list[str]:
+    """Return `count` captions that are true of a scene, of different detail.
+
+    Some name one figure only, some all of them with the backdrop; others count, relate, place, compare, say what hides
+    what, or say what is not there.
+
+    Args:
+        scene: what to describe.
+        rng: chooses what is said and how.
+        count: how many captions.
+    """
+    return [statement.text for statement in true_statements(scene, rng, count)]

@@ -1,0 +1,153 @@
+"""What holds for every backend: out, answered, in again gives the judgments that the answers are worth, byte for byte."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ctxr.annotation.answers import run
+from ctxr.annotation.artifacts import read_judgments, read_tasks
+from ctxr.annotation.config import ImportAnswers
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import Lease
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import task_of
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.crowd.export_tasks import run as export
+from tests.annotation.platforms import study
+
+TASKS = ("describe", "retrieve", "verify", "tag", "entail", "audit")
+BACKENDS = ("local", "mturk", "prolific", "label-studio")
+TABLES = ("texts", "queries", "judgments")
+
+
+def talk(workdir: Path) -> list[Answer]:
+    """Two people talk about a photo on our own server, and it is imported."""
+    export(study.options(workdir, "dialogue"))
+    tasks = read_tasks(workdir / "tasks" / "dialogue")
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
+    people, now = [study.person(name) for name in study.WORKERS[:2]], study.START
+    for worker in people:
+        journal.enrol(worker, "local", now)
+    first, second = (journal.lease(worker, now, ["dialogue"]) for worker in people)
+    assert isinstance(first, Lease)
+    assert isinstance(second, Lease)
+    leases = sorted((first, second), key=lambda lease: lease.seat)
+    for number in range(6):
+        lease = leases[number % 2]
+        now += timedelta(seconds=4)
+        journal.say(lease.token, lease.worker, f"=Message {number} about the weekend, <b>really</b>", now)
+    journal.share(leases[0].token, leases[0].worker, now)
+    for lease in leases:
+        now += timedelta(seconds=2)
+        journal.finish(lease.token, lease.worker, now)
+    stored = journal.answers()
+    journal.close()
+    return stored
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    if task in ("verify", "audit"):
+        _ = talk(workdir) if task == "verify" else study.work_locally(workdir, "retrieve")
+        run(ImportAnswers(workdir=workdir))
+        for file in (workdir / "crowd").glob("answers.sqlite*"):
+            file.unlink()  # from here on only the verdicts
+    done = study.work_locally(workdir, task)
+    assert done
+    expected = study.directly(done)
+    assert expected["judgments"]
+    for backend in BACKENDS:
+        config = study.deliver(workdir, task, backend, done, monkeypatch)
+        report = run(config)
+        assert (report.new, report.refused) == (len(done), 0), backend
+        assert {name: (config.folder() / f"{name}.jsonl").read_bytes() for name in TABLES} == expected, backend
+        before = bytes_of(config.folder())
+        report = run(config)
+        assert (report.up_to_date, report.new, report.again) == (True, 0, len(done)), backend
+        assert bytes_of(config.folder()) == before, backend
+
+
+def test_a_talk_comes_from_our_own_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    stored = talk(workdir)
+    report = run(ImportAnswers(workdir=workdir))
+    assert (report.new, report.refused) == (2, 0)
+    read = read_judgments(workdir / "judgments")
+    units = {unit.id: unit for unit in read.units.values()}
+    outcomes = [task_of(units[answer.unit]).score(units[answer.unit], answer) for answer in stored]
+    assert read.dialogues == tuple(row for outcome in outcomes for row in outcome.dialogues)
+    assert read.texts == tuple(row for outcome in outcomes for row in outcome.texts)
+    assert run(ImportAnswers(workdir=workdir)).up_to_date
+    for backend in ("mturk", "label-studio"):
+        with pytest.raises(UsageError, match="cannot bring two people together"):
+            export(study.options(workdir, "dialogue", backend))
+
+
+def spoil(file: Path, how: str, backend: str, unit: Unit) -> None:
+    """What may happen to a file on its way."""
+    text = file.read_text(encoding="utf-8")
+    if how == "foreign":
+        file.write_text(text.replace(unit.id, "retrieve-0123456789abcdef"))
+    elif how == "truncated":
+        file.write_text(text[: len(text) * 2 // 3])
+    elif backend == "mturk":
+        seal = json.loads(text.splitlines()[0])["Answer"].partition("ctxr_seal</QuestionIdentifier><FreeText>")[2][:16]
+        file.write_text(text.replace(seal, "0" * 16))
+    else:
+        one, other = unit.images[:2]
+        file.write_text(text.replace(one, "\0").replace(other, one).replace("\0", other))
+
+
+@pytest.mark.parametrize("how", ["foreign", "edited", "truncated"])
+@pytest.mark.parametrize("backend", ["mturk", "label-studio", "prolific"])
+def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
+    backend: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, done, monkeypatch)
+    run(config)
+    before = bytes_of(config.folder())
+    file = config.file
+    if backend == "mturk":
+        file = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
+    assert file is not None
+    if backend == "prolific":
+        spoil_submissions(workdir, file, how)
+    else:
+        spoil(file, how, backend, done[0].unit)
+    if how == "edited" and backend in ("prolific", "mturk"):
+        # a submission is somebody else's, or a page sent another seal: rows are refused one by one
+        report = run(ImportAnswers(file, backend, workdir / "fresh", workdir))
+        spoilt = {
+            "submission": sum(one.identity == study.WORKERS[0] for one in done),
+            "other_page": file.read_text().count(f">{'0' * 16}<"),
+        }
+        code = "submission" if backend == "prolific" else "other_page"
+        assert report.reasons == {code: spoilt[code]}
+        assert report.new == len(done) - report.refused
+    else:
+        with pytest.raises(DataError, match=rf"{file.name}:\d+: "):
+            run(ImportAnswers(file, backend, config.folder(), workdir))
+    assert bytes_of(config.folder()) == before
+
+
+def spoil_submissions(workdir: Path, file: Path, how: str) -> None:
+    text = file.read_text()
+    if how == "truncated":
+        file.write_text(text[: len(text) * 2 // 3])
+    elif how == "edited":
+        file.write_text(text.replace(f'"participant_id": "{study.WORKERS[0]}"', '"participant_id": "somebody"'))
+    else:
+        launched = workdir / "tasks" / "retrieve-prolific" / "prolific" / "launched.json"
+        launched.write_text('{"study":"study-1"}')
+        file.write_text(text.replace("study-1", "study-2"))

@@ -1,0 +1,278 @@
+"""Prolific: pay above the floor, bundles, codes that stay private, and a client that is patient and never pays twice."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxr.annotation.journal.identities import Visit
+from ctxr.annotation.platforms import prolific
+from ctxr.annotation.platforms import prolific as prolific_client
+from ctxr.annotation.platforms.prolific import StudyOffer
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.records import Answer, Unit
+from ctxr.errors import CtxrError, DataError, UsageError
+
+KEY = bytes(range(32))
+STUDY = StudyOffer("https://crowd.example.org/", "Find the image", 20, 30.0, 120, "GBP", ("desktop", "tablet"))
+
+
+def unit(number: int, split: str = "valid") -> Unit:
+    most = 3 if split == "valid" else 1
+    return Unit(f"u-{number:03d}", "retrieve", f"set{number % 7}", "g", ("a", "b"), split=split, needed=1, most=most)  # type: ignore[arg-type]
+
+
+class Platform(HTTPServer):
+    """Prolific's addresses on this machine, with a script of troubles: a status for each of the first requests."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, Any]] = []
+        self.submissions: list[dict[str, Any]] = []
+        self.troubles: list[int] = []
+        self.seen: list[str] = []
+        super().__init__(("127.0.0.1", 0), Answering)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/api/v1"
+
+
+class Answering(BaseHTTPRequestHandler):
+    server: Platform
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self, body: Any) -> None:
+        self.server.seen.append(f"{self.command} {self.path}")
+        path = self.path.removeprefix("/api/v1")
+        if self.headers["Authorization"] != "Token secret":
+            return self._send(401, {"error": {"detail": "Invalid token"}})
+        if self.server.troubles:
+            return self._send(self.server.troubles.pop(0), {"error": {"detail": "Later, please"}})
+        if path == "/studies/" and body is not None:
+            if sum(part["total_allocation"] for part in body["access_details"]) != body["total_available_places"]:
+                return self._send(400, {"error": {"detail": "allocations do not add up"}})
+            self.server.made.append(body | {"id": f"study{len(self.server.made)}"})
+            return self._send(201, self.server.made[-1])
+        if path.endswith("/transition/"):
+            return self._send(200, {"status": {"PUBLISH": "ACTIVE"}[body["action"]]})
+        listed, _, asked = path.partition("?")
+        whole = self.server.made if listed == "/studies/" else self.server.submissions
+        start = int(asked.partition("offset=")[2] or 0)
+        following = f"{self.server.address}{listed}?limit=100&offset={start + 100}"
+        links = {"next": {"href": following if start + 100 < len(whole) else None}}
+        return self._send(200, {"results": whole[start : start + 100], "_links": links})
+
+    def _send(self, status: int, body: Any) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        if status == 429:
+            self.send_header("Retry-After", "7")
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.fixture
+def platform() -> Iterator[Platform]:
+    with Platform() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def client(platform: Platform, slept: list[float] | None = None) -> prolific_client.ProlificClient:
+    return prolific_client.ProlificClient("secret", platform.address, (slept if slept is not None else []).append)
+
+
+def body() -> dict[str, Any]:
+    parts = prolific.bundles([unit(number) for number in range(45)], STUDY, Protocol(), KEY)
+    written = prolific.payload(parts, STUDY, "retrieve", ("Read it.",))
+    return prolific.with_codes(written, prolific.new_codes(), "ctxr-1-retrieve")
+
+
+def test_bundles_hold_every_unit_once_and_keep_sets_apart() -> None:
+    units = [unit(number) for number in range(45)] + [unit(number, "train") for number in range(45, 50)]
+    parts = prolific.bundles(units, STUDY, Protocol(), KEY)
+    assert sorted(name for part in parts for name in part.units) == sorted(one.id for one in units)
+    assert sorted((len(part.units), part.raters) for part in parts) == [(5, 1), (15, 3), (15, 3), (15, 3)]
+    sets = {one.id: one.image_set for one in units}
+    for part in parts:
+        assert len({sets[name] for name in part.units}) >= 5
+    assert prolific.bundles(units[::-1], STUDY, Protocol(), KEY) == parts
+
+
+def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
+    made = body()
+    addresses = [one["external_url"] for one in made["access_details"]]
+    assert len(set(addresses)) == len(addresses) == 3
+    assert all(
+        one.startswith("https://crowd.example.org/p/retrieve?bundle=b-")
+        and one.endswith("&PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}")
+        for one in addresses
+    )
+    assert made["total_available_places"] == sum(one["total_allocation"] for one in made["access_details"]) == 9
+    assert (made["reward"], made["estimated_completion_time"]) == (120, 10)
+    assert made["device_compatibility"] == ["desktop", "tablet"]
+    codes = [one["code"] for one in made["completion_codes"]]
+    assert len(set(codes)) == 2
+    assert min(map(len, codes)) == 16
+
+
+def test_codes_are_another_every_time() -> None:
+    assert not set(prolific.new_codes().values()) & set(prolific.new_codes().values())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": 99}, r"5\.94 GBP an hour, below the 6\.00"),
+        ({"reward": 120, "currency": "USD"}, r"7\.20 USD an hour, below the 8\.00"),
+        ({"server": "http://localhost"}, "needs its address"),
+        ({"currency": "EUR"}, "EUR is unknown"),
+        ({"devices": ("watch",)}, "watch is unknown"),
+        ({"bundle": 0}, "more than 0"),
+    ],
+)
+def test_a_study_that_must_not_be_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        replace(STUDY, **change).check()
+
+
+def test_the_least_reward_is_just_enough() -> None:
+    assert STUDY.paid(None).check().reward == 100
+    assert replace(STUDY, currency="USD").paid(None).check().reward == 134
+    assert STUDY.paid(250).reward == 250
+
+
+def test_a_study_is_made_found_again_and_published(platform: Platform) -> None:
+    made = client(platform).create(body())
+    assert made == "study0"
+    assert client(platform).studies("ctxr-1-retrieve") == ["study0"]
+    assert client(platform).studies("ctxr-1-tag") == []
+    assert client(platform).publish(made) == "ACTIVE"
+
+
+def test_a_study_is_found_on_whichever_page_it_is(platform: Platform) -> None:
+    platform.made = [{"id": f"study{number}", "internal_name": f"other-{number}"} for number in range(230)]
+    assert client(platform).create(body()) == "study230"
+    assert client(platform).studies("ctxr-1-retrieve") == ["study230"]
+
+
+def test_the_client_waits_when_it_is_asked_to(platform: Platform) -> None:
+    platform.troubles = [429, 503, 500]
+    slept: list[float] = []
+    assert client(platform, slept).studies("x") == []
+    assert slept == [7.0, 2.0, 4.0]
+
+
+def test_the_client_gives_up_in_one_sentence(platform: Platform) -> None:
+    platform.troubles = [500] * 6
+    with pytest.raises(CtxrError, match="Prolific refused with 500: Later, please"):
+        client(platform).studies("x")
+    assert len(platform.seen) == 6
+
+
+def test_a_study_is_not_made_twice_when_nobody_knows_whether_it_was_made(platform: Platform) -> None:
+    platform.troubles = [502]
+    with pytest.raises(CtxrError, match="refused with 502"):
+        client(platform).create(body())
+    assert len(platform.seen) == 1
+    platform.troubles = [429]
+    assert client(platform).create(body()) == "study0"
+
+
+def test_a_wrong_token_is_named_and_never_shown(platform: Platform) -> None:
+    wrong = prolific_client.ProlificClient("hunter2", platform.address)
+    with pytest.raises(CtxrError, match="refused with 401: Invalid token") as caught:
+        wrong.studies("x")
+    assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_without_a_token_or_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROLIFIC_TOKEN", raising=False)
+    with pytest.raises(CtxrError, match="PROLIFIC_TOKEN is not set"):
+        prolific_client.connect()
+    monkeypatch.setenv("PROLIFIC_TOKEN", "secret")
+    assert prolific_client.connect("http://127.0.0.1:9") is not None
+    unreached = prolific_client.ProlificClient("secret", "http://127.0.0.1:9", lambda seconds: None)
+    with pytest.raises(CtxrError, match="cannot be reached"):
+        unreached.studies("x")
+
+
+def test_every_page_of_submissions_is_fetched(platform: Platform) -> None:
+    platform.submissions = [{"id": f"s{number}", "status": "APPROVED", "participant_id": "p"} for number in range(230)]
+    found = client(platform).submissions("study0")
+    assert len({row["id"] for row in found}) == 230
+    assert found[0]["study_id"] == "study0"
+
+
+def test_the_next_page_must_be_on_the_platform(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = client(platform)
+    stray = {"results": [], "_links": {"next": {"href": "https://evil.example/x"}}}
+    monkeypatch.setattr(one, "_call", lambda *given: stray)
+    with pytest.raises(DataError, match="not its own address"):
+        one.submissions("study0")
+
+
+def stored(*participants: str, backend: str = "prolific") -> list[Answer]:
+    return [
+        Answer(f"u-{one}", pseudonym(KEY, backend, one), {"pick": ("a",)}, ("a", "b"), 0, "2026-01-01", 3.0, backend)
+        for one in participants
+    ]
+
+
+def visit(submission: str, participant: str) -> Visit:
+    worker = pseudonym(KEY, "prolific", participant)
+    return Visit(submission, participant, "5f", worker, "pilot", 0, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_an_answer_counts_when_its_submission_is_known_and_the_participant_is_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "submissions.json"
+    rows = [
+        {"id": "s1", "participant_id": "p1", "status": "AWAITING REVIEW", "study_id": "5f"},
+        {"id": "s2", "participant_id": "p9", "status": "APPROVED", "study_id": "5f"},
+        {"id": "s3", "participant": "p3", "status": "RETURNED", "study": "5f", "is_complete": False},
+        {"id": "s4", "participant": "p4", "status": "TIMED-OUT"},
+        {"id": "s6", "participant_id": "", "status": "APPROVED"},
+    ]
+    file.write_text(json.dumps(rows))
+    visits = [visit(f"s{number}", f"p{number}") for number in range(1, 7)]
+    people = ("p1", "p2", "p3", "p4", "p5", "p6", "p7")
+    given = [*stored(*people), *stored("one of the team", backend="local")]
+    read = prolific.answers(file, given, visits, ["5f"], KEY)
+    assert [row.answer.unit for row in read.rows] == ["u-p1"]
+    assert [refusal.sentence for refusal in read.refused] == [
+        "Prolific knows the submission as another participant's.",
+        "The submission is returned.",
+        "The submission is timed-out.",
+        "Prolific does not know the submission.",
+        "Prolific does not say whose submission it is.",
+        "Nobody recorded with which submission this person came.",
+    ]
+    assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 7)}
+
+
+def test_who_came_twice_counts_once_they_have_finished(tmp_path: Path) -> None:
+    file = tmp_path / "submissions.json"
+    file.write_text(
+        '[{"id": "s1", "participant_id": "p1", "status": "RETURNED"}, {"id": "s2", "participant_id": "p1", "status": "APPROVED"}]'
+    )
+    visits = [visit("s1", "p1"), visit("s2", "p1")]
+    assert len(prolific.answers(file, stored("p1"), visits, [], KEY).rows) == 1

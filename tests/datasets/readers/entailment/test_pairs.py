@@ -1,0 +1,328 @@
+"""Published entailment files in their own formats, clean and dirty; the samples are written for these tests."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxr.datasets.pairs import counts
+from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs
+from ctxr.errors import DataError, UsageError
+
+CAPTIONS = Captions(
+    {"coco/7": "A cat sleeps.", "coco/8": "A cat on a mat.", "coco/9": "Two boats."},
+    {"coco/431": ["coco/7", "coco/8"], "coco/5": ["coco/9"]},
+    {"coco/431": "valid"},
+)
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    file = folder / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def codes(reading: Reading) -> list[tuple[int, str, bool]]:
+    return [(int(one.where.rpartition(":")[2]), one.code, one.kept) for one in reading.oddities]
+
+
+def whole(reading: Reading) -> None:
+    """Every row is a pair or has one reason why it is none, and ids are unique."""
+    assert reading.rows == len(reading.pairs) + len(reading.left_out)
+    assert len({pair.id for pair in reading.pairs}) == len(reading.pairs)
+
+
+SAMPLES = {
+    "cxc_sits_test.csv": (
+        "caption,image,agg_score,sampling_method\nCOCO_val2014:sentid:7,COCO_val2014_000000000431.jpg,3.0,c2i_original\n"
+        "COCO_val2014:sentid:9,COCO_val2014_000000000431.jpg,2.99,c2i_intrasim\n",
+        "cxc", [1, 0], "test",
+    ),
+    "sts_val.csv": (
+        "caption1,caption2,agg_score,sampling_method\nCOCO_val2014:sentid:7,COCO_val2014:sentid:8,4.1,x\n"
+        "COCO_val2014:sentid:7,COCO_val2014:sentid:9,0.2,x\n",
+        "cxc-sts", [1, 0], "valid",
+    ),
+    "snli_ve_train.jsonl": (
+        '{"Flickr30K_ID": "77", "Flikr30kID": "77.jpg", "gold_label": "neutral", "pairID": "77.jpg#1r1n", '
+        '"sentence1": "A man runs.", "sentence2": "A man is late."}\n'
+        '{"Flickr30K_ID": "77", "Flikr30kID": "77.jpg", "gold_label": "entailment", "pairID": "77.jpg#1r1e", '
+        '"sentence1": "A man runs.", "sentence2": "Somebody moves."}\n',
+        "snli-ve", [0, 1], "train",
+    ),
+    "esnlive_dev.csv": (
+        ",pairID,Flickr30kID,hypothesis,gold_label,explanation\n"
+        '0,77.jpg#1r1c,77.jpg,"A man sits, alone.",contradiction,"He ""runs""."\n1,77.jpg#1r1e,77.jpg,It moves.,entailment,\n',
+        "e-snli-ve", [0, 1], "valid",
+    ),
+    "msr_paraphrase_test.txt": (
+        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\t" It rose , "\tIt went up .\n0\t5\t9\tIt rose .\tHe left .\n',
+        "mrpc", [1, 0], "test",
+    ),
+    "RTE_dev.tsv": (
+        'index\tsentence1\tsentence2\tlabel\n0\t"He" left.\tHe went.\tentailment\n1\tIt is.\tIt "was.\tnot_entailment\n',
+        "rte", [1, 0], "valid",
+    ),
+    "STS-B_train.tsv": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        "0\tnews\tf\t2012\t1\tnone\tnone\tA dog.\tA hound.\t3.000\n1\tnews\tf\t2012\t2\tnone\tnone\tA dog.\tA cup.\t2.999\n",
+        "sts-b", [1, 0], "train",
+    ),
+    "sts-train.csv": (
+        "news\tf\t2012\t0001\t3.000\tA dog.\tA hound.\nnews\tf\t2012\t0002\t1.0\tA dog.\tA cup.\tmore\tand more\n",
+        "sts-b", [1, 0], "train",
+    ),
+    "quora_duplicate_questions.tsv": (
+        'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhy?\tHow come?\t1\n1\t3\t4\t"What is\n""it""?"\tWho?\t0\n',
+        "qqp", [1, 0], None,
+    ),
+    "xnli.dev.tsv": (
+        "language\tgold_label\tsentence1\tsentence2\tpromptID\tpairID\n"
+        "en\tentailment\tIt rains.\tIt is wet.\t1\t1\nen\tcontradiction\tIt rains.\tIt is dry.\t1\t2\n",
+        "xnli", [1, 0], "valid",
+    ),
+    "multinli.train.en.tsv": (
+        "premise\thypo\tlabel\nIt rains .\tIt is wet .\tentailment\nIt rains .\tIt is dry .\tcontradictory\n",
+        "xnli", [1, 0], "train",
+    ),
+    "multinli_1.0_train.jsonl": (
+        '{"annotator_labels": ["entailment"], "gold_label": "entailment", "pairID": "1e", "promptID": "1", "sentence1": "It rains.", '
+        '"sentence2": "It is wet."}\n{"annotator_labels": [], "gold_label": "neutral", "pairID": "1n", "promptID": "1", '
+        '"sentence1": "It rains.", "sentence2": "It is Monday."}\n',
+        "mnli", [1, 0], "train",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_each_format_is_known_by_its_columns_and_its_labels_become_two(name: str, tmp_path: Path) -> None:
+    content, source, labels, split = SAMPLES[name]
+    found = read_pairs(write(tmp_path, name, content), captions=CAPTIONS)
+    whole(found)
+    assert found.source == source
+    assert [pair.label for pair in found.pairs] == labels
+    assert {pair.split for pair in found.pairs} == {split}
+    assert len({pair.group for pair in found.pairs}) == (
+        2 if name.startswith("quora") else len({p.image or p.premise for p in found.pairs})
+    )
+    assert not found.left_out
+
+
+def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
+    content = SAMPLES["RTE_dev.tsv"][0]
+    plain = read_pairs(write(tmp_path, "a_dev.tsv", content)).pairs
+    assert read_pairs(write(tmp_path, "b_dev.tsv", content.replace("\n", "\r\n"))).pairs == plain
+
+
+def test_the_files_of_glue_keep_quotes_as_letters(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, "RTE_dev.tsv", SAMPLES["RTE_dev.tsv"][0]))
+    assert [(pair.premise, pair.hypothesis) for pair in found.pairs] == [
+        ('"He" left.', "He went."),
+        ("It is.", 'It "was.'),
+    ]
+
+
+def test_a_quoted_question_may_span_lines(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, "quora.tsv", SAMPLES["quora_duplicate_questions.tsv"][0]))
+    assert found.pairs[1].premise == 'What is\n"it"?'
+
+
+def test_a_quote_that_is_never_closed_costs_no_other_row(tmp_path: Path) -> None:
+    rows = "".join(f"{n}\t1\t2\tQuestion {n}?\tAnother {n}?\t0\n" for n in range(60))
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    found = read_pairs(write(tmp_path, "qqp_train.tsv", f'{head}99\t1\t2\t"What?\tWho?\t1\n{rows}'))
+    whole(found)
+    assert codes(found) == [(2, "quotes", True)]
+    assert (len(found.pairs), found.pairs[0].premise, found.pairs[-1].premise) == (61, '"What?', "Question 59?")
+
+
+def test_an_open_quote_does_not_swallow_the_row_with_the_next_one(tmp_path: Path) -> None:
+    head = ",pairID,Flickr30kID,hypothesis,gold_label,explanation\n"
+    body = '0,a,77.jpg,"Open,neutral,x\n1,b,77.jpg,"Shut",entailment,y\n2,c,77.jpg,Plain.,entailment,z\n'
+    found = read_pairs(write(tmp_path, "esnlive_dev.csv", head + body))
+    whole(found)
+    assert [pair.hypothesis for pair in found.pairs] == ['"Open', "Shut", "Plain."]
+
+
+def test_a_quote_at_the_end_of_the_next_row_joins_no_two_rows(tmp_path: Path) -> None:
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    body = '0\t1\t2\t"Open\tWho?\t1\n1\t3\t4\tIs it "shut"\tNo?\t0\n2\t5\t6\t"Both"\tYes?\t0\n'
+    found = read_pairs(write(tmp_path, "qqp_train.tsv", head + body))
+    whole(found)
+    assert [pair.premise for pair in found.pairs] == ['"Open', 'Is it "shut"', "Both"]
+
+
+def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
+    content = "index\tsentence1\tsentence2\tlabel\n0\tA\ttab\tB.\tentailment\n1\tA.\n\n2\tA.\tB.\tentailment\t\t\n"
+    found = read_pairs(write(tmp_path, "rte_train.tsv", content))
+    whole(found)
+    assert codes(found) == [(2, "columns", False), (3, "columns", False)]
+    assert found.tally() == [
+        f"2 rows left out, columns: 5 columns where the header names 4 (first {tmp_path / 'rte_train.tsv'}:2)"
+    ]
+    assert [pair.hypothesis for pair in found.pairs] == ["B."]
+
+
+def test_what_is_not_utf8_is_taken_as_windows_1252_and_told_of(tmp_path: Path) -> None:
+    content = b"index\tsentence1\tsentence2\tlabel\n0\tA caf\xe9 \x93open\x94.\tA place.\tentailment\n1\tB\x81.\tC.\tentailment\n"
+    found = read_pairs(write(tmp_path, "rte_train.tsv", content))
+    assert codes(found) == [(2, "encoding", True), (3, "encoding", True)]
+    assert found.pairs[0].premise == "A café “open”."
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", "\u00ef\u00bb\u00bf"])
+def test_a_byte_order_mark_even_one_saved_twice_hides_no_column(mark: str, tmp_path: Path) -> None:
+    content = mark + SAMPLES["msr_paraphrase_test.txt"][0].removeprefix("\ufeff")
+    found = read_pairs(write(tmp_path, "mrpc_train.txt", content))
+    assert codes(found) == [(1, "byte_order_mark", True)]
+    assert len(found.pairs) == 2
+
+
+def test_repeats_are_left_out_and_contradictions_kept(tmp_path: Path) -> None:
+    lines = [
+        {"gold_label": "neutral", "pairID": "1", "promptID": "1", "sentence1": "A.", "sentence2": "B."},
+        {"gold_label": "neutral", "pairID": "1", "promptID": "1", "sentence1": "A.", "sentence2": "B."},
+        {"gold_label": "entailment", "pairID": "1", "promptID": "1", "sentence1": "A.", "sentence2": "B."},
+        {"gold_label": "neutral", "pairID": "1", "promptID": "1", "sentence1": "A.", "sentence2": "C."},
+        {"gold_label": "-", "pairID": "5", "promptID": "1", "sentence1": "A.", "sentence2": "D."},
+        {"gold_label": "hidden", "pairID": "6", "promptID": "1", "sentence1": "A.", "sentence2": "E."},
+        {"gold_label": "neutral", "pairID": "7", "promptID": "1", "sentence1": " ", "sentence2": "E."},
+    ]
+    content = "\n".join([*map(json.dumps, lines), "{broken", "[1]"])
+    found = read_pairs(write(tmp_path, "mnli_train.jsonl", content))
+    whole(found)
+    assert codes(found) == [
+        (2, "repeated", False), (3, "other_label", True), (3, "same_id", True), (4, "same_id", True),
+        (5, "no_consensus", False), (6, "label", False), (7, "empty_text", False), (8, "not_json", False), (9, "not_json", False),
+    ]  # fmt: skip
+    assert [pair.id for pair in found.pairs] == ["mnli/train/1", "mnli/train/1:3", "mnli/train/1:4"]
+
+
+def test_rows_without_an_id_repeat_when_they_say_the_same(tmp_path: Path) -> None:
+    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    found = read_pairs(write(tmp_path, "mrpc_train.txt", f"{head}1\t5\t6\tA.\tB.\n1\t5\t6\tA.\tB.\n0\t5\t6\tA.\tB.\n"))
+    whole(found)
+    assert codes(found) == [(3, "repeated", False), (4, "other_label", True)]
+
+
+def test_captions_without_their_text_stay_apart(tmp_path: Path) -> None:
+    row = "COCO_val2014:sentid:{},COCO_val2014:sentid:8,{},x"
+    content = "\n".join(["caption1,caption2,agg_score,sampling_method", row.format(7, 4.1), row.format(6, 0.2)])
+    found = read_pairs(write(tmp_path, "sts_val.csv", content))
+    whole(found)
+    assert [(pair.hypothesis, pair.caption, pair.kind) for pair in found.pairs] == [(None, "coco/8", "none")] * 2
+    assert len({pair.group for pair in found.pairs}) == 2
+
+
+def test_scores_and_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
+    good = "COCO_val2014_000000000431.jpg"
+    rows = [f"x:sentid:7,{good},nan,a", f"x:sentid:7,{good},5.1,a", "x:sentid:7,cat.png,4,a", f"x:sentid:,{good},4,a"]
+    content = "\n".join(["caption,image,agg_score,sampling_method", *rows])
+    found = read_pairs(write(tmp_path, "cxc.csv", content))
+    whole(found)
+    assert [code for _, code, _ in codes(found)] == ["score", "score", "image", "image"]
+
+
+def test_other_languages_are_counted(tmp_path: Path) -> None:
+    content = SAMPLES["xnli.dev.tsv"][0] + "de\tneutral\tEs regnet.\tEs ist Montag.\t1\t3\n"
+    path = write(tmp_path, "xnli.dev.tsv", content)
+    assert codes(read_pairs(path)) == [(4, "language", False)]
+    assert [pair.label for pair in read_pairs(path, language="de").pairs] == [0]
+
+
+def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, "cxc_sits.csv", SAMPLES["cxc_sits_test.csv"][0]), captions=CAPTIONS)
+    assert [(pair.premise, pair.hypothesis, pair.kind, pair.split) for pair in found.pairs] == [
+        ("A cat on a mat.", "A cat sleeps.", "both", "valid"),
+        ("A cat sleeps. A cat on a mat.", "Two boats.", "both", "valid"),
+    ]
+    assert counts(found.pairs) == {("cxc", "similar", 1): 1, ("cxc", "dissimilar", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "source", "says"),
+    [
+        ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "rte", "lacks label to be rte"),
+        ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", None, "lacks label to be rte"),
+        ("rte_test.tsv", "sentence1\tsentence2\n0\tA\tB\n", None, "lacks label to be rte"),
+        ("stsb_test.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", None, "lacks score to be sts-b"),
+        ("a.tsv", "index\tgenre\tsentence1\tsentence2\n0\tnews\tA\tB\n", None, "lacks score to be sts-b"),
+        ("a.csv", "image1,image2,agg_score,sampling_method\n", None, "pairs of pictures have no hypothesis"),
+        ("a.tsv", "", None, "is empty"),
+        ("a.tsv", "a\tb\n", "snli", "'snli' is no entailment dataset"),
+        ("a.tsv", "a\tb\n", None, "the header names 'a', 'b', which is no dataset of entailment"),
+        ("a.jsonl", '{"broken\n', None, "which is no dataset of entailment"),
+        ("a.tsv", b"\xff\xfea\x00", None, "not UTF-8 text but UTF-16"),
+    ],
+)  # fmt: skip
+def test_a_file_of_no_known_format_is_one_sentence(
+    name: str, content: str | bytes, source: str | None, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=says):
+        read_pairs(write(tmp_path, name, content), source)
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_pairs(tmp_path / "none.tsv")
+
+
+def test_captions_are_read_in_both_layouts_whatever_their_number(tmp_path: Path) -> None:
+    coco = {"images": [{"id": 5}], "annotations": [{"id": 9, "image_id": 5, "caption": "Two boats."}]}
+    karpathy = {
+        "dataset": "flickr30k",
+        "images": [
+            {
+                "filename": "77.jpg",
+                "split": "restval",
+                "sentences": [{"raw": f"Text {n}.", "sentid": n} for n in range(6)],
+            },
+            {"filename": "78.jpg", "split": "test", "sentences": []},
+        ],
+    }
+    files = [
+        write(tmp_path, "captions_val.json", json.dumps(coco)),
+        write(tmp_path, "dataset.json", json.dumps(karpathy)),
+    ]
+    found = read_captions(files)
+    assert found.of_image["coco/5"] == ["coco/9"]
+    assert len(found.of_image["flickr30k/77"]) == 6
+    assert found.splits == {"flickr30k/77": "train", "flickr30k/78": "test"}
+    assert found.premise("flickr30k/77", "flickr30k/0") == "Text 1. Text 2. Text 3. Text 4. Text 5."
+    assert found.premise("flickr30k/78") is None
+
+
+def test_a_caption_with_two_texts_is_refused(tmp_path: Path) -> None:
+    rows = [{"id": 9, "image_id": 5, "caption": text} for text in ("One.", "Two.")]
+    with pytest.raises(DataError, match="caption coco/9 stands already with another text"):
+        read_captions([write(tmp_path, "captions.json", json.dumps({"images": [], "annotations": rows}))])
+
+
+@given(
+    st.sampled_from([sample[0].split("\n")[0] for sample in SAMPLES.values()]),
+    st.lists(st.text(st.sampled_from('ab"\t,{}:1\u00e9 -\n\r\x00'), max_size=20), max_size=6),
+    st.binary(max_size=6),
+)
+@settings(max_examples=150)
+def test_no_content_makes_a_traceback_or_loses_a_row(head: str, lines: list[str], tail: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = write(Path(folder), "x_train.tsv", "\n".join([head, *lines]).encode() + tail)
+        with suppress(DataError):
+            whole(read_pairs(path))
+
+
+def test_real_rows_are_all_accounted_for(real_files: Path) -> None:
+    folder = real_files / "entailment"
+    if not folder.is_dir():
+        pytest.skip(f"no entailment rows in {real_files}: set CTXR_REAL_DATA")
+    found = {reading.source: reading for reading in map(read_pairs, sorted(folder.iterdir()))}
+    for reading in found.values():
+        whole(reading)
+    assert {name: (one.rows, sum(pair.label for pair in one.pairs)) for name, one in found.items()} == {
+        "cxc": (1000, 616), "e-snli-ve": (800, 293), "mrpc": (400, 277), "rte": (400, 188), "sts-b": (400, 188),
+    }  # fmt: skip
+    assert [one.code for one in found["mrpc"].oddities] == ["byte_order_mark"]

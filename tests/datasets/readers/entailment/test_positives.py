@@ -1,0 +1,109 @@
+"""Ground truth of ECCV and CxC, and the guard that keeps evaluated pictures out of training."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.pairs import (
+    EntailmentPair,
+    coco_image,
+    file_names,
+    flickr_image,
+    leaked,
+    published_image,
+    refuse_leaks,
+    seen_pictures,
+)
+from ctxr.datasets.readers.entailment import Captions, read_pairs
+from ctxr.datasets.readers.relevance import pairs_of, positives_of, read_positives
+from ctxr.errors import DataError
+from ctxr.metrics.retrieval import number, relate
+
+
+def pair(image: str, group: str = "") -> EntailmentPair:
+    return EntailmentPair(f"x/{image}", None, "A hypothesis.", image, 1, "entailment", "x", None, group or image)
+
+
+def test_positives_keep_their_order_and_say_nothing_twice(tmp_path: Path) -> None:
+    file = tmp_path / "image_to_caption.json"
+    file.write_text('{"12": [7, 3, 7], "13": 9}')
+    assert read_positives(file) == {"coco/12": ("coco/7", "coco/3"), "coco/13": ("coco/9",)}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[1]", "expected an object of queries, found a list"),
+        ('{"1": [2],\n "1": [3]}', ":2: query '1' stands twice"),
+        ('{"1": []}', ":1: '1' needs COCO ids"),
+        ('{"cat": [1]}', "'cat' needs COCO ids"),
+        ('{"1": [true]}', "'1' needs COCO ids"),
+    ],
+)
+def test_a_ground_truth_that_is_none_is_one_sentence(content: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "truth.json"
+    file.write_text(content)
+    with pytest.raises(DataError, match=says):
+        read_positives(file)
+
+
+def test_both_directions_become_each_pair_once() -> None:
+    captions = Captions({"coco/7": "A cat.", "coco/8": "A mat."}, {"coco/12": ["coco/7", "coco/8"]})
+    found = pairs_of({"coco/12": ["coco/7"]}, {"coco/7": ["coco/12", "coco/13"]}, captions)
+    assert [(one.id, one.image, one.caption, one.premise, one.hypothesis) for one in found] == [
+        ("eccv/12/7", "coco/12", "coco/7", "A mat.", "A cat."),
+        ("eccv/13/7", "coco/13", "coco/7", None, "A cat."),
+    ]
+
+
+def test_scores_of_three_and_more_extend_the_positives(tmp_path: Path) -> None:
+    file = tmp_path / "sits_test.csv"
+    rows = ["x:sentid:7,000000000012.jpg,3.0,a", "x:sentid:8,000000000012.jpg,2.9,a", "x:sentid:7,000000000013.jpg,5,a"]
+    file.write_text("\n".join(["caption,image,agg_score,sampling_method", *rows]))
+    of_image, of_caption = positives_of(read_pairs(file).pairs)
+    assert of_image == {"coco/12": ("coco/7",), "coco/13": ("coco/7",)}
+    assert of_caption == {"coco/7": ("coco/12", "coco/13")}
+    extra = number(of_image, {"coco/12": 0, "coco/13": 1}, {"coco/7": 0, "coco/8": 1}).relation
+    assert relate({0: [1], 1: [0]}).joined(extra).pairs()[1].tolist() == [0, 1, 0]
+
+
+def test_training_on_an_evaluated_picture_is_refused() -> None:
+    training = [pair("coco/1"), pair("coco/2"), pair("a/img1", "a")]
+    assert leaked(training, {"coco/2", "a"}) == training[1:]
+    refuse_leaks(training, {"coco/3"})
+    with pytest.raises(DataError, match=r"1 training pairs are about evaluated pictures, the first is x/coco/2"):
+        refuse_leaks(training, {"coco/2"})
+
+
+def test_a_published_picture_is_known_by_its_name_in_any_dataset() -> None:
+    names = (
+        "val2017/000000000009.jpg",
+        "x/COCO_test2014_000000000009.png",
+        "000000000009",
+        "coco/9",
+        "coco/000000000009",
+    )
+    assert {published_image(name) for name in names} == {"coco/9"}
+    assert {published_image(name) for name in ("f/36979.jpg", "flickr30k/36979")} == {"flickr30k/36979"}
+    for name in (
+        "album/12.jpg",
+        "album/00012.jpg",
+        "test/00000-0",
+        "a/img12345",
+        "coco/x",
+        "a/202101011234.jpg",
+        "a/12345678901.jpg",
+    ):
+        assert published_image(name) is None
+    pictures = [("val2017/000000000790.jpg", "other bytes"), ("b/1.jpg", "cafe"), ("b/2.jpg", "")]
+    assert seen_pictures(pictures, {"coco/790", "cafe"}) == ["val2017/000000000790.jpg", "b/1.jpg"]
+    assert seen_pictures(pictures, {"train2017/000000000790.jpg"}) == ["val2017/000000000790.jpg"]
+
+
+def test_a_picture_has_one_name_whichever_file_names_it() -> None:
+    names = ("COCO_train2014_000000000009.jpg", "000000000009.jpg", "9")
+    assert {coco_image(name) for name in names} == {"coco/9"}
+    assert coco_image("cat.jpg") is None
+    assert flickr_image("x1.jpg") is None
+    assert file_names("flickr30k/4") == ("4.jpg",)
+    assert file_names("album/img1") == ()

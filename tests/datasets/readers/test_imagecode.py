@@ -1,0 +1,299 @@
+"""The published release: counts, order of frames, and every way in which a file can be wrong."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxr.datasets.readers.frames import in_string_order
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.errors import CtxrError, DataError, UsageError
+from tests.releases import TEST, TRAIN, VALID, annotation_yaml, draw, draw_sets, write_release
+
+FRAMES = "MSR-VTT-videoTrain_video1-shot0_0"
+PHOTOS = "open-images-12_abc"
+
+
+def test_a_release_without_pictures_is_read_and_says_so(tmp_path: Path) -> None:
+    dataset = read_dataset(write_release(tmp_path))
+    assert dataset.root is None
+    assert [one.id for one in dataset.sets] == sorted([*TRAIN, *VALID, *TEST])
+    assert {one.id: one.kind for one in dataset.sets}[PHOTOS] == "photos"
+    assert Counter(dataset.split_of(one) for one in dataset.sets) == {"train": 2, "valid": 1, "test": 1}
+    assert {(query.id, target) for query, _, target in dataset.targets()} == {
+        (f"{name}/{index}", int(index)) for part in (TRAIN, VALID) for name, texts in part.items() for index in texts
+    }
+    assert dataset.texts[f"{FRAMES}/5"].text == "The hand is gone now."
+    assert all(image.path == image.sha256 == "" and not image.width for image in dataset.images.values())
+    assert "4 of 4 sets have no pictures here: their images are named by position" in dataset.notes
+
+
+def test_a_video_that_the_publisher_parted_is_one_source_and_two_groups(tmp_path: Path) -> None:
+    dataset = read_dataset(write_release(tmp_path))
+    parted = [one for one in dataset.sets if one.source == "MSR-VTT-videoTest_video7"]
+    assert {(one.group, one.shot) for one in parted} == {
+        ("MSR-VTT-videoTest_video7@valid", 1),
+        ("MSR-VTT-videoTest_video7@test", 2),
+    }
+    assert (
+        "1 video has sets in more than one split, as published; each part is a group of its own here" in dataset.notes
+    )
+
+
+def test_frames_are_ordered_by_number_so_the_target_is_the_right_picture(tmp_path: Path) -> None:
+    folder = write_release(tmp_path, test=None)
+    draw_sets(folder, [FRAMES, PHOTOS], numbers=[2, 10, 1, 33, 4, 5, 6, 7, 8, 9])
+    seen: list[None] = []
+    dataset = read_dataset(folder, lambda: seen.append(None))
+    frames = next(one for one in dataset.sets if one.id == FRAMES)
+    assert [name.rpartition("img")[2] for name in frames.images] == ["1", "2", "4", "5", "6", "7", "8", "9", "10", "33"]
+    chosen = {query.id: dataset.images[one.images[target]].path for query, one, target in dataset.targets()}
+    assert chosen[f"{FRAMES}/5"] == f"image-sets/{FRAMES}/img7.jpg"
+    assert any("string" in note and "2 sets" in note for note in dataset.notes)
+    assert len(seen) == 20
+    file = dataset.picture(dataset.images[frames.images[0]])
+    assert file is not None
+    assert file.is_file()
+
+
+def test_a_set_that_lacks_a_picture_counts_as_one_without(tmp_path: Path) -> None:
+    folder = write_release(tmp_path, test=None, valid=None)
+    draw_sets(folder, [FRAMES, PHOTOS])
+    (folder / "image-sets" / FRAMES / "img12.jpg").unlink()
+    dataset = read_dataset(folder)
+    by_id = {one.id: one for one in dataset.sets}
+    assert dataset.images[by_id[FRAMES].images[0]].path == ""
+    assert dataset.images[by_id[PHOTOS].images[0]].path != ""
+    assert any(f"positions would be wrong ({FRAMES} has 9)" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize("side", ["train", "valid"])
+def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str) -> None:
+    (tmp_path / f"{side}_data.json").write_text(json.dumps({"s-shot0_0": ["That one."]}))
+    (note,) = [note for note in read_dataset(tmp_path).notes if "hidden" in note]
+    assert note.startswith(f"{side}_data.json has lists of descriptions")
+    assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
+
+
+def test_a_file_that_hides_some_targets_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train_data.json").write_text('{"a": {"1": "x"},\n"b": ["y"]}')
+    with pytest.raises(DataError, match=r"train_data.json:2: set 'b' is a list, and others"):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("lost", [0, 4])
+def test_one_picture_lost_from_every_set_is_refused_because_targets_would_shift(tmp_path: Path, lost: int) -> None:
+    folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
+    draw_sets(folder, [FRAMES], numbers=[number for number in range(10) if number != lost])
+    with pytest.raises(DataError, match=rf"{FRAMES}: img{lost} is missing"):
+        read_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (range(6), "all sets have 6 pictures here, not 10: targets count those that are here, by number"),
+        ([0, 12, 30, 41, 50, 66], f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img1"),
+        (range(8, 20), f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img0"),
+    ],
+)
+def test_sets_of_another_size_are_told_of(tmp_path: Path, numbers: Sequence[int], said: str) -> None:
+    folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
+    draw_sets(folder, [FRAMES], numbers=numbers)
+    (note,) = [note for note in read_dataset(folder).notes if "pictures here, not 10" in note]
+    assert note.endswith(said)
+
+
+def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
+    folder = write_release(tmp_path, test=None, valid=None)
+    draw_sets(folder, [FRAMES, PHOTOS])
+    (folder / "image-sets" / FRAMES / "img12.jpg").write_bytes(b"no picture")
+    dataset = read_dataset(folder)
+    assert [image.id for image in dataset.images.values() if not image.path] == [f"{FRAMES}/img12"]
+    assert any("1 pictures cannot be read" in note for note in dataset.notes)
+
+
+def test_a_picture_without_a_number_is_refused(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    draw_sets(folder, [FRAMES])
+    draw(folder / "image-sets" / FRAMES / "last.jpg", 1)
+    with pytest.raises(DataError, match=r"last.jpg: a frame is named imgN"):
+        read_dataset(folder)
+
+
+def test_a_number_twice_is_refused(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    draw_sets(folder, [FRAMES])
+    draw(folder / "image-sets" / FRAMES / "img08.jpg", 1)
+    with pytest.raises(DataError, match=r"the frame number 8 is that of img0?8.jpg as well"):
+        read_dataset(folder)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder = write_release(tmp_path / "release")
+    draw_sets(folder, [FRAMES])
+    outside = draw(tmp_path / "outside.jpg", 1)
+    (folder / "image-sets" / FRAMES / "img99.jpg").symlink_to(outside)
+    with pytest.raises(DataError, match=r"img99.jpg leads out of its folder"):
+        read_dataset(folder)
+
+
+def test_writers_are_the_authors_of_their_descriptions(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    name = next(iter(VALID))
+    (folder / "annotator_split_valid.first1.json").write_text(
+        json.dumps({name: {"3": "train_worker", "8": "unseen_worker"}})
+    )
+    dataset = read_dataset(folder)
+    assert dataset.texts[f"{name}/3"].author == "train_worker"
+    assert dataset.texts[f"{name}/4"].author == "unknown"
+    assert "1 entries about writers belong to no description here and were left out" in dataset.notes
+
+
+def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
+    (tmp_path / "train_data.first2.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(TRAIN).encode())
+    assert len(read_dataset(tmp_path).sets) == 2
+    assert len(read_dataset(tmp_path / "train_data.first2.json").sets) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", r"train_data.json: expected sets and their descriptions, found a list"),
+        ('{\n"s": 3}', r"train_data.json:2: set 's': expected descriptions, found a number"),
+        ('{\n"s": null}', r":2: set 's': expected descriptions, found null"),
+        ('{"s": {\n"3": 7}}', r":2: set 's': the description is a number, not text"),
+        ('{"s": {\n"3": {"a": "b"}}}', r":2: set 's': the description is an object, not text"),
+        ('{"s": {"1": "x"},\n"s": {"2": "y"}}', r":2: the set 's' stands twice"),
+        ('{"a": {"1": "x"},\n"s": {"2": "y",\n "2": "z"}}', r":3: set 's': the index '2' stands twice"),
+        ('{"s": {\n"10": "x"}}', r":2: set 's': target 10 is out of range \(0 to 9\)"),
+        ('{"s": {"-1": "x"}}', r"'-1' is no index of an image"),
+        ('{"s": {"05": "x"}}', r"'05' is no index of an image"),
+        ('{"s": {"²": "x"}}', r"'²' is no index of an image"),
+        ('{"s": {"999999999999": "x"}}', r"'999999999999' is no index of an image"),
+        ('{"../up": {"1": "x"}}', r"'../up' is no name of an image set"),
+        ('{"a\\u001b[31m": {"1": "x"}}', r"is no name of an image set"),
+        ('{"s": {"1": "x"', r"train_data.json:1 is not JSON"),
+        ('{"s": {"1": NaN}}', r"NaN is no JSON number"),
+        ("[" * 100_000, r"nested too deeply"),
+        ("9" * 5000, r"is not JSON of a dataset"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_with_its_place(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "train_data.json").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message) as error:
+        read_dataset(tmp_path)
+    assert "\n" not in error.value.message
+
+
+def test_other_encodings_are_named_with_their_line(tmp_path: Path) -> None:
+    (tmp_path / "valid_data.json").write_bytes(b'{"s":\n{"1": "caf\xe9"}}')
+    with pytest.raises(DataError, match=r"valid_data.json:2 is not UTF-8 text: byte 0xe9"):
+        read_dataset(tmp_path)
+
+
+def test_a_set_in_two_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"valid_data.json:\d+: set '.*' is in train_data.json as well"):
+        read_dataset(write_release(tmp_path, valid=TRAIN))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"s": {"1": 5}}', r"index '1': the writer is a number"),
+        ('{"s": ["train_worker"]}', r"expected index and writer, found a list"),
+        ('{"s": {"1": "a", "1": "b"}}', r"'1' stands twice"),
+        ('{"s": {"x": "a"}}', r"index 'x' is no index"),
+        ("[1]", r"expected index and writer, found a list"),
+    ],
+)
+def test_a_wrong_file_of_writers_is_one_sentence(tmp_path: Path, content: str, message: str) -> None:
+    folder = write_release(tmp_path)
+    (folder / "annotator_split_valid.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_dataset(folder)
+
+
+def test_writers_alone_are_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "who.json").write_text('{"s": {"1": "train_worker"}}')
+    with pytest.raises(DataError, match="says who wrote descriptions, and holds none"):
+        read_dataset(tmp_path / "who.json")
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "notes.txt"])
+def test_what_is_not_recognised_says_what_was_expected(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(UsageError) as error:
+        read_dataset(tmp_path / name)
+    assert "ImageCoDe release" in error.value.hint
+    assert isinstance(error.value, CtxrError)
+
+
+def test_string_order_is_recognised_only_where_it_differs() -> None:
+    assert in_string_order([1, 10, 2])
+    assert not in_string_order([1, 2, 3])
+    assert not in_string_order([3, 1, 2])
+
+
+def test_the_real_release_has_the_published_counts(real_files: Path) -> None:
+    dataset = read_dataset(real_files / "imagecode")
+    valid = [one for one in dataset.sets if dataset.split_of(one) == "valid"]
+    ids = {one.id for one in valid}
+    asked = Counter(query.image_set for query in dataset.queries.values() if query.labels is None)
+    assert len(valid) == 1039
+    assert sum(asked[name] for name in ids) == 2302
+    assert Counter(asked[name] for name in ids) == {3: 434, 2: 395, 1: 210}
+    assert Counter(one.kind for one in valid) == {"video": 884, "photos": 155}
+    assert Counter(text.author for text in dataset.texts.values())["train_worker"] == 502
+    assert Counter(text.author for text in dataset.texts.values())["unseen_worker"] == 1800
+
+
+def test_bytes_changed_by_chance_never_give_more_than_one_sentence(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    name = next(iter(VALID))
+    (folder / "manual_annotation_valid.yaml").write_text(annotation_yaml([(name, 3, "con,q"), ("x", 1, "")]))
+    (folder / "annotator_split_valid.json").write_text(json.dumps({name: {"3": "train_worker"}}))
+    rng = np.random.default_rng(7)
+    scraps = [
+        b"\xff",
+        b'"',
+        b"{",
+        b"]",
+        b"null",
+        b"-1",
+        b"\\ud800",
+        b"9" * 30,
+        b"\x00",
+        b"../",
+        b": ",
+        b"*a",
+        b"&a",
+        b"",
+    ]
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    read = 0
+    refused: list[str] = []
+    for _ in range(300):
+        file = files[int(rng.integers(len(files)))]
+        before = file.read_bytes()
+        at, length = int(rng.integers(len(before))), int(rng.integers(0, 5))
+        file.write_bytes(before[:at] + scraps[int(rng.integers(len(scraps)))] + before[at + length :])
+        try:
+            read_dataset(folder)
+            read += 1
+        except CtxrError as error:
+            refused.append(error.message)
+        file.write_bytes(before)
+    assert read > 20
+    assert len(refused) > 100
+    assert not any("\n" in message for message in refused)
+
+
+def test_half_a_surrogate_pair_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train_data.json").write_text('{"s": {"1": "a\\ud800"}}')
+    with pytest.raises(DataError, match="the description is half a surrogate pair, not text"):
+        read_dataset(tmp_path)

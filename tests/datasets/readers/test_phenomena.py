@@ -1,0 +1,95 @@
+"""The annotation of phenomena: its recipe, its join, and what can be wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.readers.phenomena import FULL_ROWS, FURTHER, FURTHER_ROWS, PHENOMENA, looked_for, read_annotations
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.errors import DataError
+from tests.releases import VALID, annotation_yaml, write_release
+
+NAME = "MSR-VTT-videoTest_video7-shot1_0"
+
+
+def test_rows_are_looked_at_for_all_then_for_four_then_for_nothing() -> None:
+    assert looked_for(0) == looked_for(FULL_ROWS - 1) == PHENOMENA
+    assert looked_for(FULL_ROWS) == looked_for(FURTHER_ROWS - 1) == FURTHER
+    assert looked_for(FURTHER_ROWS) == ()
+
+
+def test_an_empty_annotation_in_the_range_means_none_and_beyond_it_nobody_looked(tmp_path: Path) -> None:
+    rows = [(f"video-x-shot0_{number // 3}", number % 3, "") for number in range(FURTHER_ROWS + 6)]
+    (tmp_path / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
+    dataset = read_dataset(tmp_path)
+    judged = [row for row in dataset.judgments if row.worker == "phenomena"]
+    assert len(dataset.queries) == FURTHER_ROWS
+    assert len(judged) == FULL_ROWS * len(PHENOMENA) + (FURTHER_ROWS - FULL_ROWS) * len(FURTHER)
+    assert {row.value for row in judged} == {0.0}
+
+
+def test_annotations_join_the_release_on_set_and_index(tmp_path: Path) -> None:
+    folder = write_release(tmp_path)
+    rows = [(NAME, 3, "con,neg"), (NAME, 8, "q"), ("open-images-99_x", 1, "")]
+    (folder / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
+    dataset = read_dataset(folder)
+    assert dataset.queries[f"phenomena/{NAME}/3"].texts == (f"{NAME}/3",)
+    assert dataset.texts[f"{NAME}/3"].text == VALID[NAME]["3"]
+    found = {row.candidate for row in dataset.judgments if row.query == f"phenomena/{NAME}/3" and row.value == 1}
+    assert found == {"context", "negation"}
+    assert dataset.queries[f"phenomena/{NAME}/8"].texts == (f"phenomena/{NAME}/8",)
+    assert any("2 annotated descriptions are not in the release" in note for note in dataset.notes)
+    assert any("1 sets are annotated with phenomena but not in the release" in note for note in dataset.notes)
+    assert len(list(dataset.targets())) == 5
+
+
+def test_tags_outside_their_range_are_left_out_and_said(tmp_path: Path) -> None:
+    rows = [(f"video-x-shot0_{number}", 1, "q" if number >= FULL_ROWS else "") for number in range(FULL_ROWS + 2)]
+    (tmp_path / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
+    assert "2 rows carry tags outside the range" in " ".join(read_dataset(tmp_path).notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (annotation_yaml([(NAME, 1, "con,zzz")]), r":4: set .*, index 1: unknown phenomenon code 'zzz'"),
+        (annotation_yaml([(NAME, 12, "con")]), r":2: set .*: target 12 is out of range \(0 to 9\)"),
+        ("", r"manual_annotation_valid.yaml: expected a mapping of set names"),
+        ("- a\n- b\n", r":1: expected a mapping of set names"),
+        ("s:\n  - a\n", r":2: expected set s: a mapping of target indices"),
+        ("s:\n  x:\n    description: a\n    annotation: q\n", r":2: set s, index 'x' is no index of an image"),
+        ("s:\n  1:\n    description: a\n", r"index '1' has no text as annotation"),
+        ("s:\n  1:\n    description: [a]\n    annotation: q\n", r"has no text as description or annotation"),
+        ("s: {}\ns: {}\n", r":2: 's' stands twice: it stands in line 1 already"),
+        ("s:\n  1: {}\n  1: {}\n", r":3: '1' stands twice"),
+        ("a: b: c\n", r":1 is not YAML"),
+        ("? [a]\n: b\n", r"found a key that is no text"),
+        ("[" * 300_000, r"nested more than 20 levels deep"),
+        ("../x:\n  1: {}\n", r"'../x' is no name of an image set"),
+        ("a: *nowhere\n", r"is not YAML"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "manual_annotation_valid.yaml").write_text(text)
+    with pytest.raises(DataError, match=message) as error:
+        read_dataset(tmp_path)
+    assert "\n" not in error.value.message
+
+
+def test_nothing_in_the_file_is_constructed(tmp_path: Path) -> None:
+    file = tmp_path / "manual_annotation_valid.yaml"
+    file.write_text('s:\n  1:\n    description: !!python/object/apply:os.system ["touch harmed"]\n    annotation: q\n')
+    with pytest.raises(DataError, match="has no text as description"):
+        read_annotations(file)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_an_alias_that_repeats_itself_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manual_annotation_valid.yaml").write_text("a: &a\n  1: *a\n")
+    with pytest.raises(DataError, match="index '1' has no text as description"):
+        read_dataset(tmp_path)
+
+
+def test_the_real_sample_has_its_rows(real_files: Path) -> None:
+    rows = read_annotations(real_files / "imagecode" / "manual_annotation_valid.first20.yaml")
+    assert (len(rows), rows[0].tags, rows[1].tags) == (49, ("spatial",), ("quantities", "spatial", "nuances", "colour"))

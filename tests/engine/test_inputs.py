@@ -1,0 +1,105 @@
+"""Which artifact of the project is read: the furthest finished one, and what is said about the choice."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.engine.progress import Silent
+from ctxr.engine.project import CHAIN, SETS, chosen, latest
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.store.artifacts import Artifact, Parent, finish
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def write(path: Path, verb: str, *made_from: Artifact, salt: str = "") -> Artifact:
+    path.mkdir(parents=True, exist_ok=True)
+    parents = [Parent(one.path.name, "image_sets", one.sha256) for one in made_from]
+    return finish(
+        path, kind="image_sets", verb=verb, config={"salt": salt}, parents=parents, counts={}, models={}, files=[]
+    )
+
+
+def test_the_furthest_finished_artifact_is_taken_without_a_word(tmp_path: Path) -> None:
+    sets = write(tmp_path / "sets", "build-sets")
+    assert latest(tmp_path, CHAIN) == (tmp_path / "sets", [])
+    filtered = write(tmp_path / "filtered", "filter", sets)
+    assert latest(tmp_path, CHAIN) == (tmp_path / "filtered", [])
+    write(tmp_path / "dataset", "aggregate", filtered)
+    assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [])
+    assert latest(tmp_path, SETS) == (tmp_path / "filtered", [])
+
+
+def test_what_is_further_and_unfinished_is_passed_over_and_said(tmp_path: Path) -> None:
+    write(tmp_path / "sets", "build-sets")
+    for name in ("filtered", "dataset"):
+        (tmp_path / name).mkdir()
+    path, notes = latest(tmp_path, CHAIN)
+    assert path == tmp_path / "sets"
+    assert notes == [f"{name} is unfinished, so this is about sets" for name in ("dataset", "filtered")]
+
+
+def test_an_unfinished_step_between_two_finished_ones_is_no_matter(tmp_path: Path) -> None:
+    sets = write(tmp_path / "sets", "build-sets")
+    (tmp_path / "filtered").mkdir()
+    write(tmp_path / "dataset", "aggregate", sets)
+    assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [])
+
+
+def test_every_step_whose_origin_was_made_anew_is_said_with_its_command(tmp_path: Path) -> None:
+    filtered = write(tmp_path / "filtered", "filter", write(tmp_path / "sets", "build-sets"))
+    write(tmp_path / "dataset", "aggregate", filtered)
+    write(tmp_path / "sets", "build-sets", salt="other")
+    stale = "filtered was made from other sets than sets holds now: ctxr filter makes it again"
+    assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [stale])
+    write(tmp_path / "filtered", "filter", salt="other")
+    also = "dataset was made from other sets than filtered holds now: ctxr aggregate makes it again"
+    assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [also, stale])
+
+
+def test_without_anything_finished_the_error_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no finished image sets") as caught:
+        latest(tmp_path / "nowhere", CHAIN)
+    assert "ctxr build-sets" in caught.value.hint
+    for name in ("filtered", "sets"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(UnfinishedError, match=rf"{name} has no manifest\.json"):
+            latest(tmp_path, CHAIN)
+
+
+def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
+    write(tmp_path / "sets", "build-sets")
+    with pytest.raises(UnfinishedError, match="holds no finished dataset") as caught:
+        latest(tmp_path, ("dataset",))
+    assert caught.value.hint.startswith("ctxr export-tasks describe, ctxr serve")
+    for folder, hint in (("tasks/describe", "ctxr aggregate, once people have"), ("crowd", "ctxr aggregate   (or")):
+        (tmp_path / folder).mkdir(parents=True)
+        with pytest.raises(UnfinishedError) as caught:
+            latest(tmp_path, ("dataset",))
+        assert caught.value.hint.startswith(hint)
+    (tmp_path / "dataset").mkdir()
+    with pytest.raises(UnfinishedError, match=r"dataset has no manifest\.json") as caught:
+        latest(tmp_path, ("dataset",))
+    assert caught.value.hint.endswith("ctxr aggregate")
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "sets", "build-sets")
+    (tmp_path / "sets" / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"sets.manifest\.json is damaged"):
+        latest(tmp_path, CHAIN)
+
+
+def test_a_named_artifact_is_taken_as_it_is_and_a_found_one_with_its_warnings(tmp_path: Path) -> None:
+    heard = Heard()
+    assert chosen(tmp_path / "mine", tmp_path, SETS, heard) == tmp_path / "mine"
+    write(tmp_path / "sets", "build-sets")
+    (tmp_path / "filtered").mkdir()
+    assert chosen(None, tmp_path, SETS, heard) == tmp_path / "sets"
+    assert heard.warnings == ["filtered is unfinished, so this is about sets"]

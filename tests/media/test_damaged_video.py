@@ -1,0 +1,171 @@
+import os
+import socket
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from ctxr.media.opencv_video import open_video
+from ctxr.media.pyav_video import short_of
+from ctxr.media.video import Damage, VideoError
+from tests.media.clips import break_packet, pictures, scene, write_clip, write_sound
+
+# Noise that does not compress well, so that half of the bytes are about half of the frames.
+NOISE = [np.random.default_rng(seed).integers(0, 256, (96, 160, 3), np.uint8) for seed in range(40)]
+
+
+def _reason(path: Path, decoder: str = "pyav") -> str:
+    with pytest.raises(VideoError, match=str(path)) as failed:
+        open_video(path, decoder)
+    return failed.value.reason
+
+
+def _decoded(path: Path, decoder: str = "pyav", threads: int = 2) -> tuple[list[bytes], Damage | None]:
+    with open_video(path, decoder, threads) as video:
+        return [frame.rgb().tobytes() for frame in video], video.damage
+
+
+def test_a_missing_file_has_its_own_reason(tmp_path: Path) -> None:
+    assert _reason(tmp_path / "nothing.mp4") == "no_such_file"
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    assert _reason(tmp_path) == "not_a_file"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mp4")
+    assert _reason(tmp_path / "pipe.mp4") == "not_a_file"
+
+
+def test_an_empty_file_has_its_own_reason(tmp_path: Path) -> None:
+    (tmp_path / "empty.mp4").touch()
+    assert _reason(tmp_path / "empty.mp4") == "empty_file"
+
+
+def test_a_file_that_cannot_be_opened_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_clip(tmp_path / "clip.mp4", pictures((1, 2)))
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(VideoError, match="cannot be read: Permission denied") as failed:
+        open_video(path)
+    assert failed.value.reason == "unreadable"
+
+
+def test_a_path_through_a_file_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert _reason(tmp_path / "file" / "clip.mp4") == "unreadable"
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_a_text_named_mp4_is_not_a_video(tmp_path: Path, decoder: str) -> None:
+    path = tmp_path / "text.mp4"
+    path.write_text("Dear diary,\n" * 200)
+    assert _reason(path, decoder) == "not_a_video"
+
+
+def test_a_playlist_opens_no_other_file_and_no_address(tmp_path: Path) -> None:
+    write_clip(tmp_path / "secret.mp4", pictures((1, 5)))
+    listed = tmp_path / "list.mp4"
+    listed.write_text(f"ffconcat version 1.0\nfile '{tmp_path / 'secret.mp4'}'\n")
+    with pytest.raises(VideoError, match=r"cannot be opened|is not a video"):
+        open_video(listed)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/secret.ts"
+        playlist = tmp_path / "list.m3u8"
+        playlist.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{address}\n#EXT-X-ENDLIST\n")
+        with pytest.raises(VideoError, match=r"list\.m3u8"):
+            open_video(playlist)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_sound_alone_has_no_video_stream(tmp_path: Path) -> None:
+    assert _reason(write_sound(tmp_path / "song.mp4")) == "no_video_stream"
+
+
+def test_a_cover_picture_is_no_video_stream(tmp_path: Path) -> None:
+    path = tmp_path / "song.mp4"
+    with av.open(str(path), "w") as container:
+        sound, cover = container.add_stream("aac", rate=16000), container.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 64, 64, "yuvj420p"
+        cover.disposition = av.stream.Disposition.attached_pic
+        silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        silence.sample_rate = 16000
+        picture = av.VideoFrame.from_ndarray(scene(1, 0, (64, 64)), "rgb24")
+        for stream, frame in ((cover, picture), (sound, silence)):
+            container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+    assert _reason(path) == "no_video_stream"
+
+
+def test_a_stream_of_garbage_has_no_frames(tmp_path: Path) -> None:
+    path = break_packet(write_clip(tmp_path / "clip.mp4", pictures((1, 1))), 0)
+    assert _reason(path) == "no_frames"
+
+
+def test_a_recording_without_its_index_is_truncated(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", NOISE)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert _reason(path) == "truncated"
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_a_file_cut_in_half_says_how_much_is_left(tmp_path: Path, decoder: str) -> None:
+    path = write_clip(
+        tmp_path / "clip.mp4", NOISE * 2, container_options={"movflags": "faststart"}, options={"g": "10"}
+    )
+    assert _decoded(path, decoder)[1] is None
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    frames, damage = _decoded(path, decoder)
+    assert 20 < len(frames) < 60
+    assert damage is not None
+    assert damage.share == pytest.approx(1 - len(frames) / 80, abs=0.05)
+    if decoder == "pyav":
+        assert damage.message == f"{len(frames)} of 80 promised frames could be decoded"
+
+
+def test_a_cut_container_without_a_frame_count_is_seen_by_its_duration(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mkv", NOISE * 2, options={"g": "10"})
+    assert _decoded(path)[1] is None
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    frames, damage = _decoded(path)
+    assert 20 < len(frames) < 60
+    assert damage is not None
+    assert "of 3.2 promised seconds could be decoded" in damage.message
+    assert damage.share == pytest.approx(1 - len(frames) / 80, abs=0.05)
+
+
+def test_a_slide_show_is_not_taken_for_a_cut_off_file() -> None:
+    # Four slides of nine seconds each: the last one begins nine seconds before the end.
+    assert short_of(Fraction(36), Fraction(27), Fraction(9)) is None
+    assert short_of(Fraction(36), Fraction(27), Fraction(1)) == Damage(
+        "27.0 of 36.0 promised seconds could be decoded", 0.25
+    )
+    assert short_of(Fraction(36), Fraction(71, 2), Fraction(1, 25)) is None
+    assert short_of(None, Fraction(27), Fraction(1)) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_after_a_broken_packet_frames_wait_for_the_next_keyframe(tmp_path: Path, threads: int) -> None:
+    path = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0", "sc_threshold": "0"})
+    whole, _ = _decoded(path)
+    frames, damage = _decoded(break_packet(path, 13), threads=threads)
+    assert frames == whole[:13] + whole[20:]
+    assert damage is not None
+    assert damage.message == "33 of 40 promised frames could be decoded"
+    assert damage.share == pytest.approx(7 / 40)
+
+
+def test_opening_needs_no_decoder_library_before_a_video_is_opened() -> None:
+    code = "import sys, ctxr.media.video; assert not {'av', 'cv2', 'torch'} & set(sys.modules), sorted(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

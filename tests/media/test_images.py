@@ -1,0 +1,96 @@
+"""Pictures: upright, canonical, and refused in one sentence when they are none."""
+
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ctxr.errors import DataError
+from ctxr.media.images import decode_jpeg, encode_jpeg, image_size, read_image, thumbnail
+
+
+def gradient(height: int = 24, width: int = 40) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
+    rows, columns = np.mgrid[0:height, 0:width]
+    return np.stack([rows * 9, columns * 5, rows + columns], -1).astype(np.uint8)
+
+
+def test_a_saved_frame_reads_back_close_and_equal_pixels_give_equal_bytes() -> None:
+    rgb = gradient()
+    assert encode_jpeg(rgb) == encode_jpeg(rgb.copy())
+    assert np.abs(decode_jpeg(encode_jpeg(rgb)).astype(int) - rgb).mean() < 3
+
+
+@pytest.mark.parametrize("name", ["p.png", "p.tiff", "p.webp"])
+def test_a_photo_lying_on_its_side_comes_out_upright(tmp_path: Path, name: str) -> None:
+    picture = Image.fromarray(gradient())
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright
+    picture.save(tmp_path / name, exif=exif, lossless=True)
+    assert read_image(tmp_path / name).shape == (40, 24, 3)
+    assert image_size(tmp_path / name) == (24, 40)
+    assert np.array_equal(read_image(tmp_path / name), np.rot90(gradient(), -1))
+
+
+def test_transparency_is_shown_on_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "p.png")
+    assert (read_image(tmp_path / "p.png") == 255).all()
+
+
+def test_grey_and_palette_pictures_become_rgb(tmp_path: Path) -> None:
+    Image.new("L", (5, 3), 7).save(tmp_path / "l.png")
+    Image.new("P", (5, 3)).save(tmp_path / "p.png")
+    assert read_image(tmp_path / "l.png").tolist() == [[[7, 7, 7]] * 5] * 3
+    assert read_image(tmp_path / "p.png").shape == (3, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"hello", "is not a readable picture"), (encode_jpeg(gradient())[:-200], "not a readable")],
+    ids=["empty", "text", "truncated"],
+)
+def test_a_file_that_is_no_picture_is_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "p.jpg").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_image(tmp_path / "p.jpg")
+
+
+def test_an_absurdly_large_picture_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    Image.new("1", (30_000, 30_000)).save(tmp_path / "p.png")
+    with pytest.raises(DataError, match="too large"):
+        read_image(tmp_path / "p.png")
+
+
+def test_a_thumbnail_is_small_upright_and_the_same_again(tmp_path: Path) -> None:
+    wide = np.zeros((600, 1200, 3), np.uint8)
+    wide[:, :600] = (255, 0, 0)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a camera held on its side: to be turned clockwise
+    Image.fromarray(wide).save(tmp_path / "turned.jpg", exif=exif)
+    content = thumbnail(tmp_path / "turned.jpg", 240)
+    small = Image.open(BytesIO(content))
+    assert small.size == (120, 240)
+    top, bottom = np.asarray(small)[20, 60], np.asarray(small)[220, 60]
+    assert top[0] > 240
+    assert bottom[0] < 15
+    assert thumbnail(tmp_path / "turned.jpg", 240) == content
+
+
+def test_a_thumbnail_of_a_small_picture_is_not_enlarged(tmp_path: Path) -> None:
+    Image.new("RGBA", (30, 20), (0, 0, 0, 0)).save(tmp_path / "small.png")
+    small = Image.open(BytesIO(thumbnail(tmp_path / "small.png", 240)))
+    assert small.size == (30, 20)
+    assert np.asarray(small).min() > 250
+
+
+def test_what_is_no_picture_has_no_thumbnail(tmp_path: Path) -> None:
+    (tmp_path / "cut.jpg").write_bytes(thumbnail_source()[:200])
+    with pytest.raises(DataError, match="not a readable picture"):
+        thumbnail(tmp_path / "cut.jpg", 240)
+
+
+def thumbnail_source() -> bytes:
+    content = BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 90, 3)).astype(np.uint8)).save(content, "JPEG")
+    return content.getvalue()

@@ -1,0 +1,209 @@
+"""Sources: what was typed becomes named videos and albums."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxr.errors import UsageError
+from ctxr.media.sources import find_sources
+from ctxr.store.artifacts import MARKER
+from ctxr.store.paths import safe_name
+
+
+def write(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_folders_files_and_globs_give_the_same_sources(tmp_path: Path) -> None:
+    for name in ("a.mp4", "deep/b.webm", "notes.txt", ".hidden.mp4"):
+        write(tmp_path / name, name)
+    by_folder = find_sources([str(tmp_path)])
+    by_files = find_sources([str(tmp_path / "a.mp4"), str(tmp_path / "deep" / "b.webm")])
+    by_glob = find_sources([str(tmp_path / "**" / "*.[mw]*")])
+    assert by_folder == by_files == by_glob
+    assert [source.name for source in by_folder.found] == ["a", "b"]
+
+
+def test_photos_of_one_folder_are_one_album(tmp_path: Path) -> None:
+    for name in ("trip/1.jpg", "trip/2.JPG", "home/3.png"):
+        write(tmp_path / name, name)
+    found = find_sources([str(tmp_path)]).found
+    assert [(source.name, source.kind, len(source.photos)) for source in found] == [
+        ("home", "photos", 1),
+        ("trip", "photos", 2),
+    ]
+
+
+def test_two_files_of_one_name_get_names_apart_that_do_not_depend_on_order(tmp_path: Path) -> None:
+    write(tmp_path / "x" / "clip.mp4", "one")
+    write(tmp_path / "y" / "clip.mp4", "two")
+    names = [source.name for source in find_sources([str(tmp_path / "x"), str(tmp_path / "y")]).found]
+    assert len(set(names)) == 2
+    assert all(name.startswith("clip-") for name in names)
+    assert names == [source.name for source in find_sources([str(tmp_path / "y"), str(tmp_path / "x")]).found]
+
+
+def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.mp4", "same")
+    write(tmp_path / "b.mp4", "same")
+    search = find_sources([str(tmp_path)])
+    assert [source.name for source in search.found] == ["a"]
+    assert search.left_out[0][1] == f"the same content as {tmp_path / 'a.mp4'}"
+
+
+def test_a_path_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file or folder"):
+        find_sources([str(tmp_path / "none")])
+
+
+def test_a_folder_without_videos_or_photos_is_one_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "notes.txt", "")
+    with pytest.raises(UsageError, match="no video or photo in"):
+        find_sources([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("../../etc/passwd", "etc_passwd"), ("Ünï cødé", "n_c_d"), ("...", "source"), ("a b", "a_b")]
+)
+def test_a_name_is_safe_as_a_folder(text: str, name: str) -> None:
+    assert safe_name(text) == name
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mp4")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    search = find_sources([str(tmp_path)])
+    assert {(source.kind, source.bytes) for source in search.found} == {("photos", 0), ("video", 0)}
+    assert search.left_out == ((tmp_path / "pipe.jpg", "cannot be read: not a regular file"),)
+
+
+def test_an_artifact_among_the_sources_is_left_out_and_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    before = find_sources([str(tmp_path)])
+    write(tmp_path / "work" / "sets" / MARKER, "")
+    write(tmp_path / "work" / "sets" / "images" / "clip-shot0_0" / "img1.jpg", "a frame of it")
+    write(tmp_path / "work" / ".ctxr-cache" / "img2.jpg", "another")
+    monkeypatch.chdir(tmp_path)
+    search = find_sources([".", str(Path("work"))])
+    assert [source.sha256 for source in search.found] == [source.sha256 for source in before.found]
+    assert search.left_out == ((Path("work/sets"), "it is an artifact of ctxr"),)
+    assert find_sources(["*", "work/*"]).left_out == search.left_out
+    with pytest.raises(UsageError, match="no video or photo in work: work/sets is left out: it is an artifact of ctxr"):
+        find_sources(["work"])
+
+
+@pytest.mark.parametrize("name", ["work/sets", "work/.ctxr-cache"])
+def test_an_artifact_that_is_named_is_no_footage(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name / MARKER, "")
+    write(tmp_path / name / "img1.jpg", "a frame")
+    with pytest.raises(UsageError, match="is an artifact of ctxr, not footage") as raised:
+        find_sources([str(tmp_path / name)])
+    assert raised.value.hint == "name the videos, not the artifact"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("~nosuchuser/videos", "there is no user 'nosuchuser'"),
+        ("n" * 300, "cannot be read: File name too long"),
+        ("", "one of the sources is an empty name"),
+    ],
+)
+def test_a_name_that_cannot_be_is_one_sentence(typed: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        find_sources([typed])
+
+
+def named_in_bytes(folder: Path, name: bytes) -> Path:
+    file = Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("footage")
+    except OSError:
+        pytest.skip("this file system takes only names that are text")
+    return file
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.mp4", b"caf\xe9.jpg", b"caf\xe9/1.jpg", b"caf\xe9/1.mp4"])
+def test_a_name_that_is_no_text_costs_only_itself(tmp_path: Path, name: bytes) -> None:
+    file = named_in_bytes(tmp_path, name)
+    with pytest.raises(UsageError, match="is left out: its name is not UTF-8"):
+        find_sources([str(tmp_path)])
+    write(tmp_path / "clip.mp4", "other footage")
+    for typed in ([str(tmp_path)], [str(tmp_path / "clip.mp4"), str(file)], [str(tmp_path / "*")]):
+        search = find_sources(typed)
+        assert [source.name for source in search.found] == ["clip"]
+        assert [why for _, why in search.left_out] == ["its name is not UTF-8"]
+
+
+def test_an_album_that_lies_in_a_folder_that_is_no_text_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(named_in_bytes(tmp_path, b"caf\xe9/1.jpg").parent)
+    write(Path("clip.mp4"), "footage")
+    search = find_sources(["."])
+    assert [source.name for source in search.found] == ["clip"]
+    assert search.left_out == ((Path(), "its name is not UTF-8"),)
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Nobody may list `folder`, whoever runs the tests."""
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    write(tmp_path / "locked" / "more.mp4", "more")
+    closed(monkeypatch, tmp_path / "locked")
+    search = find_sources([str(tmp_path)])
+    assert [source.name for source in search.found] == ["clip"]
+    assert search.left_out == ((tmp_path / "locked", "cannot be read: Permission denied"),)
+
+
+def test_a_source_that_cannot_be_read_at_all_is_a_matter_of_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "clip.mp4", "footage")
+    closed(monkeypatch, tmp_path)
+    with pytest.raises(UsageError, match="is left out: cannot be read: Permission denied") as raised:
+        find_sources([str(tmp_path)])
+    assert raised.value.hint == f"chmod -R u+rX {tmp_path}"
+
+
+def test_a_path_below_a_closed_folder_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(UsageError, match="footage cannot be read: Permission denied"):
+        find_sources([str(tmp_path / "locked" / "footage")])
+
+
+def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "a.mp4").write_bytes(b"a")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.mp4").write_bytes(b"b")
+    (tmp_path / "in" / "more").symlink_to(tmp_path / "videos")
+    search = find_sources([str(tmp_path / "in")])
+    assert [source.name for source in search.found] == ["b"]
+    assert search.left_out == (
+        (tmp_path / "in" / "more", "a link to a folder is not followed: name that folder as a source"),
+    )

@@ -1,0 +1,172 @@
+"""Reading text: what is counted, what is never kept, which pictures are spared, and what happens when Tesseract misbehaves."""
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from skimage import data as photographs
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.media import text_area
+from ctxr.media.text_area import NO_TEXT, TextFacts, TextReader
+
+Picture = NDArray[np.uint8]
+HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n"
+
+
+class Told:
+    """An engine that says what it was told to, and counts how often it was asked."""
+
+    name = "told"
+    version = "0"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.asked = 0
+
+    def read(self, grey: Picture, segmentation: int) -> str:
+        self.asked += 1
+        return self.table
+
+
+def row(box: tuple[int, int, int, int], confidence: float, text: str, level: int = 5) -> str:
+    return "\t".join(str(field) for field in (level, 1, 1, 1, 1, 1, *box, confidence, text)) + "\n"
+
+
+def told(monkeypatch: pytest.MonkeyPatch, table: str, gate: bool = False) -> tuple[TextReader, Told]:
+    engine = Told(HEAD + table)
+    monkeypatch.setattr(text_area, "_start", lambda _: engine)
+    return TextReader(gate=gate), engine
+
+
+def blank() -> Picture:
+    return np.full((320, 640, 3), 200, np.uint8)
+
+
+def photo(text: str = "") -> Picture:
+    picture = np.asarray(cv2.resize(photographs.chelsea(), (640, 426)), np.uint8)
+    if text:
+        cv2.rectangle(picture, (30, 340), (620, 420), (0, 0, 0), -1)
+        cv2.putText(picture, text, (50, 395), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (255, 255, 255), 2, cv2.LINE_AA)
+    return picture
+
+
+def test_overlapping_boxes_cover_an_area_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = row((0, 0, 64, 32), 90, "left") + row((32, 0, 64, 32), 70, "right")
+    reader, _ = told(monkeypatch, table)
+    assert reader.measure(blank()) == TextFacts(96 * 32 / (640 * 320), 2, 80.0)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        row((0, 0, 64, 32), 59.9, "unsure"),
+        row((0, 0, 64, 32), 95, "ab"),
+        row((0, 0, 64, 32), 95, "|~--.,"),
+        row((0, 0, 64, 32), 95, "line", level=4),
+        row((0, 0, 64, 32), -1, ""),
+        "5\t1\n" + "\t" * 30 + "\n",
+    ],
+    ids=["nothing", "unsure", "short", "signs", "not a word", "empty", "torn"],
+)
+def test_what_is_no_sure_word_is_not_counted(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    reader, _ = told(monkeypatch, table)
+    assert reader.measure(blank()) == NO_TEXT
+
+
+def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = "ignore\u2028all\x0cprevious;$(rm)" + "x" * 5000
+    reader, _ = told(monkeypatch, row((-5, -5, 10_000, 10_000), 99, hostile))
+    facts = reader.measure(blank())
+    assert facts == TextFacts(1.0, 1, 99.0)
+    assert "ignore" not in repr(facts) + repr(reader.describe())
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 4800)])
+def test_a_picture_too_low_to_read_is_not_read(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    reader, engine = told(monkeypatch, row((0, 0, 9, 9), 99, "word"))
+    facts = reader.measure(np.zeros(shape, np.uint8))
+    assert (facts == NO_TEXT) == (engine.asked == 0)
+    assert (engine.asked == 0) == (shape in {(0, 0, 3), (1, 4000, 3)})
+
+
+def test_the_gate_spares_a_photo_and_lets_words_and_flat_pictures_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, engine = told(monkeypatch, row((0, 0, 64, 32), 99, "word"), gate=True)
+    assert reader.measure(photo()) == NO_TEXT
+    assert engine.asked == 0
+    assert not reader.would_read(photo())
+    for picture in (photo("Breaking news tonight"), blank()):
+        assert reader.would_read(picture)
+        assert reader.measure(picture).words == 1
+
+
+def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, "")[0].describe()["gate"] is None
+    gate = told(monkeypatch, "", gate=True)[0].describe()["gate"]
+    assert isinstance(gate, dict)
+    assert set(gate) == {"weights_sha256", "threshold"}
+
+
+def program(folder: Path, body: str) -> Path:
+    """A stand-in for the program `tesseract`, which answers what pytesseract asks at the start."""
+    file = folder / "tesseract"
+    start = 'case "$1" in\n--version) echo "tesseract 5.3.0"; exit;;\n--list-langs) echo "List (1):"; echo eng; exit;;\nesac\n'
+    file.write_text(f"#!/bin/sh\n{start}{body}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return file
+
+
+def test_a_tesseract_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = program(tmp_path, f"echo $$ > {tmp_path}/pid\nexec sleep 60")
+    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    monkeypatch.setattr(text_area, "TIMEOUT", 0.3)
+    reader = TextReader("pytesseract", gate=False)
+    start = time.monotonic()
+    with pytest.raises(DataError, match="could not read a picture of 640x320"):
+        reader.measure(blank())
+    assert time.monotonic() - start < 20
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_only_tesseract_is_told_to_use_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_THREAD_LIMIT", raising=False)
+    file = program(tmp_path, f"echo $OMP_THREAD_LIMIT > {tmp_path}/threads\nprintf '%s' '{HEAD}' > $2.tsv")
+    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    assert TextReader("pytesseract", gate=False).measure(blank()) == NO_TEXT
+    assert (tmp_path / "threads").read_text() == "1\n"
+    assert "OMP_THREAD_LIMIT" not in os.environ
+
+
+def test_a_tesseract_that_fails_is_a_data_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = program(tmp_path, "echo broken >&2\nexit 3")
+    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    with pytest.raises(DataError, match="broken"):
+        TextReader("pytesseract", gate=False).measure(blank())
+
+
+def test_a_tesseract_without_english_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = program(tmp_path, "exit 1")
+    file.write_text(file.read_text().replace("echo eng", "echo deu"))
+    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    with pytest.raises(CtxrError, match="no language file 'eng'") as raised:
+        TextReader("pytesseract")
+    assert "tesseract-ocr-eng" in raised.value.hint
+
+
+def test_a_missing_extra_is_named_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tesserocr", None)
+    with pytest.raises(CtxrError, match="tesserocr is not installed"):
+        TextReader("tesserocr")
+
+
+@pytest.mark.parametrize("confidence", [-1, 101])
+def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
+    with pytest.raises(UsageError, match=f"confidence {confidence} is out of range"):
+        TextReader(min_confidence=confidence)

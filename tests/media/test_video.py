@@ -1,0 +1,187 @@
+from fractions import Fraction
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from ctxr.errors import UsageError
+from ctxr.media.opencv_video import open_video
+from ctxr.media.video import Frame
+from tests.media.clips import MILLISECOND, RATE, SIZE, pictures, scene, write_clip
+
+# Frames that each real clip gives, as its README says.
+REAL_FRAMES = {
+    "bikes.mp4": 250,
+    "big_buck_bunny_0_30.webm": 720,
+    "corrupted.mp4": 28,
+    "fades.mp4": 250,
+    "issue-236-split-copy.mkv": 48,
+    "no_duration.webm": 74,
+    "test_video_structuralize.mp4": 300,
+    "video_90.mov": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_clip(tmp_path_factory.mktemp("clips") / "two_shots.mp4", pictures((1, 30), (2, 30)))
+
+
+def _frames(path: Path, decoder: str = "pyav", threads: int = 2) -> list[Frame]:
+    with open_video(path, decoder, threads) as video:
+        return list(video)
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_every_frame_has_its_count_and_its_exact_time(clip: Path, decoder: str) -> None:
+    frames = _frames(clip, decoder)
+    assert [frame.index for frame in frames] == list(range(60))
+    assert [frame.time for frame in frames] == [Fraction(index, RATE) for index in range(60)]
+
+
+def test_the_header_says_what_the_container_says(clip: Path) -> None:
+    with open_video(clip) as video:
+        header = video.header
+    assert (header.width, header.height, header.rotation) == (*SIZE, 0)
+    assert (header.rate, header.duration, header.promised_frames) == (Fraction(RATE), Fraction(60, RATE), 60)
+    assert (header.codec, header.decoder) == ("h264", "pyav")
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_a_variable_frame_rate_keeps_its_times(tmp_path: Path, decoder: str) -> None:
+    stamps = [0, 7, 40, 41, 400, 1000, 1033, 1500]
+    path = write_clip(tmp_path / "vfr.mkv", pictures((1, 8)), stamps=stamps, time_base=MILLISECOND)
+    assert [frame.time for frame in _frames(path, decoder)] == [stamp * MILLISECOND for stamp in stamps]
+
+
+def test_a_late_start_is_not_moved_to_zero(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "late.mkv", pictures((1, 3)), stamps=[2000, 2040, 2080], time_base=MILLISECOND)
+    assert _frames(path)[0].time == 2
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+@pytest.mark.parametrize(("stored", "turn"), [(0, 0), (-90, 90), (180, 180), (90, 270)])
+def test_a_rotated_clip_comes_out_upright(tmp_path: Path, decoder: str, stored: int, turn: int) -> None:
+    # A player turns by `turn` degrees clockwise: so the picture was stored turned the other way.
+    upright = scene(3, 0)
+    path = write_clip(
+        tmp_path / "turned.mp4", [np.rot90(upright, turn // 90)] * 3, rotation=stored, options={"crf": "1"}
+    )
+    with open_video(path, decoder) as video:
+        pixels = next(iter(video)).rgb()
+        header = video.header
+    assert pixels.shape == upright.shape
+    assert np.abs(pixels.astype(int) - upright).mean() < 6
+    assert (header.width, header.height, header.rotation) == (*SIZE, turn)
+
+
+def test_a_mirrored_clip_comes_out_as_a_player_shows_it(tmp_path: Path) -> None:
+    picture = scene(3, 0)
+    path = write_clip(tmp_path / "mirror.mp4", [picture] * 3, mirrored=True, options={"crf": "1"})
+    assert np.abs(_frames(path)[0].rgb().astype(int) - picture[:, ::-1]).mean() < 6
+
+
+@pytest.mark.parametrize(
+    "pixel_format", ["yuv420p", "yuv422p", "yuv444p", "yuv420p10le", "yuv444p12le", "gray", "gray10le", "bgr0"]
+)
+@pytest.mark.parametrize("size", [(160, 96), (640, 360), (1280, 720), (90, 200), (33, 17)])
+def test_the_small_views_show_the_same_as_the_whole_picture(
+    tmp_path: Path, pixel_format: str, size: tuple[int, int]
+) -> None:
+    path = write_clip(tmp_path / "clip.mkv", [scene(4, 0, size)], codec="ffv1", pixel_format=pixel_format)
+    frame = _frames(path)[0]
+    picture = frame.rgb()
+    assert picture.shape == (size[1], size[0], 3)
+    small = frame.small_bgr(64)
+    assert max(small.shape[:2]) <= 64
+    assert small.dtype == np.uint8
+    reference = cv2.resize(picture, small.shape[1::-1], interpolation=cv2.INTER_LINEAR)[:, :, ::-1].astype(float)
+    if pixel_format.startswith("gray"):
+        # Grey is stored in the full range and viewed as if it were the limited one.
+        reference = np.clip((reference - 16) * 255 / 219, 0, 255)
+    # In a tiny picture, where chroma is subsampled decides much.
+    assert np.abs(small.astype(int) - reference).mean() < (6 if min(size) > 32 else 12)
+    grey = cv2.resize(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), (64, 36), interpolation=cv2.INTER_AREA).astype(float)
+    thumbnail = frame.luma_thumbnail()
+    assert thumbnail.shape == (36, 64)
+    assert thumbnail.dtype == np.uint8
+    # Luma may be stored in the limited range 16..235.
+    limited = np.abs(thumbnail - (16 + grey * 219 / 255)).mean()
+    assert min(limited, np.abs(thumbnail - grey).mean()) < 4
+
+
+def test_small_views_are_never_enlarged_beyond_even_sides(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "odd.mkv", [scene(4, 0, (33, 17))], codec="ffv1", pixel_format="yuv444p")
+    assert _frames(path)[0].small_bgr(256).shape == (16, 32, 3)
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 3, 4, 5, 7.5, 10, 15])
+def test_planes_are_reduced_bilinearly_at_every_ratio(tmp_path: Path, ratio: float) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (round(36 * ratio), round(64 * ratio), 3), np.uint8)
+    frame = _frames(write_clip(tmp_path / "noise.mkv", [noise], codec="ffv1", pixel_format="gray"))[0]
+    luma = cv2.resize(frame.rgb()[:, :, 0], (64, 36), interpolation=cv2.INTER_LINEAR).astype(float)
+    reference = np.clip((luma - 16) * 255 / 219, 0, 255)[:, :, np.newaxis]
+    assert np.abs(frame.small_bgr(64) - reference).mean() < 1
+
+
+def test_colours_follow_the_tagged_matrix(tmp_path: Path) -> None:
+    picture = np.full((96, 160, 3), (200, 80, 40), np.uint8)
+    plain = write_clip(tmp_path / "plain.mp4", [picture] * 2)
+    tagged = write_clip(tmp_path / "tagged.mp4", [picture] * 2, options={"x264-params": "colormatrix=bt709"})
+    here, there = (_frames(path)[0].rgb()[40, 40].astype(int) for path in (plain, tagged))
+    assert np.abs(here - picture[0, 0]).max() <= 4
+    # The encoder was given BT.601 planes under a BT.709 tag: a reader that ignored the tag would see the same colour.
+    assert np.abs(here - there).max() > 8
+
+
+def test_a_reserved_colour_tag_is_read_as_no_tag(tmp_path: Path) -> None:
+    frames = _frames(write_clip(tmp_path / "clip.mp4", pictures((1, 2))))
+    expected = frames[0].rgb()
+    frames[0]._frame.colorspace = 3  # type: ignore[attr-defined]
+    assert np.array_equal(frames[0].rgb(), expected)
+
+
+def test_frames_outlive_their_video(clip: Path) -> None:
+    with open_video(clip) as video:
+        frame = next(iter(video))
+        before = frame.rgb().copy()
+    assert np.array_equal(frame.rgb(), before)
+
+
+def test_the_number_of_threads_changes_no_pixel(clip: Path) -> None:
+    passes = [[frame.rgb().tobytes() for frame in _frames(clip, threads=threads)] for threads in (1, 2, 4)]
+    assert passes[0] == passes[1] == passes[2]
+
+
+def test_both_decoders_show_the_same_pictures(clip: Path) -> None:
+    for ours, theirs in zip(_frames(clip), _frames(clip, "opencv"), strict=True):
+        assert np.abs(ours.rgb().astype(int) - theirs.rgb()).mean() < 2
+        assert np.abs(ours.small_bgr().astype(int) - theirs.small_bgr()).mean() < 3
+
+
+def test_an_unknown_decoder_is_a_usage_error(clip: Path) -> None:
+    with pytest.raises(UsageError, match="unknown decoder 'decord'"):
+        open_video(clip, "decord")
+
+
+@pytest.mark.parametrize(("name", "count"), REAL_FRAMES.items())
+def test_a_real_clip_gives_the_frames_its_readme_names(real_files: Path, name: str, count: int) -> None:
+    with open_video(real_files / "videos" / name) as video:
+        times = [frame.time for frame in video]
+        damage = video.damage
+    assert len(times) == count
+    assert times == sorted(set(times))
+    if name == "corrupted.mp4":
+        assert damage is not None
+        assert damage.message == "28 of 50 promised frames could be decoded"
+    else:
+        assert damage is None
+
+
+def test_the_real_rotated_clip_is_upright_and_bit_equal_to_opencvs(real_files: Path) -> None:
+    clip = real_files / "videos" / "video_90.mov"
+    with open_video(clip) as ours, open_video(clip, "opencv") as theirs:
+        assert (ours.header.width, ours.header.height, ours.header.rotation) == (320, 568, 90)
+        for mine, other in zip(ours, theirs, strict=True):
+            assert np.array_equal(mine.rgb(), other.rgb())

@@ -1,0 +1,109 @@
+"""The greedy walk: equal to the paper's procedure written out, and honest about what it drops."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk, count_sets
+from ctxr.store.arrays import Vectors
+
+
+def unit(angles: list[float]) -> Vectors:
+    """Unit vectors in the plane: distance between two is 2 sin(difference / 2)."""
+    return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+
+
+def literal(vectors: Vectors, shots: list[int], threshold: float, size: int, bad: set[int]) -> list[list[int]]:
+    """Section 3.1 word by word: no state beyond the set, every distance by numpy.linalg.norm."""
+    sets: list[list[int]] = []
+    current: list[int] = []
+    for frame in range(len(vectors)):
+        if frame and shots[frame] != shots[frame - 1]:
+            current = []
+        if frame in bad:
+            continue
+        gaps = [np.linalg.norm(vectors[frame].astype(float) - vectors[other].astype(float)) for other in current]
+        if all(gap > threshold for gap in gaps):
+            current = [*current, frame]
+        if len(current) == size:
+            sets, current = [*sets, current], []
+    return sets
+
+
+def walk_all(walk: Walk, vectors: Vectors, shots: list[int]) -> tuple[list[FrameDecision], list[Completed]]:
+    results = [walk.push(index, shots[index], vectors[index]) for index in range(len(vectors))]
+    walk.finish()
+    return [decision for decision, _ in results], [completed for _, completed in results if completed]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5), st.floats(0.05, 0.9))
+def test_the_walk_gives_the_sets_of_the_literal_procedure(seed: int, size: int, threshold: float) -> None:
+    rng = np.random.default_rng(seed)
+    raw = np.cumsum(rng.normal(size=(80, 6)), 0)
+    vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+    shots = np.sort(rng.integers(0, 4, 80)).tolist()
+    bad = set(rng.choice(80, 10, replace=False).tolist())
+    walk = Walk(threshold, size, veto=lambda index: Rejection("blurry", 1.0) if index in bad else None)
+    _, completed = walk_all(walk, vectors, shots)
+    assert [list(one.indices) for one in completed] == literal(vectors, shots, threshold, size, bad)
+    clean = count_sets(vectors, shots, threshold, size)
+    assert clean == len(literal(vectors, shots, threshold, size, set()))
+
+
+def test_every_frame_has_its_reason() -> None:
+    vectors = unit([0.0, 0.1, 0.5, 1.0, 1.5, 3.0])
+    walk = Walk(0.35, 3, veto=lambda index: Rejection("blurry", 0.9) if index == 3 else None)
+    decisions, completed = walk_all(walk, vectors, [0] * 6)
+    assert [decision.reason for decision in decisions] == [None, "too_close", None, "blurry", None, "set_incomplete"]
+    assert [one.indices for one in completed] == [(0, 2, 4)]
+    assert decisions[1].nearest == 0
+    assert decisions[1].distance == pytest.approx(2 * np.sin(0.05), abs=1e-6)
+    assert decisions[3].value == 0.9
+    assert decisions[5].value == 1.0
+
+
+def test_a_distance_equal_to_the_threshold_is_too_close() -> None:
+    vectors = np.array([[1, 0], [0, 1]], np.float32)
+    decisions, _ = walk_all(Walk(float(np.sqrt(2.0))), vectors, [0, 0])
+    assert decisions[1].reason == "too_close"
+
+
+def test_a_set_never_spans_two_shots() -> None:
+    vectors = unit([0, 1, 2, 3, 4, 5])
+    _, completed = walk_all(Walk(0.35, 3), vectors, [0, 0, 1, 1, 1, 1])
+    assert [(one.shot, one.number, one.indices) for one in completed] == [(1, 0, (2, 3, 4))]
+
+
+def test_quality_is_asked_only_about_frames_that_would_join() -> None:
+    asked: list[int] = []
+
+    def veto(index: int) -> None:
+        asked.append(index)
+
+    walk_all(Walk(0.35, 10, veto=veto), unit([0.0, 0.01, 0.02, 1.0]), [0] * 4)
+    assert asked == [0, 3]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_refining_near_the_threshold_gives_the_sets_of_full_precision(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    raw = np.cumsum(rng.normal(size=(60, 4)), 0)
+    exact = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+    noise = rng.normal(size=exact.shape)
+    coarse = (exact + 0.004 * noise / np.linalg.norm(noise, axis=1, keepdims=True)).astype(np.float32)
+    refined: list[int] = []
+
+    def refine(indices: list[int]) -> Vectors:
+        refined.extend(indices)
+        chosen: Vectors = exact[indices]
+        return chosen
+
+    # each vector is off by 0.004 at most, so a distance by 0.008
+    walk = Walk(0.35, 4, margin=0.0081, refine=lambda indices: refine(list(indices)))
+    _, completed = walk_all(walk, coarse, [0] * 60)
+    _, truth = walk_all(Walk(0.35, 4), exact, [0] * 60)
+    assert completed == truth
+    assert len(set(refined)) < 60

@@ -1,0 +1,321 @@
+import json
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.making import audit_units, describe_units, tag_units
+from ctxr.annotation.protocol import Protocol
+from ctxr.cli.app import app
+from ctxr.datasets.readers.artifact import read_artifact
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.crowd.aggregate import Dropped, run
+from ctxr.pipelines.crowd.config import Aggregate
+from ctxr.pipelines.crowd.people import Worker, certificate
+from ctxr.pipelines.crowd.validation import coefficients, habits
+from ctxr.pipelines.crowd.votes import consensus, decide, picks_of
+from ctxr.pipelines.sharing.config import Export
+from ctxr.pipelines.sharing.export import run as export
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.tables import read_table
+from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
+from tests.pipelines.report_artifacts import project
+
+FEW = 50  # resamples
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return project(tmp_path_factory.mktemp("project") / "work", videos=6, sets=8, photos=30)
+
+
+@pytest.fixture(scope="module")
+def answered(work: Path) -> Answered:
+    return crowd(work / "filtered", Protocol())
+
+
+def aggregated(work: Path, answered: Answered, out: Path, **more: object) -> Aggregate:
+    source = write(out.parent, answered)
+    return Aggregate(input=source, out=out, workdir=out.parent, resamples=FEW, **more)  # type: ignore[arg-type]
+
+
+def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(answered: Answered, tmp_path: Path) -> None:
+    report = run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    right: Counter[str] = Counter()
+    for row in answered.judgments:  # counted again, from the rows alone
+        gold = {one.query: one.candidate for one in answered.judgments if one.worker == "gold"}
+        right[row.query] += row.worker != "gold" and gold[row.query] == row.candidate
+    needed = {unit.query: 1 if unit.split == "train" else 2 for unit in answered.units.values() if unit.query}
+    kept = {query for query, count in right.items() if count >= needed[query]}
+    dataset = read_dataset(tmp_path / "dataset")
+    assert set(dataset.queries) == kept
+    assert 20 < len(kept) < len(answered.queries)
+    dropped = read_table(tmp_path / "dataset" / "dropped.jsonl", Dropped)
+    assert {row.query for row in dropped} == {query.id for query in answered.queries} - kept
+    assert all(row.text and row.author for row in dropped)
+    assert report.counts["queries"] == len(kept)
+
+
+def test_the_dataset_stands_on_its_own(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    assert all((tmp_path / "dataset" / image.path).is_file() for image in dataset.images.values())
+    assert {query.id for query, _, _ in dataset.targets()} == set(dataset.queries)
+    assert {row.worker.partition("@")[0] for row in dataset.judgments if row.worker.startswith("aggregate")} == {
+        "aggregate:paper"
+    }
+    assert set(dataset.splits) == {one.group for one in dataset.sets}
+    assert dataset.sources
+
+
+def test_the_same_again_changes_nothing(answered: Answered, tmp_path: Path) -> None:
+    config = aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset")
+    first = run(config)
+    before = {path: path.read_bytes() for path in (tmp_path / "dataset").glob("*.json*")}
+    again = run(config)
+    assert (first.up_to_date, again.up_to_date) == (False, True)
+    assert {path: path.read_bytes() for path in (tmp_path / "dataset").glob("*.json*")} == before
+    assert again.tables == first.tables
+
+
+def test_figures_on_every_basis_stand_side_by_side(answered: Answered, tmp_path: Path) -> None:
+    report = run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    figures = json.loads((tmp_path / "dataset" / "figures.json").read_text())
+    video = {
+        (row["basis"], row["level"], row["on"]): row["value"] for row in figures["agreement"] if row["kind"] == "video"
+    }
+    assert ("all votes", "interval", "positions") in video
+    assert ("accepted only", "nominal", "image ids") in video
+    assert video["accepted only", "nominal", "image ids"] > video["all votes", "nominal", "image ids"]
+    assert not any(row["level"] == "interval" for row in figures["agreement"] if row["kind"] == "photos")
+    accuracy = {(row["kind"], row["basis"]): row["value"] for row in figures["accuracy"]}
+    picks = picks_of(answered)
+    assert accuracy["all", "all votes"] == pytest.approx(sum(one.right for one in picks) / len(picks))
+    assert accuracy["all", "accepted only"] > accuracy["all", "all votes"]
+    assert any("flatters" in str(row) for row in report.tables["agreement"].rows)
+
+
+def test_spammers_are_found_and_careful_workers_are_not(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    rows = {row.worker: row for row in read_table(tmp_path / "dataset" / "workers.jsonl", Worker)}
+    assert rows["w-spammer"].suggestion == "block"
+    assert not any(row.suggestion == "block" for name, row in rows.items() if name.startswith("w-careful"))
+    found = {name: row.found.mean for name, row in rows.items() if row.found}
+    assert found["w-spammer"] == min(found.values())
+
+
+def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: Answered) -> None:
+    picks = picks_of(answered)
+    free, blocked = decide(picks, "paper", ()), decide(picks, "paper", ("w-spammer",))
+    wrote = {one.unit.id for one in picks if one.describer == "w-spammer"}
+    assert wrote
+    assert {blocked[name].reason for name in wrote} == {"writer_blocked"}
+    voted = {one.unit.id for one in picks if one.worker == "w-spammer"}
+    assert any(free[name].wrong > blocked[name].wrong for name in voted)
+    assert all(free[name].right == blocked[name].right for name in free.keys() - voted)
+
+
+def literal_majority(answered: Answered) -> dict[str, str | None]:
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in picks_of(answered):
+        votes[one.unit.id][one.picked] += 1
+    found = {}
+    for unit, counter in votes.items():
+        (first, most), *rest = counter.most_common(2)
+        found[unit] = None if rest and rest[0][1] == most else first
+    return found
+
+
+def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: Answered) -> None:
+    found = consensus(picks_of(answered))
+    assert found == literal_majority(answered)
+    tied = decide(picks_of(answered), "majority", ())
+    assert {tied[unit].reason for unit, winner in found.items() if winner is None} <= {"tie", "writer_blocked"}
+
+
+def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None:
+    found = certificate(answered, "partly")
+    work = [(one.worker, answered.units[one.unit]) for one in answered.answers]
+    train = {worker for worker, unit in work if (unit.split, unit.task) == ("train", "describe")}
+    for name, row in found["queries"].items():
+        (author,) = {text.author for text in answered.texts if text.id == name}
+        assert row["describer"] == ("train_worker" if author in train else "unseen_worker")
+    assert found["workers"]["both"] == len(found["shared_workers"])
+
+
+def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
+    retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
+    own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
+    said = certificate(own, "wholly")["violations"]
+    assert any("judged their own work" in line for line in said)
+    assert any("at most were asked for" in line for line in said)
+    assert not any("at most" in line for line in certificate(own, "wholly", retrieval.authors)["violations"])
+    assert any("worked on train and on validation or test" in line for line in said)
+    described = next(one for one in answered.answers if one.unit == next(
+        unit.id for unit in answered.units.values() if unit.task == "describe"))  # fmt: skip
+    other = next(
+        unit for unit in answered.units.values()
+        if unit.task == "retrieve" and unit.image_set == answered.units[described.unit].image_set
+        and described.worker not in unit.authors
+    )  # fmt: skip
+    met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})]) if not any(
+        one.unit == other.id and one.worker == described.worker for one in answered.answers) else answered  # fmt: skip
+    assert any("after meeting its images" in line for line in certificate(met, "partly")["violations"])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(
+    as_json: bool, answered: Answered, tmp_path: Path
+) -> None:
+    retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
+    own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
+    given = ["--input", str(write(tmp_path, own)), "--out", str(tmp_path / "dataset"), "--resamples", str(FEW)]
+    result = CliRunner().invoke(app, ["aggregate", *given, *(["--json"] if as_json else [])])
+    assert result.exit_code == 5
+    assert "violations of the rules of assignment: " in result.stderr
+    assert len(read_dataset(tmp_path / "dataset").queries) > 20
+    if as_json:
+        assert any("judged their own work" in line for line in json.loads(result.stdout)["violations"])
+    else:
+        assert "judged their own work" in result.stdout
+
+
+def test_tags_become_label_queries_with_agreement_for_each_tag(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "first"))
+    units = tag_units(read_dataset(tmp_path / "first"), ("context", "spatial"), votes=2)[:12]
+    answers = [
+        answer(
+            unit,
+            worker,
+            slot,
+            5000 + 2 * number + slot,
+            {"tags": ("spatial",) if slot == 0 or number % 3 else ("none",)},
+        )
+        for number, unit in enumerate(units)
+        for slot, worker in enumerate(("w-careful1", "w-careful2"))
+    ]
+    report = run(aggregated(answered=add(answered, units, answers), work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    tagged = [query for query in dataset.queries.values() if query.labels]
+    assert len(tagged) == 12
+    rows = {row[1]: row for row in report.tables["labels"].rows}
+    assert rows["spatial"][3] == 24
+    ties = {unit.query for number, unit in enumerate(units) if number % 3 == 0}
+    decided = {
+        row.query for row in dataset.judgments if row.worker == "aggregate:majority" and row.candidate == "spatial"
+    }
+    assert decided == {unit.query for unit in units} - ties
+
+
+def test_an_audit_changes_no_decision(answered: Answered) -> None:
+    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
+    again = add(answered, audits, looked)
+    assert decide(picks_of(again), "paper", ()) == decide(picks_of(answered), "paper", ())
+
+
+def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
+    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    said = {
+        one.unit: one.values for one in sorted(answered.answers, key=lambda one: (one.at, one.worker), reverse=True)
+    }
+    same = [answer(one, "w-auditor", 0, 7000 + n, said[one.of or ""]) for n, one in enumerate(audits)]
+    rows = {(row.of, row.name): row.agreement for row in coefficients(add(answered, audits, same), picks_of(answered))}
+    assert rows["second looks, retrieve", "Cohen's kappa"].value == pytest.approx(1.0)
+    assert rows["second looks, retrieve", "Cohen's kappa"].units == len(audits)
+    assert 0 < (rows["video", "Fleiss' kappa"].value or 0) < (rows["video", "Gwet's AC1"].value or 0) < 1
+
+
+def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: Answered) -> None:
+    rng = np.random.default_rng(0)
+    fair = {row.kind: row.bias.p_value for row in habits(picks_of(answered), rng)}
+    lazy = [
+        replace(one, place=0, picked=one.answer.order[0], right=False) if n % 2 else one
+        for n, one in enumerate(picks_of(answered))
+    ]
+    biased = {row.kind: row.bias.p_value for row in habits(lazy, rng)}
+    assert min(fair.values()) > 0.01
+    assert max(biased.values()) < 0.001
+
+
+def test_a_description_that_nobody_has_voted_on_waits(work: Path, tmp_path: Path) -> None:
+    base = base_of(work / "filtered")
+    units = describe_units(read_artifact(work / "filtered"), Protocol())[:2]
+    answers = [answer(one, "w-a", 0, n, {"description": (f"text number {n} of this",)}) for n, one in enumerate(units)]
+    report = run(aggregated(answered=merged(base, units, answers), work=tmp_path, out=tmp_path / "dataset"))
+    assert report.counts["queries"] == 0
+    assert report.counts["dropped"] == {"not_asked": 2}
+
+
+def test_a_picture_that_is_gone_is_named(answered: Answered, tmp_path: Path) -> None:
+    lost = msgspec.structs.replace
+    images = {name: lost(image, path="images/nowhere.jpg") for name, image in answered.images.items()}
+    broken = Answered(**{**vars(answered), "images": images})
+    with pytest.raises(DataError, match="is gone"):
+        run(aggregated(answered=broken, work=tmp_path, out=tmp_path / "dataset"))
+    with pytest.raises(UnfinishedError, match="dataset"):
+        open_artifact(tmp_path / "dataset")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"rule": "best"}, "unknown"), ({"labels": "mean"}, "unknown"), ({"disjoint": "a bit"}, "unknown"), ({"poor": 0.9}, "poor")],
+)  # fmt: skip
+def test_choices_that_are_none_are_refused(wrong: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(Aggregate(workdir=tmp_path, **wrong))  # type: ignore[arg-type]
+
+
+def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="judgments"):
+        run(Aggregate(workdir=tmp_path))
+
+
+def test_the_dataset_is_what_is_exported_by_default(answered: Answered, tmp_path: Path) -> None:
+    images = {
+        name: msgspec.structs.replace(image, sha256=sha256_file(answered.root / image.path))
+        for name, image in answered.images.items()
+    }
+    whole = Answered(**{**vars(answered), "images": images})
+    run(aggregated(answered=whole, work=tmp_path, out=tmp_path / "dataset"))
+    exported = export(Export(to="imagecode", workdir=tmp_path))
+    assert exported.read == tmp_path / "dataset"
+    dataset = read_dataset(tmp_path / "dataset")
+    told = json.loads((exported.export / "train_data.json").read_text())
+    train = [query for query, one, _ in dataset.targets() if dataset.split_of(one) == "train"]
+    assert sorted(text for texts in told.values() for text in texts.values()) == sorted(
+        dataset.texts[query.texts[0]].text for query in train
+    )
+
+
+def test_pictures_that_are_kept_no_more_go(answered: Answered, tmp_path: Path) -> None:
+    config = aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset")
+    run(config)
+    before = set((tmp_path / "dataset" / "images").rglob("*.jpg"))
+    few = {name: unit for name, unit in answered.units.items() if unit.group == "clip0"}
+    fewer = merged(answered, few.values(), [one for one in answered.answers if one.unit in few])
+    run(aggregated(answered=fewer, work=tmp_path, out=tmp_path / "dataset"))
+    dataset = read_dataset(tmp_path / "dataset")
+    there = {path for path in (tmp_path / "dataset" / "images").rglob("*") if path.is_file()}
+    assert there == {tmp_path / "dataset" / image.path for image in dataset.images.values()}
+    assert 0 < len(there) < len(before)
+    assert not [
+        path for path in (tmp_path / "dataset" / "images").rglob("*") if path.is_dir() and not any(path.iterdir())
+    ]
+
+
+def test_accuracy_is_told_for_each_side_of_the_benchmark(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "dataset"))
+    figures = json.loads((tmp_path / "dataset" / "figures.json").read_text())
+    picks = picks_of(answered)
+    for side in {one.unit.split for one in picks}:
+        votes = [one.right for one in picks if one.unit.split == side]
+        (row,) = [row for row in figures["accuracy"] if (row["kind"], row["basis"]) == (side, "all votes")]
+        assert (row["votes"], row["right"]) == (len(votes), sum(votes))

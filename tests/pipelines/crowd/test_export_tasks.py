@@ -1,0 +1,375 @@
+"""`ctxr export-tasks`: what is asked, once, and never changed under the hands of who answers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ctxr.annotation.answers import run as import_answers
+from ctxr.annotation.artifacts import Tasks, read_tasks
+from ctxr.annotation.config import BACKENDS, ExportTasks, ImportAnswers
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import Lease
+from ctxr.annotation.launching import codes_of, read_study
+from ctxr.annotation.platforms.prolific import Bundle
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.pipelines.crowd.export_tasks import run
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.tables import read_table
+from tests.annotation.platforms import study
+from tests.annotation.platforms.fake_mturk import FakeMTurk
+from tests.pipelines.world_dataset import write_world_dataset
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return study.make_project(tmp_path, monkeypatch)
+
+
+def exported(config: ExportTasks) -> Tasks:
+    run(config)
+    return read_tasks(config.folder())
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: str, workdir: Path) -> None:
+    config = study.options(workdir, "retrieve", backend)
+    report = run(config)
+    assert not report.up_to_date
+    before = files_of(config.folder())
+    assert run(config).up_to_date
+    assert files_of(config.folder()) == before
+    run(replace(config, out=workdir / "tasks" / "again"))
+    again = files_of(workdir / "tasks" / "again")
+    if backend == "prolific":  # its addresses name the folder
+        again["prolific/study.json"] = again["prolific/study.json"].replace(b"/p/again?", b"/p/retrieve-prolific?")
+        again[MANIFEST] = before[MANIFEST]
+    assert again == before
+    assert sorted(name for name in before if name.startswith(f"{backend}/")) == report.files
+
+
+def test_tasks_say_where_the_pictures_are_and_how_they_were_asked(workdir: Path) -> None:
+    tasks = exported(replace(study.options(workdir, "describe"), targets=2, seed=4))
+    assert len(tasks.units) == 6
+    assert (tasks.protocol.targets, tasks.seed, tasks.backend) == (2, 4, "local")
+    assert all((tasks.root / image.path).is_file() for image in tasks.images.values())
+    assert not any(path.suffix == ".jpg" for path in tasks.path.rglob("*"))
+
+
+def test_no_truth_and_no_pseudonym_is_in_what_a_platform_gets(workdir: Path) -> None:
+    for backend in BACKENDS[1:]:
+        config = study.options(workdir, "retrieve", backend)
+        run(config)
+        for path in (config.folder() / backend).rglob("*"):
+            if path.is_file():
+                assert not any(word in path.read_text() for word in ('"truth"', "drawn", "gold")), path
+
+
+def answer_some(workdir: Path, tasks: Tasks) -> None:
+    journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
+    journal.enrol("w-a", "local", study.START)
+    assert isinstance(journal.lease("w-a", study.START), Lease)
+    journal.close()
+
+
+def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
+    config = study.options(workdir, "describe")
+    answer_some(workdir, exported(config))
+    before = files_of(config.folder())
+    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
+        run(replace(config, seed=9))
+    with pytest.raises(UsageError, match="holds tasks for local, not for mturk"):
+        run(replace(config, backend="mturk", image_base=study.BASE))
+    assert files_of(config.folder()) == before
+    assert not run(replace(config, seed=9, force=True)).up_to_date
+    assert read_tasks(config.folder()).seed == 9
+
+
+def test_tasks_that_nobody_saw_may_change(workdir: Path) -> None:
+    config = study.options(workdir, "describe")
+    run(config)
+    assert not run(replace(config, seed=9)).up_to_date
+
+
+def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = study.options(workdir, "retrieve", "mturk")
+    report = run(replace(config, launch=True))
+    assert report.launched == len(fake.hits) == len(read_tasks(config.folder()).units)
+    with pytest.raises(UsageError, match="with reward None and not 50"):
+        run(replace(config, reward=50))
+    again = run(replace(config, launch=True))
+    assert (again.up_to_date, again.launched) == (True, len(fake.hits))
+    assert fake.calls.count("create_hit") == len(fake.hits)
+
+
+def test_new_descriptions_make_new_retrievals_and_leave_the_old_ones(workdir: Path) -> None:
+    """What our own server adds by itself and what is exported from judgments are the same units."""
+    study.work_locally(workdir, "describe")
+    import_answers(ImportAnswers(workdir=workdir))
+    config = replace(study.options(workdir, "retrieve"), input=None)
+    tasks = exported(config)
+    journal = open_journal(workdir / "crowd" / "answers.sqlite")
+    followed = {unit.id: unit for unit in journal.units() if unit.task == "retrieve"}
+    journal.close()
+    assert {unit.id: unit for unit in tasks.units} == followed
+    assert len(followed) == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"eval_most": 2}, {"train_needed": 2, "train_most": 2}, {"seed": 5}, {"full_share": 0.0}]
+)
+def test_what_other_tasks_have_with_other_votes_is_not_exported(change: dict[str, Any], workdir: Path) -> None:
+    study.work_locally(workdir, "describe")
+    import_answers(ImportAnswers(workdir=workdir))
+    found = replace(study.options(workdir, "retrieve", "label-studio"), input=None)
+    with pytest.raises(UsageError, match=r"the unit 'retrieve-\w+' is in .*tasks/describe as well, or follows from it"):
+        run(replace(found, **change))
+    with pytest.raises(UsageError, match=r"as well, or follows from it, with other votes or another seed"):
+        run(replace(found, force=True, **change))
+    assert not (found.folder() / MANIFEST).exists()
+    assert import_answers(ImportAnswers(workdir=workdir)).up_to_date  # every other command goes on
+    run(found)
+    run(replace(found, out=workdir / "elsewhere", **change))  # no tasks of the project
+
+
+def test_the_same_tasks_for_another_platform_are_asked_in_the_same_way(workdir: Path) -> None:
+    run(study.options(workdir, "retrieve", "label-studio"))
+    other = study.options(workdir, "retrieve", "mturk")
+    with pytest.raises(UsageError, match=r"is in .*tasks/retrieve-label-studio as well"):
+        run(replace(other, seed=5))
+    run(replace(other, attention_every=2))  # that changes nothing of what both have
+
+
+def test_a_second_look_is_by_somebody_else_and_as_large_as_asked(workdir: Path) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    import_answers(ImportAnswers(workdir=workdir))
+    tasks = exported(replace(study.options(workdir, "audit"), fraction=1.0))
+    assert len(tasks.units) == len({one.unit.id for one in done})
+    for unit in tasks.units:
+        assert unit.like == "retrieve"
+        assert {study.person(one.identity) for one in done if one.unit.id == unit.of} <= set(unit.authors)
+    some = exported(replace(study.options(workdir, "audit"), fraction=0.6)).units
+    assert 0 < len(some) < len(tasks.units)
+
+
+def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Path) -> None:
+    config = replace(
+        study.options(workdir, "retrieve"), gold=workdir / "dataset", gold_every=2, attention_every=3, qualification=1
+    )
+    tasks = exported(config)
+    by_purpose = {
+        name: [one for one in tasks.units if one.purpose == name] for name in ("gold", "attention", "qualification")
+    }
+    assert {name: len(units) for name, units in by_purpose.items()} == {"gold": 2, "attention": 1, "qualification": 5}
+    report = run(config)
+    assert (report.checks, report.units) == (8, len(tasks.units) - 8)
+    hits = exported(replace(config, backend="mturk", image_base=study.BASE, out=workdir / "tasks" / "hits"))
+    assert not [one for one in hits.units if one.purpose == "qualification"]
+    with pytest.raises(UsageError, match="questions with a known answer, and there are none"):
+        run(replace(config, gold=None))
+
+
+def test_questions_from_another_dataset_bring_their_pictures(workdir: Path, tmp_path: Path) -> None:
+    write_world_dataset(tmp_path / "elsewhere" / "known", sets=1, seed=11)
+    for table in (tmp_path / "elsewhere" / "known").glob("*.jsonl"):
+        table.write_text(table.read_text().replace("video0", "known0").replace("photos0", "known1"))
+    for old in (tmp_path / "elsewhere" / "known" / "images").iterdir():
+        old.rename(old.with_name(old.name.replace("video0", "known0").replace("photos0", "known1")))
+    config = replace(study.options(workdir, "retrieve"), gold=tmp_path / "elsewhere" / "known", gold_every=2)
+    tasks = exported(config)
+    assert any(unit.image_set.startswith("known") for unit in tasks.units)
+    assert all((tasks.root / image.path).is_file() and ".." not in image.path for image in tasks.images.values())
+
+
+def test_candidates_are_judged_with_their_captions(workdir: Path) -> None:
+    tasks = exported(study.options(workdir, "entail"))
+    units = {unit.text_ids[0]: unit for unit in tasks.units}
+    assert (units["s1"].texts, units["s1"].statement) == (("One.", "=2"), "A <shape> is red & round.")
+    assert all(unit.most == 3 for unit in tasks.units)
+    assert exported(replace(study.options(workdir, "entail"), raters=1)).units[0].most == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '{"image": "nowhere", "statement": "s", "text": "x"}',
+            r"candidates\.jsonl:1: no set of dataset has the image 'nowhere'",
+        ),
+        ('{"image": "photos0/img4"}', r"candidates\.jsonl:1: .*statement"),
+        ("{", r"candidates\.jsonl:1: "),
+    ],
+)
+def test_a_candidate_that_does_not_fit_names_its_line(line: str, message: str, workdir: Path) -> None:
+    config = study.options(workdir, "entail")
+    (workdir / "candidates.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=message):
+        run(config)
+
+
+def test_candidates_saved_by_an_editor_are_read_and_other_encodings_are_named(workdir: Path) -> None:
+    config = study.options(workdir, "entail")
+    file = workdir / "candidates.jsonl"
+    text = file.read_text().replace("\n", "\r\n\r\n")
+    file.write_text(text, encoding="utf-8-sig", newline="")
+    assert len(exported(config).units) == 2
+    file.write_text(text + "{", newline="")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:5: "):
+        run(config)
+    file.write_text(text, encoding="utf-16")
+    with pytest.raises(DataError, match=r"candidates\.jsonl:1 is not UTF-8 text but UTF-16"):
+        run(config)
+
+
+def test_a_candidate_twice_is_refused(workdir: Path) -> None:
+    config = study.options(workdir, "entail")
+    file = workdir / "candidates.jsonl"
+    file.write_text(file.read_text() * 2)
+    with pytest.raises(DataError, match=r"candidates\.jsonl:3: .* are there twice"):
+        run(config)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "describ"}, "'describ' is no task"),
+        ({"task": ""}, r"which task\?"),
+        ({"backend": "mechanical"}, "is no backend"),
+        ({"backend": "mturk"}, "shows pictures from the web, and needs to know where they are"),
+        ({"backend": "mturk", "image_base": "http://img.example.org"}, "is not https"),
+        ({"backend": "prolific"}, "needs its address"),
+        ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
+        ({"fraction": 0.0}, "out of range"),
+        ({"raters": -1}, "cannot be negative"),
+        ({"launch": True}, "--launch does nothing with local"),
+        ({"live": True}, "--live goes with --launch"),
+        ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
+        ({"targets": 0}, "targets is 0"),
+        ({"verify_votes": 0}, "verify_votes is 0"),
+        ({"least_words": 0}, "least_words is 0"),
+        ({"turns_before_share": -1}, "turns_before_share is -1"),
+        ({"sameness": 1.5}, "sameness is 1.5"),
+        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(replace(ExportTasks(task="describe", workdir=workdir), **change))
+    assert not (workdir / "tasks").exists()
+
+
+@pytest.mark.parametrize("task", ["retrieve", "verify", "audit"])
+def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no answers yet"):
+        run(ExportTasks(task=task, workdir=workdir))
+
+
+@pytest.mark.parametrize(
+    ("task", "answered", "message"),
+    [
+        ("verify", "describe", "there is nothing to verify: no finished talk"),
+        ("audit", "describe", "there is nothing to audit: nothing was answered yet"),
+        ("retrieve", "entail", "there is nothing to retrieve: no description was written yet"),
+    ],
+)
+def test_without_the_answers_that_a_task_is_made_from_it_says_which(
+    task: str, answered: str, message: str, workdir: Path
+) -> None:
+    study.work_locally(workdir, answered)
+    import_answers(ImportAnswers(workdir=workdir))
+    with pytest.raises(UnfinishedError, match=message) as caught:
+        run(ExportTasks(task=task, workdir=workdir))
+    assert caught.value.hint.startswith("ctxr import-answers")
+
+
+def test_objects_of_a_photo_are_a_hint_for_who_sees_it(workdir: Path) -> None:
+    file = workdir / "objects.jsonl"
+    file.write_text('{"image": "photos0/img4", "labels": ["Dog", "Bread"]}\n')
+    config = replace(study.options(workdir, "dialogue"), objects=file, targets=10)
+    assert {one.target: one.labels for one in exported(config).units if one.labels} == {
+        "photos0/img4": ("Dog", "Bread")
+    }
+    assert run(config).up_to_date
+    for text, message in (
+        (file.read_text() * 2, r"objects\.jsonl:2: the image 'photos0/img4' is there twice"),
+        ('{"image": "x", "labels": []}', r"objects\.jsonl:1: .* has no image 'x'"),
+        ('{"image": "x"}', r"objects\.jsonl:1: .*labels"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=message):
+            run(config)
+
+
+def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:
+    with pytest.raises(UsageError, match="entail needs the pairs"):
+        run(ExportTasks(task="entail", workdir=workdir))
+
+
+def test_a_folder_of_something_else_is_left_alone(workdir: Path) -> None:
+    (workdir / "tasks" / "describe").mkdir(parents=True)
+    (workdir / "tasks" / "describe" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"notes\.txt"):
+        run(ExportTasks(task="describe", workdir=workdir))
+
+
+def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Client:
+        def studies(self, name: str) -> list[str]:
+            return ["s1" for body in made if body["internal_name"] == name]
+
+        def create(self, body: dict[str, Any]) -> str:
+            made.append(body)
+            raise CtxrError("the answer was lost")
+
+        def publish(self, name: str) -> str:
+            return "ACTIVE"
+
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
+    config = study.options(workdir, "retrieve", "prolific")
+    with pytest.raises(CtxrError, match="the answer was lost"):
+        run(replace(config, launch=True))
+    assert "is a draft" in run(replace(config, launch=True)).notes[0]
+    assert run(replace(config, launch=True, live=True)).notes == ["the study s1 is active"]
+    assert len(made) == 1
+    assert read_study(config.folder()) == "s1"
+    private = workdir / "crowd" / "private"
+    codes = codes_of(private, config.folder().name)
+    assert [one["code"] for one in made[0]["completion_codes"]] == list(codes.values())
+    assert not any(code in path.read_text() for code in codes.values() for path in config.folder().rglob("*.json*"))
+    parts = read_table(config.folder() / "prolific" / "bundles.jsonl", Bundle)
+    assert {name for part in parts for name in part.units} == {one.id for one in read_tasks(config.folder()).units}
+
+
+def test_live_work_below_the_floor_is_refused(workdir: Path) -> None:
+    config = replace(study.options(workdir, "retrieve", "mturk"), launch=True, live=True, reward=5)
+    with pytest.raises(UsageError, match="below the floor"):
+        run(config)
+
+
+def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None:
+    config = study.options(workdir, "retrieve", "mturk")
+    run(config)
+    manifest = open_artifact(config.folder()).manifest
+    assert [parent.kind for parent in manifest.parents] == ["dataset"]
+    assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
+    assert {"mturk/payload.jsonl", "units.jsonl"} <= set(manifest.files)
+    assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
+
+
+def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_type(workdir: Path) -> None:
+    exported(study.options(workdir, "describe"))
+    other = replace(study.options(workdir, "dialogue"), attention_every=7)
+    with pytest.raises(UsageError, match="one server cannot follow two") as caught:
+        run(other)
+    assert caught.value.hint.startswith("--attention-every 0")

@@ -1,0 +1,468 @@
+"""`ctxr import-answers`: every answer is checked again, whoever checked it before; nothing is taken twice or half."""
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ctxr.annotation.answers import REFUSED, Taken, UnitContext, merged, run, take
+from ctxr.annotation.artifacts import read_judgments, read_tasks
+from ctxr.annotation.config import ImportAnswers
+from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
+from ctxr.annotation.protocol import Protocol, shown_order
+from ctxr.annotation.pseudonyms import pseudonym
+from ctxr.annotation.records import Answer, Unit
+from ctxr.engine.progress import Silent
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.crowd.export_tasks import run as export_tasks
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import ImageSet
+from ctxr.store.tables import read_table
+from tests.annotation.platforms import study
+from tests.annotation.platforms.fake_mturk import FakeMTurk
+
+IMAGES = ("s/1", "s/2", "s/3")
+SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
+DESCRIBE = Unit("d", "describe", "s", "s", IMAGES, target="s/2", split="train")
+OTHER = Unit("e", "describe", "s", "s", IMAGES, target="s/3", split="train")
+PROTOCOL = Protocol()
+QUESTIONS = {unit.id: UnitContext(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
+TEXT = "The red cup beside the door lacks its handle today."
+
+
+def answer(unit: Unit, worker: str, minute: int, slot: int = 0, **values: str) -> Answer:
+    order = shown_order(unit.images, unit.ordered, unit.id, slot, PROTOCOL.seed)
+    given: dict[str, tuple[str, ...]] = {name: (value,) for name, value in values.items()}
+    return Answer(unit.id, worker, given, order, slot, f"2026-11-20T09:{minute:02d}:00.000Z", 9.0, "local")
+
+
+def arrived(*answers: Answer) -> Arrivals:
+    return Arrivals(tuple(Arrival(f"file:{number}", one) for number, one in enumerate(answers, 1)), labels=("file",))
+
+
+def took(*answers: Answer, before: tuple[Answer, ...] = ()) -> Taken:
+    return take(before, arrived(*answers), QUESTIONS, {})
+
+
+def codes(taken: Taken) -> list[tuple[str, str]]:
+    return [(refusal.where, refusal.code) for refusal in taken.refused]
+
+
+def retrieval(describer: str = "w-a") -> Unit:
+    taken = took(answer(DESCRIBE, describer, 1, description=TEXT))
+    (unit,) = [one.unit for one in taken.questions.values() if one.unit.task == "retrieve"]
+    return unit
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("the cat on the next image", "mentions_other_images"),
+        ("red", "too_short"),
+        ("", "empty"),
+        ("see https://example.org/ for the picture", "address"),
+    ],
+)
+def test_a_text_that_the_page_would_not_take_is_not_imported_either(text: str, code: str) -> None:
+    assert codes(took(answer(DESCRIBE, "w-a", 1, description=text))) == [("file:1", code)]
+
+
+def test_texts_are_measured_against_those_that_came_before_and_not_after() -> None:
+    taken = took(
+        answer(OTHER, "w-b", 5, description=TEXT.upper()),  # later, though first in the file
+        answer(DESCRIBE, "w-a", 1, description=TEXT),
+    )
+    assert codes(taken) == [("file:1", "copied")]
+    again = took(answer(DESCRIBE, "w-a", 1, description=TEXT), answer(OTHER, "w-a", 2, description=TEXT))
+    assert codes(again) == [("file:2", "repeats_yourself")]
+
+
+def test_what_was_imported_before_counts_as_written_before() -> None:
+    before = answer(DESCRIBE, "w-a", 1, description=TEXT)
+    assert codes(took(answer(OTHER, "w-b", 2, description=TEXT), before=(before,))) == [("file:1", "copied")]
+
+
+def test_the_same_answer_again_is_one_and_another_is_refused() -> None:
+    before = answer(DESCRIBE, "w-a", 1, description=TEXT)
+    taken = took(replace_at(before, 7), answer(DESCRIBE, "w-a", 8, description=f"{TEXT} Really."), before=(before,))
+    assert (taken.again, taken.new, codes(taken)) == (1, 0, [("file:2", "answered_before")])
+    assert taken.answers == {("d", "w-a"): before}
+
+
+def replace_at(one: Answer, minute: int) -> Answer:
+    return msgspec.structs.replace(one, at=f"2026-11-20T09:{minute:02d}:00.000Z")
+
+
+def test_no_more_answers_are_taken_than_were_asked_for() -> None:
+    texts = [
+        f"Nothing but {word} bottles and {word} glasses stand there."
+        for word in ("green", "blue", "old", "tall", "wet")
+    ]
+    five = [answer(DESCRIBE, f"w-{number}", number, description=text) for number, text in enumerate(texts)]
+    taken = took(*five[::-1])
+    assert (taken.new, codes(taken)) == (1, [(f"file:{row}", "enough") for row in (4, 3, 2, 1)])
+    later = took(*five, before=(five[2],))  # what was imported first stays
+    assert (later.new, later.again, list(later.answers)) == (0, 1, [("d", "w-2")])
+
+
+def test_five_people_in_one_project_of_label_studio_are_not_five_votes(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    units = {unit.id: unit for unit in read_tasks(workdir / "tasks" / "retrieve-label-studio").units}
+    (task,) = [row for row in rows if units[row["data"]["ctxr_unit"]].most == 1][:1]
+    (first,) = task["annotations"]
+    task["annotations"] = [first | {"id": number, "completed_by": f"A{number}"} for number in range(5)]
+    config.file.write_text(json.dumps([task]))
+    report = run(config)
+    assert (report.new, report.reasons) == (1, {"enough": 4})
+
+
+def test_nobody_votes_on_their_own_description() -> None:
+    unit = retrieval("w-a")
+    taken = took(answer(DESCRIBE, "w-a", 1, description=TEXT), answer(unit, "w-a", 2, pick="s/2"))
+    assert codes(taken) == [("file:2", "own_work")]
+
+
+def test_an_answer_to_a_description_that_arrives_with_it_is_taken_in_any_order_of_the_file() -> None:
+    unit = retrieval("w-a")
+    taken = took(answer(unit, "w-b", 2, pick="s/2"), answer(DESCRIBE, "w-a", 1, description=TEXT))
+    assert (taken.new, codes(taken)) == (2, [])
+    # clocks differ: the description may even look later
+    late = took(answer(unit, "w-b", 2, pick="s/2"), answer(DESCRIBE, "w-a", 3, description=TEXT))
+    assert (late.new, codes(late)) == (2, [])
+    tables = merged(taken)
+    assert [(row.worker, row.candidate) for row in tables.judgments] == [("gold", "s/2"), ("w-b", "s/2")]
+    assert [text.text for text in tables.texts] == [TEXT]
+
+
+def test_an_answer_to_a_description_that_was_refused_is_refused() -> None:
+    unit = retrieval("w-a")
+    assert codes(took(answer(unit, "w-b", 2, pick="s/2"))) == [("file:1", "no_question")]
+
+
+def test_pictures_in_another_order_than_the_slots_are_refused() -> None:
+    odd = msgspec.structs.replace(answer(DESCRIBE, "w-a", 1, slot=0, description=TEXT), order=IMAGES, slot=0)
+    if odd.order == shown_order(IMAGES, False, "d", 0, PROTOCOL.seed):
+        odd = msgspec.structs.replace(odd, order=IMAGES[::-1])
+    assert codes(took(odd)) == [("file:1", "other_order")]
+
+
+@pytest.mark.parametrize("pick", ["s/9", "3", "../etc/passwd", ""])
+def test_a_picture_that_was_not_shown_is_refused(pick: str) -> None:
+    unit = retrieval()
+    taken = took(answer(DESCRIBE, "w-a", 1, description=TEXT), answer(unit, "w-b", 2, pick=pick))
+    assert codes(taken) == [("file:2", "not_offered")]
+
+
+def test_answers_to_tasks_that_are_gone_stay_and_get_no_company() -> None:
+    before = answer(DESCRIBE, "w-a", 1, description=TEXT)
+    past = {"d": UnitContext(DESCRIBE, SET, None)}
+    taken = take(
+        (before,), arrived(answer(DESCRIBE, "w-b", 2, description="Nothing but a green bottle stands there.")), {}, past
+    )
+    assert list(taken.answers.values()) == [before]
+    assert codes(taken) == [("file:1", "no_question")]
+    assert taken.answered() == {"d": DESCRIBE}
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return study.make_project(tmp_path, monkeypatch)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def labelled(workdir: Path, monkeypatch: pytest.MonkeyPatch, task: str = "retrieve") -> tuple[ImportAnswers, list[Any]]:
+    done = study.work_locally(workdir, task)
+    config = study.deliver(workdir, task, "label-studio", done, monkeypatch)
+    assert config.file is not None
+    return replace(config, out=None), json.loads(config.file.read_text())
+
+
+def archive(workdir: Path) -> Path:
+    """What was fetched from Mechanical Turk's sandbox."""
+    return workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
+
+
+def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    whole = config.file.read_text()
+    rows[1]["annotations"][0]["result"][0]["value"]["choices"] = ["99"]
+    config.file.write_text(json.dumps(rows))
+    report = run(config)
+    assert (report.new, report.refused, report.reasons) == (len(rows) - 1, 1, {"not_offered": 1})
+    (refusal,) = read_table(config.folder() / REFUSED, Refusal)
+    assert refusal.where == f"{config.file.name}:2:{rows[1]['annotations'][0]['id']}"
+    before = files_of(config.folder())
+    assert run(config).up_to_date
+    assert files_of(config.folder()) == before
+    config.file.write_text(whole)
+    report = run(config)
+    assert (report.new, report.again, report.refused) == (1, len(rows) - 1, 0)
+    assert read_table(config.folder() / REFUSED, Refusal) == []
+
+
+@pytest.mark.parametrize("backend", ["mturk", "label-studio"])
+@pytest.mark.parametrize("nobody", ["", " "])
+def test_an_answer_of_nobody_is_refused_and_makes_no_person(
+    backend: str, nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, [replace(first, identity=nobody), *others], monkeypatch)
+    report = run(config)
+    assert (report.new, report.reasons) == (len(others), {"nobody": 1})
+    workers = {one.worker for one in read_judgments(config.folder()).answers}
+    assert workers == {study.person(one.identity) for one in others}
+
+
+@pytest.mark.parametrize("backend", ["label-studio", "prolific"])
+def test_a_file_without_answers_is_said_to_hold_none(
+    backend: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", backend, [], monkeypatch)
+    assert config.file is not None
+    for _ in range(2):
+        with pytest.raises(UnfinishedError, match=rf"{config.file.name} holds no answers"):
+            run(config)
+    assert not (config.folder() / "manifest.json").exists()
+
+
+def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
+    run(config)
+    later = workdir / "later.jsonl"
+    later.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 1))
+    report = run(replace(config, file=later))
+    assert (report.again, report.reasons) == (len(done) - 1, {"rejected_since": 1})
+    (refusal,) = read_table(config.folder() / REFUSED, Refusal)
+    assert refusal.where == "later.jsonl:1"
+    worker = study.person(done[0].identity)
+    assert refusal.sentence == (
+        "The assignment was rejected. It was answered before and counts; rejected since: "
+        f"ctxr workers --block {worker}, or keep it."
+    )
+    assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
+
+
+def test_what_was_rejected_since_needs_no_further_vote(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
+    hit = fake.hit_of(unit.id)
+    for worker in ("A1", "A2"):
+        fake.work(hit, worker, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
+    fetch = ImportAnswers(workdir=workdir, platform_of="mturk", extend=True)
+    assert run(fetch).new == 2
+    fake.assignments[hit][0]["AssignmentStatus"] = "Rejected"
+    assert run(fetch).reasons == {"rejected_since": 1}
+    assert fake.hits[hit]["MaxAssignments"] == 2
+
+
+def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve")
+    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
+    run(replace(config, out=workdir / "elsewhere"))
+    early = workdir / "early.jsonl"
+    early.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 2))
+    assert run(replace(config, file=early)).reasons == {"rejected": 2}
+    report = run(config)
+    assert (report.new, report.again) == (2, len(done) - 2)
+    assert read_table(config.folder() / REFUSED, Refusal) == []
+    before = files_of(config.folder())
+    assert run(config).up_to_date
+    assert files_of(config.folder()) == before
+
+
+def test_another_answer_to_what_was_answered_stays_listed(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    run(config)
+    choices = rows[0]["annotations"][0]["result"][0]["value"]["choices"]
+    choices[0] = "2" if choices[0] == "1" else "1"
+    other = config.file.with_name("other.json")
+    other.write_text(json.dumps(rows))
+    assert run(replace(config, file=other)).reasons == {"answered_before": 1}
+    run(config)
+    assert [one.code for one in read_table(config.folder() / REFUSED, Refusal)] == ["answered_before"]
+
+
+def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    half = config.file.with_name("half.json")
+    half.write_text(json.dumps(rows[: len(rows) // 2]))
+    run(replace(config, file=half))
+    assert len(read_judgments(config.folder()).answers) == len(rows) // 2
+    report = run(ImportAnswers(workdir=workdir))  # the same people on our own server
+    assert (report.new, report.again) == (len(rows) - len(rows) // 2, len(rows) // 2)
+    assert {one.backend for one in read_judgments(config.folder()).answers} == {"local", "label-studio"}
+
+
+def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "retrieve", "prolific")
+    said: list[str] = []
+    talk = Silent()
+    monkeypatch.setattr(talk, "warn", said.append)
+    assert run(ImportAnswers(workdir=workdir), talk).new == 0
+    assert said == [
+        f"{len(done)} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
+    ]
+    config = study.deliver(workdir, "retrieve", "prolific", done, monkeypatch)
+    assert run(replace(config, out=None)).new == len(done)
+    assert run(ImportAnswers(workdir=workdir)).up_to_date
+
+
+def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, _ = labelled(workdir, monkeypatch)
+    monkeypatch.setattr("ctxr.annotation.pseudonyms.pseudonym", pseudonym)
+    run(config)
+    identities = Identities(workdir / "crowd" / "private", study.KEY)
+    known = [identities.who(one.worker) for one in read_judgments(config.folder()).answers]
+    assert {who[0] for who in known if who is not None} == {"label-studio"}
+    assert {who[1] for who in known if who is not None} <= set(study.WORKERS)
+    assert None not in known
+    for name, content in files_of(config.folder()).items():
+        assert not any(worker.encode() in content for worker in study.WORKERS), name
+
+
+def test_judgments_name_their_tasks_and_find_their_pictures(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, _ = labelled(workdir, monkeypatch)
+    run(config)
+    read = read_judgments(config.folder())
+    assert all((read.root / image.path).is_file() for image in read.images.values())
+    assert {name for unit in read.units.values() for name in unit.images} == set(read.images)
+    assert {parent.name for parent in open_artifact(config.folder()).manifest.parents} == {
+        "retrieve", "retrieve-label-studio",
+    }  # fmt: skip
+
+
+def test_tasks_may_be_deleted_after_they_were_answered(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = study.work_locally(workdir, "describe")
+    run(ImportAnswers(workdir=workdir))
+    shutil.rmtree(workdir / "tasks" / "describe")
+    (workdir / "crowd" / "answers.sqlite").unlink()
+    more = study.work_locally(workdir, "entail")
+    report = run(ImportAnswers(workdir=workdir))
+    assert report.new == len(more)
+    assert len(read_judgments(workdir / "judgments").answers) == len(done) + len(more)
+
+
+def test_an_edited_table_of_judgments_stops_everything(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, _ = labelled(workdir, monkeypatch)
+    run(config)
+    table = config.folder() / "answers.jsonl"
+    table.write_text(table.read_text().replace("09:", "10:"))
+    with pytest.raises(DataError, match=r"answers\.jsonl was changed since it was written"):
+        run(config)
+
+
+def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way over Mechanical Turk: 2 of 3 votes with as few answers as decide it."""
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True, disjoint="wholly")
+    export_tasks(config)
+    units = {unit.id: unit for unit in read_tasks(config.folder()).units}
+    fetch = ImportAnswers(workdir=workdir, platform_of="mturk", extend=True)
+
+    def vote(right: dict[str, bool], worker: str, minute: int) -> None:
+        for name, found in right.items():
+            unit = units[name]
+            wrong = next(image for image in unit.images if image not in unit.truth)
+            moment = study.START + timedelta(minutes=minute)
+            fake.work(
+                fake.hit_of(name),
+                worker,
+                {"pick": unit.truth if found else (wrong,)},
+                moment,
+                moment + timedelta(seconds=20),
+            )
+
+    judged = sorted(name for name, unit in units.items() if unit.split == "valid")
+    split, agreed, lost, *_ = judged
+    vote(dict.fromkeys(judged, True) | {lost: False}, "A1", 1)
+    vote({split: False, agreed: True, lost: False}, "A2", 2)
+    assert run(fetch).new == len(judged) + 3
+    asked = {name: fake.hits[fake.hit_of(name)]["MaxAssignments"] for name in judged}
+    assert (asked[split], asked[agreed], asked[lost]) == (3, 2, 2)
+    assert run(fetch).up_to_date
+    assert fake.calls.count("extend") == 1
+    assert {pool for pool, _ in fake.granted} == {pool for name, pool in fake.types.items() if name.endswith("-eval")}
+    vote({split: True}, "A3", 3)
+    assert run(fetch).new == 1
+    assert len(archive(workdir).read_text().splitlines()) == len(judged) + 4
+
+
+def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    units = [unit for unit in read_tasks(config.folder()).units if unit.split == "valid"]
+    spent, elsewhere = units[:2]
+    later = study.START + timedelta(seconds=20)
+    for unit in (spent, elsewhere):
+        fake.work(fake.hit_of(unit.id), "A1", {"pick": unit.truth}, study.START, later)
+    # sent by a page that was tampered with
+    fake.work(fake.hit_of(spent.id), "A2", {"pick": spent.truth}, study.START, later)
+    sent = fake.assignments[fake.hit_of(spent.id)][1]
+    sent["Answer"] = sent["Answer"].replace(f"<FreeText>{spent.truth[0]}<", "<FreeText>nowhere<")
+    export_tasks(replace(study.options(workdir, "retrieve", "label-studio"), full_share=0.0))
+    labels = study.Done(elsewhere, "A7", {"pick": elsewhere.truth}, study.START, later)
+    file = workdir / "labels.json"
+    file.write_text(study.labelled(workdir / "tasks" / "retrieve-label-studio", [labels]))
+    assert run(ImportAnswers(file, "label-studio", workdir=workdir)).new == 1
+    report = run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
+    assert report.reasons == {"not_offered": 1}
+    asked = [fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] for unit in (spent, elsewhere)]
+    assert asked == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv is unknown"),
+        ({"platform_of": "label-studio"}, UsageError, "answers of label-studio are in a file"),
+        ({"file": Path("x.csv")}, UsageError, "in its journal, not in a file"),
+        ({"live": True}, UsageError, "go with --from mturk"),
+        ({}, UnfinishedError, "no finished tasks"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(change: dict[str, Any], error: type, message: str, workdir: Path) -> None:
+    with pytest.raises(error, match=message):
+        run(replace(ImportAnswers(workdir=workdir), **change))
+
+
+def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
+    export_tasks(study.options(workdir, "describe"))
+    with pytest.raises(UnfinishedError, match="nothing was exported to label-studio"):
+        run(ImportAnswers(Path("x.json"), "label-studio", workdir=workdir))
+    with pytest.raises(UnfinishedError, match="has no journal"):
+        run(ImportAnswers(workdir=workdir))
+
+
+def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    export_tasks(replace(study.options(workdir, "tag", "label-studio"), seed=8))
+    with pytest.raises(UsageError, match="exported with different options: retrieve-label-studio, tag-label-studio"):
+        run(config)
+    assert run(replace(config, tasks="retrieve-label-studio")).new == len(rows)

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+
+from ctxr.annotation.cost import planned_floor
+from ctxr.annotation.records import Answer
+from ctxr.cli.views import plan_table as as_table
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.pipelines.crowd.config import Plan
+from ctxr.pipelines.crowd.plan import run
+from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.tables import write_table
+from tests.annotation.crowd_units import unit
+from tests.pipelines.report_artifacts import project
+
+
+def planned(work: Path, **more: object) -> Plan:
+    return Plan(workdir=work, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return project(tmp_path / "work")
+
+
+def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
+    report = run(planned(work, right=1.0, full_share=0.0, targets=2))
+    sets = sum(report.sets.values())
+    describe, retrieve = report.forecasts
+    assert describe.votes == 2 * sets
+    train = report.sets.get("train", 0)
+    assert retrieve.votes == pytest.approx(2 * train + 2 * 2 * (sets - train))
+    assert report.kept == pytest.approx(2 * sets)
+    assert report.cost == describe.cost + retrieve.cost
+    assert open_artifact(work / "plan", "plan").manifest.counts["cost"] == report.cost
+    assert as_table(report).rows[0][0] == "describe"
+
+
+def test_what_is_assumed_is_said(work: Path) -> None:
+    notes = run(planned(work)).notes
+    assert [note.split(":")[0] for note in notes] == [
+        "no describe has been timed yet", "no retrieve has been timed yet", "no retrieval has been answered yet",
+    ]  # fmt: skip
+
+
+def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
+    folder = work / "judgments"
+    folder.mkdir()
+    units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",)) for number in range(3)]
+    picks = ("clip/img3", "clip/img3", "clip/img4")
+    answers = [
+        Answer(one.id, "w-a", {"pick": (pick,)}, one.images, 0, "2026-01-01T00:00:00Z", seconds, "local")
+        for one, pick, seconds in zip(units, picks, (20.0, 24.0, 90.0), strict=True)
+    ]
+    write_table(folder / "units.jsonl", units)
+    write_table(folder / "answers.jsonl", answers)
+    finish(
+        folder, kind="judgments", verb="import-answers", config={}, parents=[], counts={}, models={},
+        files=["units.jsonl", "answers.jsonl"],
+    )  # fmt: skip
+    report = run(planned(work))
+    assert (report.forecasts[1].seconds, report.forecasts[1].measured) == (24.0, 3)
+    assert report.right == pytest.approx(2 / 3)
+
+
+def test_pay_below_the_floor_is_refused_and_nothing_written(work: Path) -> None:
+    with pytest.raises(UsageError, match=r"below the floor of 8\.00") as caught:
+        run(planned(work, retrieve_seconds=60.0))
+    assert caught.value.hint == "--retrieve-reward 14"
+    assert not (work / "plan").exists()
+
+
+def test_an_unknown_fee_is_asked_for(work: Path) -> None:
+    with pytest.raises(UsageError, match="depends on your account"):
+        run(planned(work, platform="prolific"))
+
+
+def test_checks_of_the_workers_are_paid_too(work: Path) -> None:
+    plain, checked = (run(planned(work, gold_every=every)).forecasts[1].votes for every in (0, 5))
+    assert checked == pytest.approx(plain * 1.25)
+
+
+def test_without_sets_there_is_nothing_to_plan(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="no finished image sets"):
+        run(planned(tmp_path))
+
+
+def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
+    folder = work / "judgments"
+    folder.mkdir(exist_ok=True)
+    check = unit("retrieve", id="retrieve-check", truth=("clip/img3",), purpose="attention")
+    write_table(folder / "units.jsonl", [check])
+    answer = Answer(check.id, "w-a", {"pick": ("clip/img3",)}, check.images, 0, "2026-01-01T00:00:00Z", 2.0, "local")
+    write_table(folder / "answers.jsonl", [answer])
+    finish(
+        folder, kind="judgments", verb="import-answers", config={}, parents=[], counts={}, models={},
+        files=["units.jsonl", "answers.jsonl"],
+    )  # fmt: skip
+    report = run(planned(work))
+    assert (report.forecasts[1].measured, report.right) == (0, 0.735)
+
+
+def test_a_planned_floor_holds_when_work_is_launched(work: Path) -> None:
+    assert planned_floor(work) == 800
+    run(planned(work, floor=500))
+    assert planned_floor(work) == 500
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"right": 1.5}, "--right is 1.5"), ({"fee_percent": -5.0}, "--fee-percent is -5"), ({"describe_seconds": -4.0}, "above 0"),
+     ({"floor": -1}, "cannot be negative")],
+)  # fmt: skip
+def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(planned(work, **wrong))

@@ -1,0 +1,99 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.project_journal import journal_of, opened, remember
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.cli.app import app
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.pipelines.crowd.config import Workers
+from ctxr.pipelines.crowd.workers import run
+from tests.pipelines.crowd.aggregating.crowd import crowd, write
+from tests.pipelines.report_artifacts import project
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose answers were imported already; its journal knows the workers and holds no answer."""
+    work = project(tmp_path_factory.mktemp("project") / "work", videos=3, sets=4, photos=12)
+    answered = crowd(work / "filtered", Protocol())
+    write(work, answered)
+    return work
+
+
+@pytest.fixture
+def known(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with a fresh journal, and no import before the workers are shown."""
+    monkeypatch.setattr("ctxr.annotation.answers.collected", lambda workdir, *_: workdir / "judgments")
+    file = work / "crowd" / "answers.sqlite"
+    file.unlink(missing_ok=True)
+    journal = open_journal(file)
+    for name in ("w-spammer", "w-hasty"):
+        journal.enrol(name, "local", NOW)
+    journal.close()
+    return work
+
+
+def test_blocking_has_a_reason_is_seen_and_can_be_taken_back(known: Path) -> None:
+    blocked = run(Workers(workdir=known, block=("w-spammer",), reason="picks at random"))
+    assert {row.worker for row in blocked.workers if row.blocked} == {"w-spammer"}
+    assert blocked.changed == ("blocked w-spammer: now blocked",)
+    assert [(one.after, one.reason, one.undone) for one in blocked.changes] == [("blocked", "picks at random", False)]
+    back = run(Workers(workdir=known, undo=("w-spammer",), reason="looked again"))
+    assert not any(row.blocked for row in back.workers)
+    assert back.changes[0].undone
+
+
+def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path) -> None:
+    with pytest.raises(UsageError, match="needs its reason"):
+        run(Workers(workdir=known, block=("w-spammer",)))
+    with pytest.raises(UsageError, match="no worker is called 'w-nobody'"):
+        run(Workers(workdir=known, block=("w-spammer", "w-nobody"), reason="both"))
+    assert run(Workers(workdir=known)).changes == ()
+
+
+def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -> None:
+    bob = pseudonym(read_key(known / "crowd" / PRIVATE), "local", "team/Bob")
+    with opened(known) as journal:
+        journal.enrol(bob, "local", NOW)
+    assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
+    assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)
+    with pytest.raises(UsageError, match="in two ways at once"):
+        run(Workers(workdir=known, block=("Bob",), allow=("Bob",), reason="x"))
+
+
+def test_the_list_reads_well_as_text_and_as_json(known: Path) -> None:
+    shown = CliRunner().invoke(app, ["workers", "-w", str(known), "--block", "w-hasty", "--reason", "a trial"])
+    assert shown.exit_code == 0, shown.output
+    assert "blocked w-hasty: now blocked" in shown.stdout
+    assert "active → blocked by requester: a trial" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, ["workers", "-w", str(known), "--json"]).stdout)
+    assert {row["worker"] for row in told["workers"] if row["suggestion"] == "block"} == {"w-spammer"}
+
+
+def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="judgments"):
+        run(Workers(workdir=tmp_path))
+    with pytest.raises(UnfinishedError, match="no journal of answers"):
+        run(Workers(workdir=tmp_path, block=("w",), reason="x"))
+
+
+def test_a_database_that_was_served_once_is_never_passed_over(tmp_path: Path) -> None:
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"
+    open_journal(elsewhere).close()
+    remember(tmp_path, elsewhere)
+    assert journal_of(tmp_path) == elsewhere
+    remember(tmp_path, "postgresql://me:secret@host/crowd")
+    assert "secret" not in (tmp_path / "crowd" / "database").read_text()
+    with pytest.raises(UsageError, match=r"are in postgresql\S*://me:\*\*\*@host/crowd") as caught:
+        run(Workers(workdir=tmp_path))
+    assert "PASSWORD@host/crowd" in caught.value.hint
+    with pytest.raises(UsageError, match="is no address"):
+        journal_of(tmp_path, "foo")

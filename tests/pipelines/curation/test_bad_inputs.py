@@ -1,0 +1,281 @@
+"""What users really type and really have: one sentence, the right exit code, and nothing lost."""
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ctxr.cli.app import app
+from ctxr.store.records import Failure
+from ctxr.store.tables import read_table
+from tests.footage import two_shot_clip, write_audio, write_clip
+from tests.pipelines.conftest import THRESHOLD
+from tests.pipelines.curation.test_build_sets import same_tree
+
+runner = CliRunner()
+
+
+def build(*arguments: object, encoder: str = "ctxr-tiny") -> Result:
+    return runner.invoke(app, ["build-sets", *map(str, arguments), "--encoder", encoder])
+
+
+def only_sentence(result: Result) -> str:
+    """The error of a run: exactly one line, and no traceback."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in result.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["none/"], 2, "no such file or folder: none/"),
+        (["empty"], 2, "no video or photo in empty"),
+        ([], 2, "no SOURCES given"),
+        (["clip.mp4", "--threshold", "3"], 2, "--threshold 3.0 is out of range"),
+        (["clip.mp4", "--rate", "0"], 2, "--rate 0.0 is out of range"),
+        (["clip.mp4", "--detector", "magic"], 2, "--detector magic is unknown"),
+        (["clip.mp4", "--brisque", "65"], 2, "--brisque 65.0 is out of range"),
+        (["clip.mp4", "--max-text", "5"], 2, "--max-text 5.0 is out of range"),
+        (["clip.mp4", "--workdir", "file"], 2, "file is a file, not a folder"),
+        (["clip.mp4", "--out", "file"], 2, "file is a file, not a folder"),
+        (["clip.mp4", "--splits", "none.csv"], 2, "no such file: none.csv"),
+        (["clip.mp4", "--config", "none.toml"], 2, "none.toml cannot be read"),
+        (["--yield-curve"], 4, "work/sets is not there"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("file").write_text("")
+    Path("clip.mp4").write_text("not looked at")
+    result = build(*arguments)
+    assert sentence in only_sentence(result)
+    assert result.exit_code == code
+    assert "hint:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("encoder", "sentence"),
+    [
+        ("ViT-B-33:openai", "ViT-B-33"),
+        ("ViT-B-32:openia", "openia"),
+        ("local-dir:nowhere", "nowhere"),
+    ],
+)
+def test_an_unknown_encoder_is_one_sentence(tmp_path: Path, encoder: str, sentence: str) -> None:
+    clip = two_shot_clip(tmp_path / "clip.mp4", 1, frames=5)
+    result = build(clip, "--out", tmp_path / "sets", encoder=encoder)
+    assert sentence in only_sentence(result)
+    assert result.exit_code == 2
+
+
+def text_file(path: Path) -> None:
+    path.write_text("this is no video\n" * 50)
+
+
+def empty_file(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def sound_only(path: Path) -> None:
+    write_audio(path)
+
+
+def cut_short(path: Path) -> None:
+    whole = two_shot_clip(path, 3)
+    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size // 3])
+
+
+def dangling_link(path: Path) -> None:
+    path.symlink_to(path.with_name("gone.mp4"))
+
+
+@pytest.mark.parametrize("make", [text_file, empty_file, sound_only, cut_short, dangling_link])
+def test_a_bad_file_alone_is_an_error_with_its_reason_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    (tmp_path / "videos").mkdir()
+    make(tmp_path / "videos" / "clip.mp4")
+    result = build(tmp_path / "videos", "--out", tmp_path / "sets")
+    assert "no source could be used" in only_sentence(result)
+    assert "clip.mp4" in only_sentence(result)
+    assert result.exit_code == 3
+    (row,) = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
+    assert row.reason
+    assert "--retry-failed" in row.retry
+    assert not (tmp_path / "sets" / "manifest.json").exists()
+
+
+def test_a_run_that_gives_nothing_leaves_the_finished_sets_as_they_were(footage: Path, tmp_path: Path) -> None:
+    arguments = ("--out", tmp_path / "sets", "--threshold", THRESHOLD)
+    assert build(footage / "videos" / "clip0.mp4", *arguments).exit_code == 0
+    shutil.copytree(tmp_path / "sets", tmp_path / "before")
+    (tmp_path / "fake.mp4").write_text("no video")
+    assert build(tmp_path / "fake.mp4", *arguments).exit_code == 3
+    assert same_tree(tmp_path / "before", tmp_path / "sets")
+
+
+def test_a_place_that_cannot_be_made_is_one_sentence(footage: Path) -> None:
+    result = build(footage / "videos" / "clip0.mp4", "--workdir", "/proc/ctxr")
+    assert "cannot be written" in only_sentence(result) or "no permission" in only_sentence(result)
+    assert result.exit_code == 1
+
+
+def test_bad_files_cost_only_themselves(footage: Path, tmp_path: Path) -> None:
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for name, make in {"text": text_file, "empty": empty_file, "sound": sound_only, "short": cut_short}.items():
+        make(videos / f"{name}.mp4")
+    os.link(footage / "videos" / "clip0.mp4", videos / "good.mp4")
+    result = build(videos, "--out", tmp_path / "sets", "--threshold", THRESHOLD)
+    assert result.exit_code == 0
+    rows = {row.source: row.reason for row in read_table(tmp_path / "sets" / "failures.jsonl", Failure)}
+    assert set(rows) == {"text", "empty", "sound", "short"}
+    assert len(set(rows.values())) == 4
+    assert "4 failed" in result.stdout
+
+
+def test_sources_are_never_written_over(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("images/album").mkdir(parents=True)
+    for photo in (footage / "photos" / "album").iterdir():
+        os.link(photo, Path("images/album") / photo.name)
+    result = build("images", "--out", ".")
+    assert "lies inside the artifact folder" in only_sentence(result)
+    assert result.exit_code == 2
+    assert len(list(Path("images/album").iterdir())) == 15
+
+
+def test_a_failed_source_is_tried_again_when_asked(footage: Path, tmp_path: Path) -> None:
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    os.link(footage / "videos" / "clip0.mp4", videos / "good.mp4")
+    empty_file(videos / "other.mp4")
+    arguments = (videos, "--out", tmp_path / "sets", "--threshold", THRESHOLD)
+    assert build(*arguments).exit_code == 0
+    assert "nothing to do" in build(*arguments).stdout
+    assert "nothing to do" not in build(*arguments, "--retry-failed").stdout
+    (videos / "other.mp4").write_bytes((footage / "videos" / "clip1.mp4").read_bytes())
+    result = build(*arguments)
+    assert result.exit_code == 0
+    assert "1 failed" not in result.stdout
+
+
+def test_a_video_shorter_than_a_set_says_so(tmp_path: Path) -> None:
+    clip = two_shot_clip(tmp_path / "clip.mp4", 1, frames=10)
+    result = build(clip, "--out", tmp_path / "sets")
+    assert result.exit_code == 0
+    assert "gives no set" in result.stderr
+    assert "of its 20 frames, fewer than a set of 10" in result.stderr
+
+
+def without_override() -> None:
+    """Root reads everything; a process without these two capabilities, even root's, does not."""
+    if os.geteuid() == 0:
+        drop, override, read_search = 24, 1, 2
+        for capability in (override, read_search):
+            ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)
+
+
+def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+    clip = two_shot_clip(tmp_path / "videos" / "clip.mp4", 1, frames=5)
+    clip.chmod(0)
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(clip.parent), "--encoder", "ctxr-tiny"]
+    command += ["--out", str(tmp_path / "sets")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=without_override)
+    assert done.returncode == 3, done.stderr
+    assert "clip.mp4: cannot be read: Permission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_space(footage: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-B", "-m", "ctxr", "build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny"]
+    command += ["--out", str(tmp_path / "sets"), "--threshold", THRESHOLD]
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=small_files)
+    assert done.returncode == 1, done.stderr
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "sets" / "manifest.json").exists()
+    subprocess.run(command, capture_output=True, check=True)
+
+
+def test_an_artifact_of_a_newer_ctxr_is_refused(footage: Path, tmp_path: Path) -> None:
+    assert build(footage / "photos", "--out", tmp_path / "sets").exit_code == 0
+    manifest = tmp_path / "sets" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    result = runner.invoke(app, ["filter", "--input", str(tmp_path / "sets"), "--brisque", "0.65"])
+    assert result.exit_code == 3
+    assert "newer than this ctxr understands" in only_sentence(result)
+
+
+def test_a_broken_photo_costs_only_itself(footage: Path, tmp_path: Path) -> None:
+    album = tmp_path / "album"
+    album.mkdir()
+    for photo in (footage / "photos" / "album").iterdir():
+        os.link(photo, album / photo.name)
+    (album / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 not a photo")
+    result = build(album, "--out", tmp_path / "sets")
+    assert result.exit_code == 0
+    (row,) = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
+    assert row.path.endswith("broken.jpg")
+    assert "14 from photos" in result.stdout
+
+
+def test_ctrl_c_stops_at_once_and_the_same_command_goes_on_to_the_same_bytes(footage: Path, tmp_path: Path) -> None:
+    long = two_shot_clip(tmp_path / "videos" / "long.mp4", 9, frames=1200)
+    os.link(footage / "videos" / "clip0.mp4", long.with_name("clip0.mp4"))
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(long.parent), "--encoder", "ctxr-tiny"]
+    command += ["--threshold", THRESHOLD, "--every-frame", "--out"]
+    stopped = tmp_path / "stopped" / "sets"
+
+    def hears_interrupts() -> None:
+        # a shell's background job, and with it every test that it runs, ignores them
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        [*command, str(stopped)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_interrupts,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(stopped.glob("sources/.long.vectors")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - start < 10
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    assert not (stopped / "sources" / "long").exists()
+    subprocess.run([*command, str(stopped)], capture_output=True, check=True)
+    whole = tmp_path / "whole" / "sets"
+    subprocess.run([*command, str(whole)], capture_output=True, check=True)
+    assert same_tree(stopped, whole)
+
+
+def test_frames_of_odd_size_are_taken(tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 255, (34, 62, 3)).astype(np.uint8) for _ in range(30)]
+    assert build(write_clip(tmp_path / "odd.mp4", pictures), "--out", tmp_path / "sets").exit_code == 0

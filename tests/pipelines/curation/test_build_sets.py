@@ -1,0 +1,194 @@
+"""Building: sets as the procedure wants them, the same bytes every time, and nothing done twice."""
+
+import filecmp
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.engine.report import SetsReport
+from ctxr.pipelines.curation.build_sets import run
+from ctxr.pipelines.curation.config import BuildSets
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Image, ImageSet, LedgerRow, Shot
+from ctxr.store.tables import read_table
+from ctxr.store.units import read_unit
+from tests.pipelines.conftest import THRESHOLD
+
+runner = CliRunner()
+
+
+def build(footage: Path, out: Path, **options: Any) -> SetsReport:
+    sources = options.pop("sources", (str(footage / "videos"),))
+    settings: dict[str, Any] = {"encoder": "ctxr-tiny", "threshold": float(THRESHOLD)}
+    return run(BuildSets(sources=sources, out=out, **(settings | options)))
+
+
+def same_tree(left: Path, right: Path) -> bool:
+    """Whether two folders hold the same files with the same bytes."""
+    files = [{path.relative_to(top) for path in top.rglob("*") if path.is_file()} for top in (left, right)]
+    if files[0] != files[1]:
+        return False
+    _, different, failed = filecmp.cmpfiles(left, right, [str(name) for name in files[0]], shallow=False)
+    return not different and not failed
+
+
+@pytest.fixture(scope="module")
+def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built") / "sets"
+    build(footage, out)
+    return out
+
+
+def test_sets_have_ten_images_of_one_shot_further_apart_than_the_threshold(built: Path) -> None:
+    sets = read_table(built / "sets.jsonl", ImageSet)
+    images = {image.id: image for image in read_table(built / "images.jsonl", Image)}
+    shots = {(shot.source, shot.shot): shot for shot in read_table(built / "shots.jsonl", Shot)}
+    assert len(sets) >= 6
+    for image_set in sets:
+        assert len(image_set.images) == 10
+        shot = shots[image_set.source, image_set.shot or 0]
+        indices = [images[name].index or 0 for name in image_set.images]
+        assert indices == sorted(indices)
+        assert shot.start_index <= indices[0]
+        assert indices[-1] < shot.end_index
+        assert image_set.closest > float(THRESHOLD)
+        assert all((built / images[name].path).is_file() for name in image_set.images)
+        assert (built / images[image_set.images[0]].path).name == f"img{indices[0]}.jpg"
+
+
+def test_the_known_cut_of_each_clip_is_found(built: Path) -> None:
+    shots = read_table(built / "shots.jsonl", Shot)
+    assert [(shot.source, shot.start_index, shot.end_index) for shot in shots] == [
+        (f"clip{number}", start, end) for number in range(3) for start, end in ((0, 100), (100, 200))
+    ]
+
+
+def test_every_considered_frame_has_a_row_and_a_fate(built: Path) -> None:
+    manifest = open_artifact(built).manifest
+    rows = [row for number in range(3) for row in read_unit(built, f"clip{number}").ledger]
+    assert len(rows) == manifest.counts["considered"]
+    assert all((row.image_set is None) != (row.reason is None) for row in rows)
+    assert sum(row.image_set is not None for row in rows) == 10 * manifest.counts["sets"]
+    assert sum(manifest.counts["reasons"].values()) == sum(row.reason is not None for row in rows)
+
+
+def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, built: Path, tmp_path: Path) -> None:
+    build(footage, tmp_path / "a" / "sets", workers=3, threads=1)
+    assert same_tree(built, tmp_path / "a" / "sets")
+
+
+def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.models.encoders.load_encoder", None)
+    before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
+    assert build(footage, built).up_to_date
+    assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}
+    typed = ["build-sets", str(footage / "videos"), "--out", str(built), "--encoder", "ctxr-tiny"]
+    shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
+    assert shown.exit_code == 0
+    assert "nothing to do" in shown.stdout
+
+
+def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(footage, tmp_path / "replayed" / "sets")
+    monkeypatch.setattr("ctxr.media.scan.Scanner.scan", None)
+    replayed = build(footage, tmp_path / "replayed" / "sets", threshold=0.03)
+    monkeypatch.undo()
+    fresh = build(footage, tmp_path / "fresh" / "sets", threshold=0.03)
+    assert replayed.counts == fresh.counts
+    assert same_tree(tmp_path / "replayed" / "sets", tmp_path / "fresh" / "sets")
+
+
+def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, tmp_path: Path) -> None:
+    clips = [str(footage / "videos" / f"clip{number}.mp4") for number in range(3)]
+    build(footage, tmp_path / "a" / "sets", sources=tuple(clips[:2]))
+    unit = tmp_path / "a" / "sets" / "sources" / "clip0"
+    before = unit.stat().st_ino
+    build(footage, tmp_path / "a" / "sets", sources=tuple(clips))
+    assert unit.stat().st_ino == before
+    build(footage, tmp_path / "b" / "sets", sources=tuple(clips))
+    assert same_tree(tmp_path / "a" / "sets", tmp_path / "b" / "sets")
+
+
+def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -> None:
+    report = run(BuildSets(out=built, yield_curve=True))
+    assert report.curve is not None
+    assert report.curve[f"{float(THRESHOLD):.4g}"] == report.counts["video_sets"]
+    counts = list(report.curve.values())
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(built: Path) -> None:
+    for number in range(3):
+        latest: dict[int, LedgerRow] = {}
+        for row in read_unit(built, f"clip{number}").ledger:
+            if row.row is None:
+                assert row.shot in latest
+                assert row.gate is not None
+                assert row.gate < 4.0
+            else:
+                latest[row.shot or 0] = row
+
+
+def test_every_frame_considers_every_frame(footage: Path, tmp_path: Path) -> None:
+    report = build(footage, tmp_path / "sets", sources=(str(footage / "videos" / "clip0.mp4"),), every_frame=True)
+    assert report.counts["considered"] == report.counts["embedded"] == 200
+
+
+def test_photos_go_with_their_nearest_and_never_with_a_duplicate(footage: Path, tmp_path: Path) -> None:
+    report = build(footage, tmp_path / "sets", sources=(str(footage / "photos"),))
+    sets = read_table(tmp_path / "sets" / "sets.jsonl", ImageSet)
+    images = {image.id: image for image in read_table(tmp_path / "sets" / "images.jsonl", Image)}
+    assert report.counts["photo_sets"] == len(sets) == 14
+    assert report.counts["reasons"] == {"duplicate": 1}
+    unit = read_unit(tmp_path / "sets", "album")
+    rows = {f"album/{row.name}": row.row or 0 for row in unit.ledger}
+    for image_set in sets:
+        contents = [images[name].sha256 for name in image_set.images]
+        assert len(set(contents)) == 10
+        vectors = unit.vectors[[rows[name] for name in image_set.images]]
+        distances = np.linalg.norm(vectors - vectors[0], axis=1)
+        assert distances.tolist() == sorted(distances.tolist())
+        left_out = [row for name, row in rows.items() if images.get(name) and images[name].sha256 not in contents]
+        nearest_out = np.linalg.norm(unit.vectors[left_out] - vectors[0], axis=1).min()
+        assert nearest_out >= distances[-1] - 1e-6
+
+
+def test_a_sample_of_photo_sets_is_drawn_by_the_seed(footage: Path, tmp_path: Path) -> None:
+    sources = (str(footage / "photos"),)
+    drawn = [
+        build(footage, tmp_path / name, sources=sources, sample=5, seed=seed)
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    names = [{row.id for row in read_table(one.artifact / "sets.jsonl", ImageSet)} for one in drawn]
+    assert [len(one) for one in names] == [5, 5, 5]
+    assert names[0] == names[1] != names[2]
+
+
+def test_sets_of_one_video_are_on_one_side(footage: Path, built: Path, tmp_path: Path) -> None:
+    counts = open_artifact(built).manifest.counts
+    assert counts["leaking_groups"] == 0
+    (tmp_path / "s.csv").write_text("clip0,test\nclip1,test\nclip2,valid\n")
+    report = build(footage, tmp_path / "sets", splits=tmp_path / "s.csv")
+    assert set(report.counts["splits"]) == {"test", "valid"}
+
+
+@pytest.mark.parametrize("moment", [0.5, 2.0, 3.5])
+def test_a_killed_run_goes_on_to_the_same_bytes(footage: Path, built: Path, tmp_path: Path, moment: float) -> None:
+    out = tmp_path / "k" / "sets"
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(footage / "videos"), "--out", str(out)]
+    command += ["--encoder", "ctxr-tiny", "--threshold", THRESHOLD]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    subprocess.run(command, check=True, capture_output=True)
+    assert same_tree(built, out)

@@ -1,0 +1,59 @@
+"""Frames read again behind a process boundary are those of a pass in process; what goes wrong there stays there."""
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from ctxr.errors import DataError
+from ctxr.media.frames import ChildFrameReader
+from ctxr.media.opencv_video import FrameReader
+from ctxr.media.scan import ScanFailed, ScanOptions
+from tests.media.clips import RATE, pictures, write_clip
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", pictures((1, 60)), options={"g": "10"})
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_frames_are_those_of_a_reader_in_process(clip: Path, decoder: str) -> None:
+    with ChildFrameReader(lambda: clip, decoder) as child, FrameReader(clip, decoder) as own:
+        for index in (3, 4, 40, 12, 12, 59):
+            time = Fraction(index, RATE)
+            assert child.read(index, time).tobytes() == own.read(index, time).tobytes()
+
+
+def test_nothing_is_looked_for_before_a_frame_is_wanted() -> None:
+    def locate() -> Path:
+        raise DataError("nobody knows where it is")
+
+    with ChildFrameReader(locate) as reader, pytest.raises(DataError, match="nobody knows"):
+        reader.read(0, Fraction(0))
+
+
+def test_a_frame_that_is_not_there_leaves_the_child_fit(clip: Path) -> None:
+    with ChildFrameReader(lambda: clip) as reader:
+        first = reader.read(1, Fraction(1, RATE))
+        with pytest.raises(ScanFailed, match=r"clip\.mp4: frame 99 at .* is not in the file") as failed:
+            reader.read(99, Fraction(99, RATE))
+        assert failed.value.reason == "frame_not_found"
+        assert reader.read(1, Fraction(1, RATE)).tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("os.abort()", "decoder_crashed"),
+        ("time.sleep(60)", "stalled"),
+        ("print('nonsense that is no message', flush=True)", "decoder_crashed"),
+    ],
+)
+def test_a_child_that_breaks_is_one_failure_with_its_reason(clip: Path, code: str, reason: str) -> None:
+    command = (sys.executable, "-c", f"import os, sys, time; sys.stdin.readline(); {code}")
+    options = ScanOptions(stall_seconds=0.5)
+    with ChildFrameReader(lambda: clip, "pyav", options, command) as reader, pytest.raises(ScanFailed) as failed:
+        reader.read(0, Fraction(0))
+    assert failed.value.reason == reason

@@ -1,0 +1,262 @@
+"""Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from ctxr.media.images import Pixels
+from ctxr.media.sources import FoundSource, find_sources
+from ctxr.models.encoders import Encoder
+from ctxr.pipelines.curation import photos as photo_pool
+from ctxr.pipelines.curation import photos as photo_units
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PhotoRanking, PooledPhoto, gather_pool, pick_photos
+from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
+from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
+from ctxr.store.arrays import Vectors
+from ctxr.store.records import Failure, ImageSet
+from ctxr.store.tables import read_table
+from ctxr.store.units import Stamp, read_unit
+from tests.pipelines.curation.test_build_sets import build, same_tree
+
+
+class Means:
+    """An encoder of a few numbers per picture, that can break down after so many pictures."""
+
+    def __init__(self, lasts: int = 10**9) -> None:
+        self.lasts, self.seen = lasts, 0
+
+    def encode_images(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
+        if self.seen + len(pictures) > self.lasts:
+            raise RuntimeError("killed")
+        self.seen += len(pictures)
+        rows = np.stack([picture[::24, ::24].reshape(-1).astype(np.float32) for picture in pictures])
+        return cast("Vectors", rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+    def embedder(self) -> Embedder:
+        return Embedder(lambda: cast("Encoder", self), threading.Lock())
+
+
+def embed(artifact: Path, albums: Sequence[FoundSource], encoder: Means, scan: str = "scan") -> PhotoPool:
+    scans = {album.name: scan for album in albums}
+    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
+
+
+@pytest.fixture
+def album(footage: Path, tmp_path: Path) -> Path:
+    """Fifteen photos, of which one shows another again, and a broken and an empty file among them."""
+    folder = tmp_path / "album"
+    folder.mkdir()
+    for photo in (footage / "photos" / "album").iterdir():
+        (folder / photo.name).write_bytes(photo.read_bytes())
+    (folder / "p3broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 not a photo")
+    (folder / "p5empty.jpg").write_bytes(b"")
+    return folder
+
+
+def found(*typed: Path) -> tuple[FoundSource, ...]:
+    return find_sources([str(path) for path in typed]).found
+
+
+@pytest.mark.parametrize("lasts", [4, 7])
+def test_a_killed_embedding_goes_on_after_its_last_whole_shard(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasts: int
+) -> None:
+    monkeypatch.setattr(photo_pool, "SHARD", 4)
+    whole = embed(tmp_path / "whole", found(album), Means())
+    killed, rest = Means(lasts), Means()
+    with pytest.raises(RuntimeError, match="killed"):
+        embed(tmp_path / "killed", found(album), killed)
+    assert killed.seen > 0
+    resumed = embed(tmp_path / "killed", found(album), rest)
+    assert killed.seen + rest.seen == len(whole.photos) == 15
+    assert np.array_equal(resumed.vectors, whole.vectors)
+    assert resumed == PhotoPool(whole.photos, resumed.vectors, whole.unreadable)
+    again = Means(0)
+    assert np.array_equal(embed(tmp_path / "killed", found(album), again).vectors, whole.vectors)
+
+
+def test_a_shard_whose_head_belongs_to_another_matrix_is_made_again(album: Path, tmp_path: Path) -> None:
+    whole = embed(tmp_path / "a", found(album), Means())
+    shards = tmp_path / "a" / "sources"
+    (matrix,) = shards.glob("*.npy")
+    other = np.array(whole.vectors[::-1])
+    np.save(matrix, other)
+    assert np.array_equal(embed(tmp_path / "a", found(album), Means()).vectors, whole.vectors)
+
+
+def test_shards_of_a_finished_run_are_tidied_away(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_pool, "SHARD", 4)
+    build(album, tmp_path / "sets", sources=(str(album),))
+    assert [path.name for path in (tmp_path / "sets" / "sources").iterdir()] == ["album"]
+
+
+@pytest.mark.parametrize("second", [{}, {"sample": 3}, {"retry_failed": True}])
+def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path, second: dict[str, Any]) -> None:
+    out, sources = tmp_path / "a" / "sets", (str(album),)
+    build(album, out, sources=sources)
+    broken, empty = read_table(out / "failures.jsonl", Failure)
+    assert "p3broken.jpg is not a readable picture" in broken.message
+    assert empty.message.endswith("p5empty.jpg is empty")
+    if not second.get("retry_failed"):
+        (out / "manifest.json").unlink()
+    report = build(album, out, sources=sources, **second)
+    assert not report.up_to_date
+    assert report.counts["failed"] == 2
+    build(album, tmp_path / "b" / "sets", sources=sources, **second)
+    assert same_tree(out, tmp_path / "b" / "sets")
+
+
+def test_a_video_beside_photos_leaves_their_failures(footage: Path, album: Path, tmp_path: Path) -> None:
+    clip = str(footage / "videos" / "clip0.mp4")
+    build(album, tmp_path / "a" / "sets", sources=(str(album),))
+    build(album, tmp_path / "a" / "sets", sources=(str(album), clip))
+    build(album, tmp_path / "b" / "sets", sources=(str(album), clip))
+    assert same_tree(tmp_path / "a" / "sets", tmp_path / "b" / "sets")
+
+
+@pytest.mark.parametrize("second", [{"sample": 5, "seed": 3}, {"brisque": 0.9}, {"set_size": 4}])
+def test_photos_are_picked_again_without_being_embedded_and_equal_a_fresh_build(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: dict[str, Any]
+) -> None:
+    sources = (str(album),)
+    build(album, tmp_path / "again" / "sets", sources=sources)
+    monkeypatch.setattr(Embedder, "embed", None)
+    build(album, tmp_path / "again" / "sets", sources=sources, **second)
+    monkeypatch.undo()
+    build(album, tmp_path / "fresh" / "sets", sources=sources, **second)
+    assert read_table(tmp_path / "fresh" / "sets" / "sets.jsonl", ImageSet)
+    assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
+
+
+def test_another_album_costs_only_its_own_photos_and_the_result_is_a_fresh_one(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    for number in range(4):
+        content = (album / f"p{number}.png").read_bytes()
+        (more / f"q{number}.png").write_bytes(content if number else content + b"the same picture, another file")
+    build(album, tmp_path / "again" / "sets", sources=(str(album),))
+    embedded: list[int] = []
+    real = Embedder.embed
+
+    def counting(self: Embedder, pictures: Any, exact: bool = False) -> Vectors:
+        embedded.append(len(pictures))
+        return real(self, pictures, exact)
+
+    monkeypatch.setattr(Embedder, "embed", counting)
+    build(album, tmp_path / "again" / "sets", sources=(str(album), str(more)))
+    assert sum(embedded) == 4
+    build(album, tmp_path / "fresh" / "sets", sources=(str(album), str(more)))
+    assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
+
+
+def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(album: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("a b.png", "a_b-2.png", "a_b.png", "A_B.PNG")):
+        (album / name).write_bytes((album / f"p{number}.png").read_bytes())
+    typed = [
+        album / name for name in ("p9.png", "a_b.png", "p3broken.jpg", "a b.png", "a_b-2.png", "A_B.PNG", "p0.png")
+    ]
+    sources = tuple(map(str, typed))
+    build(album, tmp_path / "sets", sources=sources, set_size=3)
+    unit = read_unit(tmp_path / "sets", "album")
+    (again,) = found(*reversed(typed))
+    fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
+    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, lambda count: None)
+    assert reopened.photos == fresh.photos
+    assert reopened.unreadable == fresh.unreadable
+    names = [photo.name.lower() for photo in fresh.photos]
+    assert len(set(names)) == len(names) == 6
+    assert np.array_equal(reopened.vectors, unit.vectors)
+    assert {image.id for image in unit.images} <= {photo.id for photo in reopened.photos}
+
+
+def units_of(rng: np.random.Generator, count: int, width: int) -> Vectors:
+    """Random unit vectors, a fifth of them equal to an earlier one and some within float32 of another."""
+    vectors = rng.normal(size=(count, width)).astype(np.float32)
+    for at in range(5, count, 5):
+        vectors[at] = vectors[at - 3]
+        vectors[at - 1] = vectors[at - 2] + rng.normal(size=width).astype(np.float32) * 1e-6
+    return cast("Vectors", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("width", [2, 3, 48])
+@pytest.mark.parametrize("block", [1, 7, 256])
+def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
+    monkeypatch: pytest.MonkeyPatch, width: int, block: int
+) -> None:
+    monkeypatch.setattr(photo_units, "BLOCK", block)
+    vectors = units_of(np.random.default_rng(width), 300, width)
+    ranking = PhotoRanking(vectors)
+    for anchor in range(0, 300, 23):
+        difference = vectors.astype(np.float64) - vectors[anchor].astype(np.float64)
+        slow = np.argsort(np.einsum("nd,nd->n", difference, difference), kind="stable").tolist()
+        assert list(ranking.around(anchor)) == slow
+
+
+def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_units, "BLOCK", 20)
+    vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    taken: list[int] = []
+    original = PhotoRanking.squared
+
+    def counted(self: PhotoRanking, anchor: int, rows: photo_units.Positions) -> npt.NDArray[np.float64]:
+        taken.extend(rows.tolist())
+        return original(self, anchor, rows)
+
+    monkeypatch.setattr(PhotoRanking, "squared", counted)
+    order = PhotoRanking(vectors).around(7)
+    assert next(order) == 7
+    for _ in range(50):
+        next(order)
+    assert 51 <= len(taken) <= 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    count = 240
+    vectors = rng.normal(size=(count, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    files = [tmp_path / f"p{at}.png" for at in range(count)]
+    for at, file in enumerate(files):
+        file.write_bytes(b"%d" % (at % 200))
+    hashes = [f"{at % 200}" for at in range(count)]
+    one = FoundSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
+    # nine of ten photos are too small
+    sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
+    photos = [PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
+    sets = []
+    for neighbours in (3, count):
+        monkeypatch.setattr(photo_units, "NEIGHBOURS", neighbours)
+        picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
+        stamps = {"album": Stamp("scan", "select", {})}
+        context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
+        pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(0.0, None, seed)
+        (unit,) = pick_photos(context, pool, [one], stamps, choice, {}, lambda count: None)
+        sets.append(unit.sets)
+    assert sets[0]
+    assert sets[0] == sets[1]
+
+
+def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    album = tmp_path / "album"
+    album.mkdir()
+    for number in range(3):
+        (album / f"p{number}.jpg").write_bytes(b"no photo %d" % number)
+    Image.new("RGB", (40, 30)).save(album / "p3.png")
+    out, sources = tmp_path / "sets", (str(album),)
+    build(album, out, sources=sources)
+    before = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (out / "manifest.json").unlink()
+    build(album, out, sources=sources)
+    assert before == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}

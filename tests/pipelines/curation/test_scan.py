@@ -1,0 +1,219 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctxr.errors import UsageError
+from ctxr.media.decoder_child import ScanPass
+from ctxr.media.opencv_video import open_video
+from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions, ShotSpan
+from ctxr.media.video import Frame, VideoHeader
+from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
+
+EVERY = ScanOptions(every_frame=True, gate=0)
+
+
+@pytest.fixture(scope="module")
+def scanner() -> Iterator[Scanner]:
+    with Scanner() as scanner:
+        yield scanner
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    still = [scene(3, 0)] * 30
+    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", [*pictures((1, 33), (2, 40)), *still])
+
+
+def _scan(
+    scanner: Scanner, path: Path, options: ScanOptions | None = None
+) -> tuple[VideoHeader, list[CandidateFrame], ScanEnd]:
+    header, *candidates, end = scanner.scan(path, options)
+    assert isinstance(header, VideoHeader)
+    assert isinstance(end, ScanEnd)
+    assert all(isinstance(candidate, CandidateFrame) for candidate in candidates)
+    return header, candidates, end  # type: ignore[return-value]
+
+
+def test_a_scan_is_a_header_then_candidates_then_an_end(scanner: Scanner, clip: Path) -> None:
+    header, candidates, end = _scan(scanner, clip)
+    with open_video(clip) as video:
+        assert header == end.header == video.header
+    assert [candidate.index for candidate in candidates] == sorted({candidate.index for candidate in candidates})
+    assert (end.frames, end.damage, end.decoder, end.late_cuts) == (103, None, "pyav", 0)
+    assert scanner.frames_decoded == 103
+
+
+def test_shots_are_all_frames_without_gap_or_overlap(scanner: Scanner, clip: Path) -> None:
+    _, _, end = _scan(scanner, clip)
+    assert end.shots == [
+        ShotSpan(0, 0, Fraction(0), 33, Fraction(33, RATE)),
+        ShotSpan(1, 33, Fraction(33, RATE), 73, Fraction(73, RATE)),
+        ShotSpan(2, 73, Fraction(73, RATE), 103, Fraction(103, RATE)),
+    ]
+
+
+def test_every_candidate_knows_its_shot_and_the_first_of_each_opens_it(scanner: Scanner, clip: Path) -> None:
+    _, candidates, end = _scan(scanner, clip)
+    for candidate in candidates:
+        shot = end.shots[candidate.shot]
+        assert shot.start_index <= candidate.index < shot.end_index
+        first = candidate.index == shot.start_index
+        assert (candidate.gate_difference is None) == first
+        assert candidate.rgb is not None or not first
+    assert {candidate.shot for candidate in candidates if candidate.gate_difference is None} == {0, 1, 2}
+
+
+def test_pixels_are_those_of_a_plain_pass(scanner: Scanner, clip: Path) -> None:
+    _, candidates, _ = _scan(scanner, clip, EVERY)
+    with open_video(clip) as video:
+        for candidate, frame in zip(candidates, video, strict=True):
+            assert candidate.time == frame.time
+            assert candidate.rgb is not None
+            assert np.array_equal(candidate.rgb, frame.rgb())
+
+
+@pytest.mark.parametrize("rate", [5.0, 0.7, 24.0, 1000.0])
+def test_a_frame_is_sampled_when_it_enters_another_interval(scanner: Scanner, tmp_path: Path, rate: float) -> None:
+    stamps = np.cumsum(np.random.default_rng(2).integers(5, 120, 90)).tolist()
+    path = write_clip(tmp_path / "v.mkv", pictures((1, 45), (2, 45)), stamps=stamps, time_base=MILLISECOND)
+    _, candidates, end = _scan(scanner, path, ScanOptions(rate=rate, gate=255))
+    intervals = [stamp * MILLISECOND * Fraction(str(rate)) // 1 for stamp in stamps]
+    expected = {index for index in range(90) if index == 0 or intervals[index] != intervals[index - 1]}
+    expected |= {shot.start_index for shot in end.shots}
+    assert [candidate.index for candidate in candidates] == sorted(expected)
+    assert len(end.shots) == 2
+
+
+def test_the_gate_compares_with_the_last_pixels_of_the_same_shot(scanner: Scanner, clip: Path) -> None:
+    gate = 4.0
+    _, candidates, end = _scan(scanner, clip, ScanOptions(every_frame=True, gate=gate))
+    with open_video(clip) as video:
+        thumbnails = [frame.luma_thumbnail().astype(float) for frame in video]
+    starts = {shot.start_index for shot in end.shots}
+    reference = thumbnails[0]
+    for candidate in candidates:
+        thumbnail = thumbnails[candidate.index]
+        if candidate.index in starts:
+            assert candidate.gate_difference is None
+            assert candidate.rgb is not None
+        else:
+            difference = np.abs(thumbnail - reference).mean()
+            assert candidate.gate_difference == pytest.approx(difference)
+            assert (candidate.rgb is None) == (difference < gate)
+        if candidate.rgb is not None:
+            reference = thumbnail
+    assert any(candidate.rgb is None for candidate in candidates)
+    assert sum(candidate.rgb is not None for candidate in candidates) > 3
+
+
+def test_equal_thumbnails_have_equal_hashes_and_others_do_not(scanner: Scanner, clip: Path) -> None:
+    _, candidates, _ = _scan(scanner, clip, EVERY)
+    with open_video(clip) as video:
+        thumbnails = [frame.luma_thumbnail().tobytes() for frame in video]
+    pairs = {(candidate.thumbnail_hash, thumbnails[candidate.index]) for candidate in candidates}
+    assert len(pairs) == len({text for text, _ in pairs}) == len({thumbnail for _, thumbnail in pairs}) > 60
+    assert all(len(candidate.thumbnail_hash) == 16 for candidate in candidates)
+
+
+def test_two_scans_are_equal(scanner: Scanner, clip: Path) -> None:
+    once, again = _scan(scanner, clip), _scan(scanner, clip, ScanOptions(threads=4))
+    assert (once[0], once[2]) == (again[0], again[2])
+    assert [{**asdict(candidate), "rgb": None} for candidate in once[1]] == [
+        {**asdict(candidate), "rgb": None} for candidate in again[1]
+    ]
+
+
+@pytest.mark.parametrize("detector", ["content", "threshold", "histogram", "hash"])
+def test_other_detectors_run_through_the_same_pass(scanner: Scanner, clip: Path, detector: str) -> None:
+    _, candidates, end = _scan(scanner, clip, ScanOptions(detector=detector))
+    assert [shot.start_index for shot in end.shots] == ([0] if detector == "threshold" else [0, 33, 73])
+    assert end.late_cuts == 0
+    assert candidates[-1].shot == len(end.shots) - 1
+
+
+def test_opencv_can_be_asked_for(scanner: Scanner, clip: Path) -> None:
+    header, candidates, end = _scan(scanner, clip, ScanOptions(decoder="opencv"))
+    assert header.decoder == end.decoder == "opencv"
+    assert [shot.start_index for shot in end.shots] == [0, 33, 73]
+    assert candidates[0].rgb is not None
+
+
+def test_a_rotated_clip_is_scanned_upright(scanner: Scanner, tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "turned.mov", [np.rot90(scene(1, 0))] * 5, rotation=-90)
+    header, [first, *_], _ = _scan(scanner, path, EVERY)
+    assert (header.width, header.height, header.rotation) == (160, 96, 90)
+    assert first.rgb is not None
+    assert first.rgb.shape == (96, 160, 3)
+
+
+def test_a_damaged_clip_fails_unless_what_is_left_is_wanted(scanner: Scanner, tmp_path: Path) -> None:
+    path = break_packet(write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"}), 13)
+    with pytest.raises(ScanFailed, match=r"clip\.mp4: 33 of 40 promised frames could be decoded$") as failed:
+        _scan(scanner, path)
+    assert failed.value.reason == "truncated"
+    assert "--keep-damaged" in failed.value.hint
+    _, candidates, end = _scan(scanner, path, ScanOptions(keep_damaged=True, every_frame=True))
+    assert (end.frames, end.damage) == (33, "33 of 40 promised frames could be decoded")
+    assert len(candidates) == 33
+
+
+def test_a_loss_of_a_few_frames_is_told_and_tolerated(scanner: Scanner, tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", pictures((1, 120)), options={"g": "10", "bf": "0", "sc_threshold": "0"})
+    _, _, end = _scan(scanner, break_packet(path, 118))
+    assert (end.frames, end.damage) == (118, "118 of 120 promised frames could be decoded")
+
+
+def test_bikes_is_cut_exactly(scanner: Scanner, real_files: Path) -> None:
+    _, candidates, end = _scan(scanner, real_files / "videos" / "bikes.mp4")
+    assert [shot.start_index for shot in end.shots] == [0, 30, 76, 137, 187, 242]
+    assert [c.index for c in candidates if c.gate_difference is None] == [0, 30, 76, 137, 187, 242]
+
+
+def test_the_damaged_real_clip_fails_and_the_one_without_duration_does_not(scanner: Scanner, real_files: Path) -> None:
+    with pytest.raises(ScanFailed, match="28 of 50 promised frames could be decoded"):
+        _scan(scanner, real_files / "videos" / "corrupted.mp4")
+    assert _scan(scanner, real_files / "videos" / "no_duration.webm")[2].frames == 74
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (ScanOptions(detector="best"), "unknown shot detector 'best'"),
+        (ScanOptions(detector_threshold=-1), "threshold of shot detector adaptive must be above 0"),
+        (ScanOptions(decoder="vlc"), "unknown decoder 'vlc'"),
+        (ScanOptions(rate=0), "sampling rate must be above 0"),
+        (ScanOptions(threads=0), "at least 1 thread"),
+        (ScanOptions(gate=-1), "gate must be at least 0"),
+        (ScanOptions(min_shot=float("nan")), "min_shot must be at least 0"),
+    ],
+)
+def test_an_option_out_of_range_is_a_usage_error(clip: Path, options: ScanOptions, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        next(iter(Scanner(["nothing-is-started"]).scan(clip, options)))
+
+
+class _Late:
+    """A detector that tells a cut at frame 10 only at frame 16, against its word."""
+
+    lag_frames = 3
+    lag_seconds = 0.0
+
+    def feed(self, frame: Frame) -> Sequence[int]:
+        return [10] if frame.index == 16 else []
+
+
+@pytest.mark.parametrize(("memory_limit", "start", "late"), [(4.0, 13, 1), (1e-9, 16, 1)])
+def test_a_cut_told_too_late_is_put_at_the_oldest_frame_held(
+    clip: Path, tmp_path: Path, memory_limit: float, start: int, late: int
+) -> None:
+    options = {**asdict(EVERY), "memory_limit": memory_limit}
+    with open_video(clip) as video, (tmp_path / "messages").open("wb") as out:
+        walk = ScanPass(options, _Late(), Fraction(RATE), out.fileno())
+        walk.run(video)
+    # While 16 is fed, 13 to 16 are held; without memory for more, 16 alone.
+    assert [index for index, _ in walk.shots] == [0, start]
+    assert walk.late_cuts == late

@@ -1,0 +1,284 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from ctxr.media import decoder_process as scan_process
+from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
+from ctxr.media.video import VideoHeader
+from tests.media.clips import pictures, write_clip, write_sound
+
+PYAV = ScanOptions(decoder="pyav")
+# Stands in for the child: reads the question, then does what follows.
+ASKED = "import json, os, signal, sys, time; question = json.loads(sys.stdin.buffer.readline()); "
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", pictures((1, 30), (2, 30)))
+
+
+def _python(code: str) -> Sequence[str]:
+    return [sys.executable, "-c", code]
+
+
+def _real_but(code: str) -> Sequence[str]:
+    """The real child, except that `code` runs before each answer."""
+    lines = [
+        "import json, os, signal, sys, time",
+        "from ctxr.pipelines import scan_child",
+        "answer = scan_child.answer",
+        "def other(question, out, frames):",
+        f"    {code}",
+        "    answer(question, out, frames)",
+        "scan_child.answer = other",
+        "scan_child.main()",
+    ]
+    return _python("\n".join(lines))
+
+
+def _failure(command: Sequence[str], path: Path, options: ScanOptions = PYAV) -> ScanFailed:
+    with Scanner(command) as scanner, pytest.raises(ScanFailed, match=path.name) as failed:
+        list(scanner.scan(path, options))
+    return failed.value
+
+
+def _wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _is_gone(process: int) -> bool:
+    status = Path(f"/proc/{process}/status")
+    return not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_what_is_no_video_is_told_in_one_sentence_each(tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("Dear diary,\n" * 200)
+    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "folder.mp4").mkdir()
+    write_sound(tmp_path / "sound.mp4")
+    answers = {}
+    with Scanner() as scanner:
+        for name in ("text", "empty", "folder", "sound", "nothing"):
+            path = tmp_path / f"{name}.mp4"
+            with pytest.raises(ScanFailed, match=str(path)) as failed:
+                list(scanner.scan(path))
+            answers[name] = failed.value.reason, failed.value.message.removeprefix(f"{path}: ")
+        # None of them harmed the child.
+        first = scanner._child
+        with pytest.raises(ScanFailed, match="no such file"):
+            list(scanner.scan(tmp_path / "again.mp4"))
+        assert scanner._child is first
+    assert answers == {
+        "text": ("not_a_video", "is not a video: its content fits no known format"),
+        "empty": ("empty_file", "the file is empty (0 bytes)"),
+        "folder": ("not_a_file", "is a folder, not a video file"),
+        "sound": ("no_video_stream", "has no video stream"),
+        "nothing": ("no_such_file", "no such file"),
+    }
+
+
+def test_a_relative_path_is_told_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Scanner() as scanner, pytest.raises(ScanFailed, match=r"^here\.mp4: no such file$"):
+        list(scanner.scan(Path("here.mp4")))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.mp4"
+    bad.write_bytes(clip.read_bytes())
+    command = _real_but("'bad' in question['path'] and os.kill(os.getpid(), signal.SIGSEGV)")
+    with Scanner(command) as scanner:
+        with pytest.raises(ScanFailed, match="the decoder process was killed by SIGSEGV") as failed:
+            list(scanner.scan(bad, PYAV))
+        assert failed.value.reason == "decoder_crashed"
+        *_, end = scanner.scan(clip, PYAV)
+        assert isinstance(end, ScanEnd)
+        assert end.frames == 60
+
+
+def test_a_child_that_ends_with_a_status_crashed_and_its_last_words_are_told(clip: Path) -> None:
+    failure = _failure(_python(ASKED + "print('x\\nout of luck', file=sys.stderr); sys.exit(3)"), clip)
+    assert failure.reason == "decoder_crashed"
+    assert failure.message.endswith("the decoder process ended with status 3 (out of luck)")
+
+
+def test_a_child_that_ends_in_silence_crashed(clip: Path) -> None:
+    failure = _failure(_python(ASKED), clip)
+    assert (failure.reason, failure.message.endswith("ended without a result")) == ("decoder_crashed", True)
+
+
+def test_a_child_that_is_not_there_to_be_asked_crashed(clip: Path) -> None:
+    assert _failure(_python("pass"), clip).reason == "decoder_crashed"
+
+
+def test_nonsense_is_not_taken_for_frames(clip: Path) -> None:
+    failure = _failure(
+        _python(ASKED + "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(60)"), clip
+    )
+    assert failure.reason == "decoder_crashed"
+    assert "sent something that is not a message" in failure.message
+
+
+def test_a_child_that_falls_silent_is_killed(clip: Path) -> None:
+    began = time.monotonic()
+    failure = _failure(_python(ASKED + "time.sleep(60)"), clip, ScanOptions(decoder="pyav", stall_seconds=0.3))
+    assert failure.reason == "stalled"
+    assert "no sign of life from the decoder for 0.3 s" in failure.message
+    assert time.monotonic() - began < 20
+
+
+def test_a_child_that_is_busy_forever_is_killed_at_the_time_limit(clip: Path) -> None:
+    busy = "from ctxr.media.decoder_process import send\nwhile True: send(1, {'beat': 7}); time.sleep(0.05)"
+    options = ScanOptions(decoder="pyav", stall_seconds=5, time_limit=1)
+    failure = _failure(_python(ASKED + busy), clip, options)
+    assert failure.reason == "time_limit"
+    assert "not done after 1 s" in failure.message
+
+
+@pytest.mark.parametrize("ahead", [1, 88 << 20])
+def test_a_slow_consumer_is_no_silent_decoder(clip: Path, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    monkeypatch.setattr(scan_process, "_AHEAD_BYTES", ahead)
+    with Scanner() as scanner:
+        list(scanner.scan(clip))
+        taken = 0
+        for _ in scanner.scan(clip, ScanOptions(every_frame=True, gate=0, stall_seconds=0.3, time_limit=0.5)):
+            taken += 1
+            time.sleep(0.4 if taken in (2, 30) else 0)
+    assert taken == 62
+
+
+def test_a_child_out_of_memory_says_so_itself(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "large.mp4", pictures((1, 4), size=(1920, 1080)))
+    failure = _failure(_real_but("pass"), path, ScanOptions(decoder="pyav", memory_limit=0.05))
+    assert failure.reason == "memory_limit"
+    assert "needs more than the 0.05 GiB" in failure.message
+
+
+@pytest.mark.parametrize("cry", ["MemoryError", "terminate called after throwing an instance of 'std::bad_alloc'"])
+def test_a_child_that_dies_of_want_of_memory_is_recognised(clip: Path, cry: str) -> None:
+    assert _failure(_python(ASKED + f"print({cry!r}, file=sys.stderr); os.abort()"), clip).reason == "memory_limit"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_opencv_gets_a_second_chance_after_a_crash_and_starts_anew(clip: Path) -> None:
+    command = _real_but("question['options']['decoder'] == 'pyav' and os.kill(os.getpid(), signal.SIGSEGV)")
+    with Scanner(command) as scanner:
+        *events, end = scanner.scan(clip)
+    assert [event.decoder for event in events if isinstance(event, VideoHeader)] == ["opencv"]
+    assert isinstance(end, ScanEnd)
+    assert (end.decoder, end.frames) == ("opencv", 60)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Path) -> None:
+    code = "\n".join(
+        [
+            "import os",
+            "from ctxr.pipelines import scan_child",
+            "release = scan_child.ScanPass._release",
+            "def crashing(self):",
+            "    release(self)",
+            "    if self.crashes and len(self.shots) == 2: os.kill(os.getpid(), 11)",
+            "scan_child.ScanPass._release = crashing",
+            "answer = scan_child.answer",
+            "def other(question, out, frames):",
+            "    scan_child.ScanPass.crashes = question['options']['decoder'] == 'pyav'",
+            "    answer(question, out, frames)",
+            "scan_child.answer = other",
+            "scan_child.main()",
+        ]
+    )
+    with Scanner(_python(code)) as scanner:
+        events = list(scanner.scan(clip))
+    headers = [place for place, event in enumerate(events) if isinstance(event, VideoHeader)]
+    assert [events[place].decoder for place in headers] == ["pyav", "opencv"]  # type: ignore[union-attr]
+    again = [event for event in events[headers[1] :] if isinstance(event, CandidateFrame)]
+    assert [candidate.shot for candidate in again] == sorted(candidate.shot for candidate in again)
+    assert again[0].index == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_both_failures_are_told(clip: Path) -> None:
+    failure = _failure(_real_but("os.kill(os.getpid(), signal.SIGSEGV)"), clip, ScanOptions())
+    assert failure.reason == "decoder_crashed"
+    assert "pyav: the decoder process was killed by SIGSEGV" in failure.message
+    assert "; opencv: the decoder process was killed by SIGSEGV" in failure.message
+
+
+def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
+    command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].pop('gate')")
+    with Scanner(command) as scanner:
+        *_, end = scanner.scan(clip)
+        assert isinstance(end, ScanEnd)
+        assert end.decoder == "opencv"
+        with pytest.raises(ScanFailed, match="KeyError: 'gate'") as failed:
+            list(scanner.scan(clip, PYAV))
+    assert failed.value.reason == "decoder_failed"
+
+
+def test_a_scan_left_early_does_not_spoil_the_next(clip: Path) -> None:
+    with Scanner() as scanner:
+        for event in scanner.scan(clip):
+            if isinstance(event, CandidateFrame):
+                break
+        *_, end = scanner.scan(clip)
+        assert isinstance(end, ScanEnd)
+
+
+def test_noise_of_libraries_does_not_come_between_the_messages(clip: Path) -> None:
+    with Scanner(_real_but("print('noise'); os.write(1, b'more noise')")) as scanner:
+        *_, end = scanner.scan(clip)
+    assert isinstance(end, ScanEnd)
+
+
+def test_the_child_imports_no_torch(clip: Path) -> None:
+    code = "import sys; from ctxr.pipelines import scan_child; scan_child.main(); open({!r}, 'w').write(' '.join(sys.modules))"
+    listing = clip.with_suffix(".modules")
+    asked = json.dumps({"path": str(clip), "options": asdict(PYAV)}).encode() + b"\n"
+    subprocess.run(_python(code.format(str(listing))), input=asked, stdout=subprocess.DEVNULL, check=True)
+    modules = set(listing.read_text().split())
+    assert {"av", "cv2", "scenedetect"} <= modules
+    assert not {"torch", "torchvision", "open_clip", "skimage", "typer"} & modules
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
+def test_the_child_dies_with_its_parent_whatever_it_is_doing(clip: Path, tmp_path: Path) -> None:
+    note = tmp_path / "child"
+    command = _real_but(
+        f"open({str(note)!r}, 'w').write(str(os.getpid())); os.rename({str(note)!r}, {str(note) + '.id'!r}); time.sleep(60)"
+    )
+    code = f"from pathlib import Path; from ctxr.media.scan import Scanner; list(Scanner({command!r}).scan(Path({str(clip)!r})))"
+    written = Path(f"{note}.id")
+    with subprocess.Popen(_python(code)) as parent:
+        assert _wait_until(written.exists)
+        child = int(written.read_text())
+        assert not _is_gone(child)
+        os.kill(parent.pid, signal.SIGKILL)
+    assert _wait_until(lambda: _is_gone(child))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_closing_a_scanner_ends_its_child_and_what_it_started(clip: Path, tmp_path: Path) -> None:
+    note = tmp_path / "grandchild"
+    start = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({str(note)!r}, 'w').write(str(p.pid)); "
+    began = time.monotonic()
+    with Scanner(_python(ASKED + start + "time.sleep(60)")) as scanner:
+        with pytest.raises(ScanFailed, match="no sign of life"):
+            list(scanner.scan(clip, ScanOptions(decoder="pyav", stall_seconds=1.5)))
+        assert scanner._child is None
+    assert time.monotonic() - began < 30
+    assert _wait_until(lambda: _is_gone(int(note.read_text())))

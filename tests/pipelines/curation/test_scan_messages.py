@@ -1,0 +1,82 @@
+import io
+import os
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ctxr.media.decoder_process import NonsenseError, fraction, header_fields, header_of, pair, receive, send
+from ctxr.media.video import VideoHeader
+
+
+def _bytes(*messages: tuple[dict[str, object], np.ndarray | None]) -> bytes:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        for fields, pixels in messages:
+            send(writing, fields, pixels)
+        os.close(writing)
+        return stream.read()
+
+
+def test_what_is_sent_is_received() -> None:
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    stream = io.BytesIO(_bytes(({"beat": 3}, None), ({"candidate": {"index": 1}}, pixels), ({"end": [1, "ü"]}, None)))
+    assert receive(stream) == ({"beat": 3}, None)
+    received = receive(stream)
+    assert received is not None
+    assert received[0] == {"candidate": {"index": 1}}
+    assert received[1] is not None
+    assert np.array_equal(received[1], pixels)
+    assert receive(stream) == ({"end": [1, "ü"]}, None)
+    assert receive(stream) is None
+
+
+def test_a_frame_larger_than_the_pipe_arrives_whole() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (720, 1280, 3), np.uint8)
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        send(writing, {"candidate": {}}, pixels)
+        os.close(writing)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with os.fdopen(reading, "rb") as stream:
+        received = receive(stream)
+        assert receive(stream) is None
+    thread.join()
+    assert received is not None
+    assert received[1] is not None
+    assert np.array_equal(received[1], pixels)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 15, 16, 20, 60, 70])
+def test_an_end_in_the_middle_of_a_message_is_an_end(cut: int) -> None:
+    whole = _bytes(({"candidate": {"index": 1}}, np.zeros((2, 4, 3), np.uint8)))
+    assert cut < len(whole)
+    assert receive(io.BytesIO(whole[:cut])) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"Hello, I am a decoder and I talk.",
+        b"no",
+        b"ctxR\xff\xff\xff\xff" + b"\0" * 8,
+        b"ctxR\x02\0\0\0" + b"\xff" * 8 + b"{}",
+        b"ctxR\x02\0\0\0" + b"\0" * 8 + b"{[",
+        b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"{}12345",
+        b"ctxR\x0d\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9]}12345',
+    ],
+)
+def test_what_is_no_message_is_nonsense(content: bytes) -> None:
+    with pytest.raises(NonsenseError):
+        receive(io.BytesIO(content))
+
+
+def test_fractions_and_headers_travel_exactly() -> None:
+    assert fraction(pair(Fraction(1001, 30000))) == Fraction(1001, 30000)
+    assert fraction(pair(None)) is None
+    header = VideoHeader(640, 272, 90, Fraction(24000, 1001), None, 250, "h264", "pyav")
+    assert header_of(header_fields(header)) == header

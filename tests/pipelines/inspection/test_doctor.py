@@ -1,0 +1,254 @@
+"""The doctor: finds what is wrong, names it, and says how to mend it."""
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.pipelines.inspection.artifact_check import _check_source, _cure
+from ctxr.pipelines.inspection.config import Check, Doctor
+from ctxr.pipelines.inspection.doctor import check_machine, run
+from ctxr.store.hashing import sha256_file
+from ctxr.store.paths import remember_places
+from ctxr.store.records import Source
+from tests.pipelines.curation.test_build_sets import build, same_tree
+from tests.pipelines.curation.test_filter import refilter
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def healthy(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy")
+    shutil.copytree(footage, folder / "footage")
+    build(folder / "footage", folder / "sets", sources=(str(folder / "footage"),))
+    return folder
+
+
+def problems(artifact: Path) -> list[Check]:
+    return [check for check in run(Doctor(artifact=artifact)) if check.state == "problem"]
+
+
+def test_a_fresh_artifact_is_whole_up_to_its_sources(healthy: Path) -> None:
+    checks = run(Doctor(artifact=healthy / "sets"))
+    assert [check for check in checks if check.state != "ok"] == []
+    assert {"manifest", "tables", "sets", "pictures", "source clip0", "source album"} <= {one.name for one in checks}
+
+
+def edit_table(folder: Path) -> None:
+    with (folder / "sets" / "sets.jsonl").open("a") as table:
+        table.write("\n")
+
+
+def lose_table(folder: Path) -> None:
+    (folder / "sets" / "shots.jsonl").unlink()
+
+
+def change_picture(folder: Path) -> None:
+    picture = next((folder / "sets" / "images").rglob("*.jpg"))
+    content = picture.read_bytes()
+    picture.unlink()
+    picture.write_bytes(content + b"!")
+
+
+def lose_picture(folder: Path) -> None:
+    next((folder / "sets" / "images").rglob("*.jpg")).unlink()
+
+
+def change_unit(folder: Path) -> None:
+    with (folder / "sets" / "sources" / "clip1" / "ledger.jsonl").open("a") as table:
+        table.write("\n")
+
+
+def lose_unit_table(folder: Path) -> None:
+    (folder / "sets" / "sources" / "clip0" / "facts.jsonl").unlink()
+
+
+def make_a_folder_of_a_table(folder: Path) -> None:
+    (folder / "sets" / "sets.jsonl").unlink()
+    (folder / "sets" / "sets.jsonl").mkdir()
+
+
+def link_a_picture_to_itself(folder: Path) -> None:
+    picture = next((folder / "sets" / "images").rglob("*.jpg"))
+    picture.unlink()
+    picture.symlink_to(picture.name)
+
+
+def change_photo(folder: Path) -> None:
+    photo = folder / "footage" / "photos" / "album" / "p3.png"
+    content = photo.read_bytes()
+    photo.unlink()
+    photo.write_bytes(content + b"!")
+
+
+def lose_photo(folder: Path) -> None:
+    (folder / "footage" / "photos" / "album" / "p3.png").unlink()
+
+
+def change_source(folder: Path) -> None:
+    with (folder / "footage" / "videos" / "clip0.mp4").open("ab") as clip:
+        clip.write(b"!")
+
+
+def lose_manifest(folder: Path) -> None:
+    (folder / "sets" / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "name", "detail"),
+    [
+        (edit_table, "tables", "sets.jsonl was changed"),
+        (lose_table, "tables", "shots.jsonl is missing"),
+        (change_picture, "pictures", "was changed"),
+        (lose_picture, "pictures", "is missing"),
+        (change_unit, "tables", "sources/clip1/ledger.jsonl was changed"),
+        (lose_unit_table, "tables", "sources/clip0/facts.jsonl is missing"),
+        (make_a_folder_of_a_table, "tables", "sets.jsonl cannot be read"),
+        (link_a_picture_to_itself, "pictures", "cannot be read"),
+        (change_photo, "source album", "p3.png has changed since"),
+        (lose_photo, "source album", "p3.png cannot be read: No such file"),
+        (change_source, "source clip0", "has changed since"),
+        (lose_manifest, "manifest", "has no manifest.json"),
+    ],
+)
+def test_harm_is_found_named_and_has_a_cure(
+    healthy: Path, tmp_path: Path, harm: Callable[[Path], None], name: str, detail: str
+) -> None:
+    shutil.copytree(healthy / "footage", tmp_path / "footage")
+    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
+    harm(tmp_path)
+    (found,) = problems(tmp_path / "sets")
+    assert found.name == name
+    assert detail in found.detail
+    assert found.cure
+
+
+def test_a_source_that_moved_is_a_note_not_a_problem(healthy: Path, tmp_path: Path) -> None:
+    shutil.copytree(healthy / "sets", tmp_path / "elsewhere" / "sets")
+    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "sets"))}
+    assert checks["source clip1"].state == "note"
+    assert "--videos" in checks["source clip1"].cure
+
+
+def test_findings_have_their_exit_code(healthy: Path) -> None:
+    assert runner.invoke(app, ["doctor", str(healthy / "sets")]).exit_code == 0
+    result = runner.invoke(app, ["doctor", str(healthy / "none"), "--json"])
+    assert result.exit_code == 5
+    assert '"problems": 1' in result.stdout
+
+
+def test_the_machine_is_looked_at_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    checks = {check.name: check for check in check_machine(tmp_path)}
+    assert checks["devices"].state == "ok"
+    assert checks["tesseract"].state == "problem"
+    assert checks["tesseract"].cure == "apt-get install tesseract-ocr"
+    assert checks["ffmpeg"].state == "note"
+    assert checks["encoder ctxr-tiny"].state == "ok"
+    assert checks["disk"].state in {"ok", "problem"}
+
+
+@pytest.mark.parametrize("harm", [edit_table, lose_table, change_picture, lose_picture, change_unit, lose_unit_table])
+def test_the_cure_cures(healthy: Path, tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    shutil.copytree(healthy / "footage", tmp_path / "footage")
+    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
+    harm(tmp_path)
+    (found,) = problems(tmp_path / "sets")
+    command, _, then = found.cure.partition("   then ")
+    assert then == "run ctxr build-sets again as before"
+    assert command.endswith(str(tmp_path / "sets" / "manifest.json"))
+    subprocess.run(shlex.split(command), check=True)
+    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
+    assert problems(tmp_path / "sets") == []
+    assert same_tree(tmp_path / "sets", healthy / "sets")
+
+
+def test_the_sets_behind_a_filter_are_looked_at_where_they_stand_beside(healthy: Path, tmp_path: Path) -> None:
+    for name in ("sets", ".ctxr-cache"):
+        shutil.copytree(healthy / name, tmp_path / name)
+    refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
+    names = {check.name: check.state for check in run(Doctor(artifact=tmp_path / "filtered"))}
+    assert names["parent sets: pictures"] == "ok"
+    lose_picture(tmp_path)
+    assert [check.name for check in problems(tmp_path / "filtered")] == ["parent sets: pictures"]
+    (tmp_path / "sets").rename(tmp_path / "far")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "filtered").rename(tmp_path / "elsewhere" / "filtered")
+    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "filtered"))}
+    assert checks["parent"].state == "note"
+    assert "skipped" in checks["parent"].detail
+
+
+def test_what_may_not_be_read_is_a_finding(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("ctxr.store.hashing.sha256_file", refuse)
+    found = problems(healthy / "sets")
+    assert "Permission denied" in found[0].detail
+    assert found[0].cure
+    monkeypatch.setattr("ctxr.store.artifacts.open_artifact", refuse)
+    (manifest,) = problems(healthy / "sets")
+    assert "Permission denied" in manifest.detail
+
+
+def test_damage_has_a_cure(healthy: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"")
+    source = Source("a", "video", "a.mp4", sha256_file(tmp_path / "a.mp4"), 0, damage="3 frames")
+    remember_places(tmp_path / "sets", {source.sha256: tmp_path / "a.mp4"})
+    check = _check_source(tmp_path / "sets", source)
+    assert (check.state, check.detail) == ("note", "damaged: 3 frames")
+    assert "build-sets again" in check.cure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("operator torchvision::nms does not exist"),
+        AttributeError("extension"),
+        ImportError("x"),
+        OSError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_packages_that_do_not_fit_are_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ctxr.models.precision.devices", fail)
+    monkeypatch.setattr("ctxr.models.hub.cached_weights", fail)
+    checks = {check.name: check for check in check_machine(tmp_path)}
+    for name in ("torch", "encoders"):
+        assert checks[name].state == "problem"
+        assert "force-reinstall" in checks[name].cure
+    monkeypatch.undo()
+    monkeypatch.setattr("ctxr.models.encoders.load_encoder", fail)
+    checks = {check.name: check for check in check_machine(tmp_path)}
+    assert checks["encoder ctxr-tiny"].state == "problem"
+
+
+@pytest.mark.parametrize("script", ["exit 0", "exit 1", "printf '\\377\\n'; exit 1", "echo"])
+def test_a_program_that_says_nothing_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda name: str(program))
+    checks = {check.name: check for check in check_machine(tmp_path)}
+    assert checks["tesseract"].state == "problem"
+    assert checks["ffmpeg"].state == "note"
+    assert checks["tesseract"].cure
+
+
+def test_a_cure_removes_nothing_but_units_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "sources" / "clip0").mkdir(parents=True)
+    cure = _cure(tmp_path, {"..", "/", "../../home", "clip0", "clip1"}, "filter")
+    typed = shlex.split(cure.partition("   ")[0])
+    assert typed == ["rm", "-r", str(tmp_path / "sources" / "clip0"), str(tmp_path / "manifest.json")]

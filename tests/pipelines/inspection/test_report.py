@@ -1,0 +1,266 @@
+"""The page as a file: what it is about, what is in it, what is refused, and that equal artifacts give equal bytes."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from PIL import Image as Pillow
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.report import ReportPage, run
+from ctxr.store.records import Failure
+from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
+
+runner = CliRunner()
+HOSTILE = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&\u2028"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return project(tmp_path / "work")
+
+
+def data_of(page: Path) -> dict[str, object]:
+    found = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found
+    decoded: dict[str, object] = json.loads(found[1])
+    return decoded
+
+
+def test_the_page_is_about_the_whole_chain_and_says_so(work: Path) -> None:
+    result = runner.invoke(app, ["report", "-w", str(work)])
+    assert result.exit_code == 0
+    assert f"{work / 'sets'} → {work / 'filtered'}" in result.stdout
+    page = (work / "report.html").read_text(encoding="utf-8")
+    assert page.index("<b>sets</b>") < page.index("<b>filtered</b>")
+
+
+def test_json_names_the_page_and_what_is_in_it(work: Path) -> None:
+    result = runner.invoke(app, ["report", "-w", str(work), "--json"])
+    told = json.loads(result.stdout)
+    assert told["page"] == (work / "report.html").as_posix()
+    assert (told["sets"], told["missing"], told["folder"]) == (14, [], None)
+
+
+def test_equal_artifacts_give_equal_bytes_wherever_they_lie(tmp_path: Path) -> None:
+    first, second = (run(Report(workdir=project(tmp_path / name))).page for name in ("here", "there"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_second_page_replaces_the_first(work: Path) -> None:
+    first = run(Report(workdir=work)).page.read_bytes()
+    assert run(Report(workdir=work)).page.read_bytes() == first
+
+
+def test_a_named_artifact_is_reported_on_with_what_it_was_made_from(work: Path) -> None:
+    assert [path.name for path in run(Report(workdir=work, input=work / "sets")).chain] == ["sets"]
+    assert [path.name for path in run(Report(workdir=work, input=work / "filtered")).chain] == ["sets", "filtered"]
+
+
+def test_sets_alone_are_enough(tmp_path: Path) -> None:
+    write(tmp_path / "sets", [video_unit(tmp_path / "sets", "clip", measured=False)])
+    written = run(Report(workdir=tmp_path))
+    assert [path.name for path in written.chain] == ["sets"]
+    assert "Blur: nobody measured it" in written.page.read_text(encoding="utf-8")
+
+
+def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path) -> None:
+    assert run(Report(workdir=work)).notes == []
+    picture = sorted((work / "filtered" / "images").rglob("*.jpg"))[0]
+    paint(picture, 1234)
+    later = (work / "filtered" / "manifest.json").stat().st_mtime_ns + 10**9
+    os.utime(picture, ns=(later, later))
+    name = picture.relative_to(work).as_posix()
+    result = runner.invoke(app, ["report", "-w", str(work), "--json"])
+    note = f"{name} was changed since it was written: the page shows what is there now, and ctxr doctor says more"
+    assert json.loads(result.stdout)["notes"] == [note]
+    assert note in " ".join(result.stderr.split())
+    assert note in (work / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_headline_counts_videos_that_failed_or_gave_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    units = [video_unit(out, "clip", sets=2), video_unit(out, "barren", sets=0, seed=9)]
+    write(out, units, failures=[Failure("torn", "torn.mp4", "unreadable", "no picture", "ctxr build-sets torn.mp4")])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "2 from 1 of 3 videos (1 failed, 1 gave none)." in page
+    write(tmp_path / "all" / "sets", [video_unit(tmp_path / "all" / "sets", "clip")])
+    assert "1 from 1 video." in run(Report(workdir=tmp_path / "all")).page.read_text(encoding="utf-8")
+
+
+def test_an_unfinished_filter_is_passed_over_and_said(work: Path) -> None:
+    (work / "filtered" / "manifest.json").unlink()
+    result = runner.invoke(app, ["report", "-w", str(work)])
+    assert result.exit_code == 0
+    assert "filtered is unfinished, so this is about sets" in result.stderr
+    assert "filtered is unfinished" in (work / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_filter_of_other_sets_is_said_on_the_page(work: Path) -> None:
+    write(work / "sets", [video_unit(work / "sets", "clip9")])
+    written = run(Report(workdir=work))
+    assert [path.name for path in written.chain] == ["filtered"]
+    assert written.notes == ["filtered was made from other sets than sets holds now: ctxr filter makes it again"]
+
+
+def test_an_artifact_that_was_moved_alone_says_that_its_parent_is_not_beside_it(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    (work / "filtered").rename(tmp_path / "alone" / "mine")
+    written = run(Report(workdir=tmp_path / "alone", input=tmp_path / "alone" / "mine"))
+    assert [path.name for path in written.chain] == ["mine"]
+    assert "that mine was made from are not beside it" in written.notes[0]
+
+
+def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no finished image sets"):
+        run(Report(workdir=tmp_path))
+    (tmp_path / "sets").mkdir()
+    with pytest.raises(UnfinishedError, match=r"sets has no manifest\.json"):
+        run(Report(workdir=tmp_path))
+    assert runner.invoke(app, ["report", "-w", str(tmp_path)]).exit_code == 4
+    assert runner.invoke(app, ["report", "-w", str(tmp_path), "--input", str(tmp_path / "none")]).exit_code == 4
+
+
+def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:
+    table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
+    table.write_text(table.read_text().replace('"index":2,', '"index":"two",', 1))
+    with pytest.raises(DataError, match=r"ledger\.jsonl:3 .*Expected `int`"):
+        run(Report(workdir=work))
+    assert not (work / "report.html").exists()
+
+
+def test_an_edited_table_is_shown_and_said(work: Path) -> None:
+    table = work / "filtered" / "sets.jsonl"
+    table.write_bytes(table.read_bytes() + b"\n")
+    assert "filtered/sets.jsonl was changed since it was written" in run(Report(workdir=work)).notes[0]
+
+
+def test_missing_and_broken_pictures_are_counted_and_the_rest_is_shown(work: Path) -> None:
+    folder = work / "filtered" / "images" / "clip0-shot0_0"
+    (folder / "img0.jpg").unlink()
+    (folder / "img1.jpg").write_bytes(b"no picture")
+    written = run(Report(workdir=work))
+    assert written.missing[0] == "images/clip0-shot0_0/img0.jpg is missing"
+    assert written.missing[1].startswith("images/clip0-shot0_0/img1.jpg is not a readable picture")
+    assert "2 pictures cannot be shown" in written.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
+def test_a_picture_that_is_a_link_out_of_the_artifact_is_not_shown(work: Path, tmp_path: Path) -> None:
+    Pillow.new("RGB", (20, 20)).save(tmp_path / "private.jpg")
+    picture = work / "filtered" / "images" / "clip0-shot0_0" / "img0.jpg"
+    picture.unlink()
+    picture.symlink_to(tmp_path / "private.jpg")
+    assert run(Report(workdir=work)).missing == ["images/clip0-shot0_0/img0.jpg is missing"]
+
+
+def test_names_cannot_break_out_of_where_they_stand(tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    unit = video_unit(out, "clip")
+    rename = msgspec.structs.replace
+    unit.sets[:] = [rename(unit.sets[0], id=HOSTILE)]
+    unit.ledger[-1] = rename(unit.ledger[-1], reason=HOSTILE)
+    failure = Failure("x" + HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    write(out, [unit], failures=[failure], config={"note": HOSTILE, HOSTILE: 1})
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert page.count("<script") == 2
+    assert "<img" not in page
+    assert "\u2028" not in page.split('id="data">')[1].split("</script>")[0]
+    rows = data_of(tmp_path / "report.html")["sets"]
+    assert isinstance(rows, list)
+    assert rows[0]["id"] == HOSTILE
+
+
+def test_no_set_at_all_is_a_page_that_says_why(tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    unit = video_unit(out, "clip")
+    unit.sets.clear()
+    unit.images.clear()
+    unit.ledger[:] = [
+        msgspec.structs.replace(row, image_set=None, reason=row.reason or "set_incomplete") for row in unit.ledger
+    ]
+    write(out, [unit])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "No set of images" in page
+    assert "fell out as set incomplete (4)" in page
+
+
+def test_an_artifact_without_sources_is_a_page_that_says_so(tmp_path: Path) -> None:
+    failure = Failure(
+        "clip", "clip.mp4", "truncated", "clip.mp4: 3 of 9 frames", "ctxr build-sets clip.mp4 --retry-failed"
+    )
+    write(tmp_path / "sets", [], failures=[failure])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "No source gave anything" in page
+    assert "<code>ctxr build-sets clip.mp4 --retry-failed</code>" in page
+
+
+def test_photos_alone_have_no_line_of_time(tmp_path: Path) -> None:
+    write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 6, 6)])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "There is no video among the sources" in page
+    assert "Sets that other thresholds would give" not in page
+
+
+def test_many_pictures_lie_in_a_folder_beside_the_page(work: Path) -> None:
+    written = run(Report(workdir=work, inside=5))
+    assert written.folder == work / "report"
+    named = data_of(written.page)["pictures"]
+    assert isinstance(named, list)
+    assert sorted(file.name for file in (work / "report").glob("*.jpg")) == sorted(
+        name.removeprefix("report/") for name in named
+    )
+    assert "data:image" not in written.page.read_text(encoding="utf-8")
+    again = run(Report(workdir=work))
+    assert again.folder is None
+    assert not (work / "report").exists()
+
+
+def test_a_folder_that_is_not_ours_is_left_alone(work: Path) -> None:
+    (work / "report").mkdir()
+    (work / "report" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is not a folder of pictures that ctxr wrote"):
+        run(Report(workdir=work, inside=5))
+    assert run(Report(workdir=work)).folder is None
+    assert (work / "report" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [
+        ("notes.html", "is no page that ctxr wrote"),
+        ("folder.html", "is a folder, not a page"),
+        ("page.txt", "does not end in .html"),
+        ("sets/report.html", "lies inside the artifact"),
+    ],
+)
+def test_a_page_never_takes_the_place_of_something_else(work: Path, out: str, sentence: str) -> None:
+    (work / "notes.html").write_text("mine")
+    (work / "folder.html").mkdir()
+    with pytest.raises(UsageError, match=sentence):
+        run(Report(workdir=work, out=work / out))
+    assert (work / "notes.html").read_text() == "mine"
+
+
+def test_thousands_of_sets_are_one_page(tmp_path: Path) -> None:
+    write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 60, 3000)])
+    written: ReportPage = run(Report(workdir=tmp_path))
+    assert (written.sets, written.pictures) == (3000, 60)
+    assert written.bytes < 2_000_000
+
+
+def test_the_policy_of_the_page_lets_nothing_be_fetched(work: Path) -> None:
+    page = run(Report(workdir=work)).page.read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe" not in policy[1]
+    assert "http" not in policy[1]

@@ -1,0 +1,187 @@
+"""The report's part on results: what it reads, and how it behaves in a real browser."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from ctxr.errors import DataError
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.pages import results
+from ctxr.pipelines.inspection.pages.results import find_scored
+from ctxr.pipelines.inspection.report import run
+from tests.pipelines.evaluated import evaluate, evaluated_project
+from tests.pipelines.opened import LEAP, Open
+from tests.pipelines.report_artifacts import project
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return evaluated_project(project(tmp_path_factory.mktemp("results") / "work"), runs=3)
+
+
+@pytest.fixture(scope="module")
+def page(work: Path) -> Path:
+    return run(Report(workdir=work)).page
+
+
+def texts(opened: object) -> list[str]:
+    found: list[str] = opened.tab.locator(".miss blockquote").all_text_contents()  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_project_without_an_evaluation_has_no_such_part(tmp_path: Path) -> None:
+    content = run(Report(workdir=project(tmp_path / "work", videos=1, sets=1, photos=0))).page.read_text()
+    assert 'id="results"' not in content
+
+
+def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
+    evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
+    found = find_scored(work)
+    assert found is not None
+    assert (found.names, found.runs) == (("plain-vs-with-context",), ("plain", "with context"))
+    assert len(found.rows) == 2 * 4
+    assert found.notes == ()
+
+
+def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
+    other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
+    (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
+    found = find_scored(work)
+    assert found is not None
+    assert found.names == ("plain-vs-with-context",)
+    assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
+
+
+def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
+    file = work / "results" / "plain-vs-with-context" / "figures.json"
+    file.write_text(json.dumps(json.loads(file.read_text())))
+    found = find_scored(work)
+    assert found is not None
+    assert found.notes == ("results/plain-vs-with-context/figures.json was changed since it was written",)
+    file.write_text('{"figures": [{}]}')
+    with pytest.raises(DataError, match=r"figures\.json is damaged"):
+        find_scored(work)
+
+
+def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Path) -> None:
+    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
+    half = work / "scores" / "half.jsonl"
+    half.write_text("\n".join((work / "scores" / "plain.jsonl").read_text().splitlines()[:5]))
+    evaluate(work / "dataset", half, workdir=work, partial=True)
+    scored = find_scored(work)
+    assert scored is not None
+    panel = results._panel(scored, "test")
+    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert panel.notes[0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
+    assert panel.notes[1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
+    assert None in [one.low for one in panel.whiskers]
+
+
+def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
+    content = page.read_text()
+    found = find_scored(work)
+    assert found is not None
+    for one in found.artifacts:
+        assert f"<b>results/{one.path.name}</b>" in content
+        assert one.sha256 in content
+
+
+def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "MOST_QUERIES", 3)
+    content = run(Report(workdir=work, out=tmp_path / "few.html")).page.read_text()
+    assert "The page holds the 3 hardest of 28 queries" in content
+
+
+def test_the_plot_has_a_whisker_for_each_run_and_kind(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    expect(tab.locator(".whisker")).to_have_count(9)
+    told = tab.locator(".whisker title").first.text_content() or ""
+    assert told.startswith("plain, all: ")
+    row = tab.locator("#results .list tbody tr").nth(1)
+    assert (row.locator("th").text_content(), row.locator("td").count()) == ("with context", 6)
+    assert (row.locator("td").nth(4).text_content() or "").startswith("+")
+
+
+def test_the_hardest_queries_come_first_with_target_and_pick_marked(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    expect(tab.locator(".miss")).to_have_count(12)
+    expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
+    first = tab.locator(".miss").first
+    expect(first.locator(".target")).to_have_count(1)
+    expect(first.locator(".mark-target")).to_have_text("target")
+    assert first.locator(".missed").count() >= 1
+    expect(first.locator(".shot-of").first.locator(".score")).to_have_count(3)
+    assert "wrong" in (first.locator(".verdicts").text_content() or "")
+    image = first.locator("img").first
+    image.scroll_into_view_if_needed()
+    image.evaluate("(one) => one.decode()")
+    assert image.evaluate("(one) => one.naturalWidth") == 48
+
+
+def test_filters_leave_the_queries_that_fit(show: Open, page: Path) -> None:
+    opened = show(page)
+    tab = opened.tab
+    tab.select_option("#r-kind", "video")
+    expect(tab.locator("#r-found")).to_contain_text("12 of 28 queries")
+    tab.select_option("#r-run", label="plain")
+    tab.select_option("#r-right", "wrong")
+    expect(tab.locator(".miss .verdict.good")).to_have_count(0)
+    expect(tab.locator(".miss").first.locator(".shot-of").first.locator(".score")).to_have_count(1)
+    wrong = tab.locator(".miss").count()
+    tab.select_option("#r-right", "right")
+    assert wrong + tab.locator(".miss").count() == 12
+    tab.select_option("#r-right", "")
+    tab.select_option("#r-tag", "spatial")
+    assert 0 < len(texts(opened)) < 12
+    tab.select_option("#r-tag", "")
+    tab.select_option("#r-run", "")
+    tab.fill("#r-find", "CUP shot1")
+    assert tab.locator(".miss .link").all_text_contents() in (
+        ["clip0-shot1_0", "clip1-shot1_0"],
+        ["clip1-shot1_0", "clip0-shot1_0"],
+    )
+    assert all("cup" in text for text in texts(opened))
+    tab.fill("#r-find", "no such words")
+    tab.click("#r-cards .empty button")
+    expect(tab.locator("#r-found")).to_contain_text("28 queries")
+
+
+def test_where_runs_differ_can_be_asked(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.select_option("#r-right", "split")
+    for card in tab.locator(".miss").all():
+        assert card.locator(".verdict.good").count() in (1, 2)
+
+
+def test_easiest_first_turns_the_order(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.select_option("#r-sort", "easy")
+    expect(tab.locator(".miss").first.locator(".verdict.good")).to_have_count(3)
+
+
+def test_pages_turn_and_a_set_opens_from_its_query(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.locator("#r-pager button", has_text="Next").click()
+    expect(tab.locator("#r-found")).to_contain_text("here 13 to 24")
+    name = tab.locator(".miss .link").first.text_content() or ""
+    tab.locator(".miss .link").first.click()
+    expect(tab.locator("#look-title")).to_have_text(name)
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_a_button_stays_under_the_pointer_while_the_page_around_it_is_drawn(show: Open, page: Path, width: int) -> None:
+    button = show(page, width=width).tab.locator("#r-pager button", has_text="Next")
+    assert button.evaluate(LEAP) == 0  # pressed here and let go there is no click
+
+
+@pytest.mark.parametrize("width", [420, 800, 1280, 1600])
+def test_no_result_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
+    tab = show(page, width=width).tab
+    tab.locator("#results").scroll_into_view_if_needed()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,248 @@
+"""`ctxr stats`: every table on small releases that can be counted by hand, on the toy world, and on the real files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.engine.report import Table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models import tokens
+from ctxr.pipelines.inspection.config import Stats, StatsReport
+from ctxr.pipelines.inspection.stats import run
+from tests.pipelines.world_dataset import write_world_dataset
+from tests.releases import TEST, annotation_yaml, draw_sets, write_release
+
+runner = CliRunner()
+
+TRAIN_SET, VALID_SET = "MSR-VTT-videoTrain_video1-shot0_0", "MSR-VTT-videoTest_video7-shot1_0"
+
+FULL = {  # of 151 video and 49 static rows
+    "t": (28, 2), "q": (72, 25), "s": (109, 32), "cor": (64, 19), "img": (21, 3),
+}  # fmt: skip
+FURTHER = {"con": (461, 13), "neg": (167, 12), "v": (439, 17), "n": (254, 10)}  # of 805 and 197
+
+
+def cells(table: Table) -> dict[str, tuple[Any, ...]]:
+    """Rows by their first cell."""
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def published_like_rows() -> list[tuple[str, int, str]]:
+    """Rows with as many tags as the released file has, and four more behind the annotated range."""
+    rows: list[tuple[str, int, str]] = []
+    seen = {"video": 0, "open-images": 0}
+    for row in range(1006):
+        kind = "video" if row < 151 or 200 <= row < 200 + 654 else "open-images"
+        place = seen[kind]
+        seen[kind] += 1
+        tags = [code for code, counts in FURTHER.items() if place < counts[kind != "video"]]
+        if row < 200:
+            tags += [code for code, counts in FULL.items() if place < counts[kind != "video"]]
+        name = f"MSR-VTT-video{row}-shot0_0" if kind == "video" else f"open-images-{row}_x"
+        rows.append((name, row % 10, ",".join(tags) if row < 1002 else "con,q"))
+    return rows
+
+
+def test_the_recipe_gives_table_2_from_rows_like_the_released_ones(tmp_path: Path) -> None:
+    file = tmp_path / "manual_annotation_valid.yaml"
+    file.write_text(annotation_yaml(published_like_rows()))
+    report = run(Stats(dataset=file, tokenizer="regex"))
+    looked = {name: row[-1] for name, row in cells(report.tables["phenomena"]).items()}
+    assert looked == dict.fromkeys(("temporal", "quantities", "spatial", "coreference", "meta", "colour"), 200) | (
+        dict.fromkeys(("context", "negation", "visibility", "nuances"), 1002)
+    )
+    beside = cells(report.tables["published"])
+    named = [name for name in beside if name.split(",")[0] in looked]
+    assert len(named) == 27
+    assert {beside[name][2] for name in named} == {"same"}
+    assert any("4 rows carry tags outside the range" in note for note in report.notes)
+
+
+def test_counts_and_positions_can_be_counted_by_hand(tmp_path: Path) -> None:
+    report = run(Stats(dataset=write_release(tmp_path), tokenizer="spacy"))
+    splits = cells(report.tables["splits"])
+    assert splits["train"] == (2, 1, 20, 3, 1, 3)
+    assert splits["test"] == (1, 0, 10, 2, 0, 0)
+    assert splits["all"] == (4, 1, 40, 7, 1, 5)
+    assert report.tables["sources"].rows == (("MSR-VTT", "video", 3, 6), ("open-images", "photos", 1, 1))
+    positions = cells(report.tables["positions"])
+    assert positions["all"][:10] == (1, 0, 0, 1, 1, 1, 0, 0, 0, 1)
+    mentions = cells(report.tables["mentions"])
+    assert mentions["body parts"] == pytest.approx((400 / 7, 400 / 6, 0))
+    assert mentions["colours"] == pytest.approx((200 / 7, 100 / 6, 100))
+    assert cells(report.tables["language"])["mean sentences"] == pytest.approx((8 / 7, 7 / 6, 1))
+    assert report.tokenizer.startswith("spaCy")
+    assert "writers" not in report.tables
+
+
+def test_a_video_in_two_splits_is_a_leak_with_an_example(tmp_path: Path) -> None:
+    table = run(Stats(dataset=write_release(tmp_path), tokenizer="regex")).tables["leakage"]
+    shared = {(row[0], row[1]): row[2:4] for row in table.rows}
+    assert shared["source video or album", "valid – test"] == (1, 1)
+    assert shared["source video or album", "train – valid"] == (0, 1)
+    assert any("shot1_0 (valid) and MSR-VTT-videoTest_video7-shot2_1 (test)" in line for line in table.examples)
+    assert "no pictures to compare by look" in table.note
+
+
+def test_a_p_value_is_left_out_below_five_expected_and_never_shown_as_zero(tmp_path: Path) -> None:
+    few = run(Stats(dataset=write_release(tmp_path / "few"), tokenizer="regex")).tables["positions"]
+    assert cells(few)["all"][10] is None
+    train = {f"v{number}-shot0_0": {"3": "That one."} for number in range(50)}
+    folder = write_release(tmp_path / "many", train=train, valid=None, test=None)
+    assert cells(run(Stats(dataset=folder, tokenizer="regex")).tables["positions"])["all"][10] < 0.001
+    shown = runner.invoke(app, ["stats", str(folder), "--tokenizer", "regex"]).stdout
+    assert "<0.0" in shown
+    assert "0.000" not in shown
+
+
+def test_a_photo_set_without_an_album_is_no_source_of_the_second_split(tmp_path: Path) -> None:
+    more = {**TEST, "open-images-5_x": ["A dog."], "open-images-6_y": ["A cat."]}
+    table = run(Stats(dataset=write_release(tmp_path, test=more), tokenizer="regex")).tables["leakage"]
+    shared = {(row[0], row[1]): row[2:4] for row in table.rows}
+    assert shared["source video or album", "valid – test"] == (1, 1)
+
+
+def test_copies_and_near_duplicates_across_splits_are_found(tmp_path: Path) -> None:
+    folder = write_release(tmp_path, test=None)
+    draw_sets(folder, [TRAIN_SET, VALID_SET])
+    pictures = folder / "image-sets"
+    (pictures / VALID_SET / "img9.jpg").write_bytes((pictures / TRAIN_SET / "img8.jpg").read_bytes())
+    with Image.open(pictures / TRAIN_SET / "img15.jpg") as opened:
+        opened.convert("RGB").save(pictures / VALID_SET / "img16.jpg", quality=97)
+    report = run(Stats(dataset=folder, tokenizer="regex", encoder="ctxr-tiny", device="cpu"))
+    rows = {row[0].split(" (")[0]: row for row in report.tables["leakage"].rows}
+    assert rows["same file"][2:4] == (1, 10)
+    assert rows["look within 0.02"][2:4] == (2, 10)
+    assert rows["look within 0.02"][4] == 0.0
+    by_embedding = next(row for name, row in rows.items() if name.startswith("embedding"))
+    assert by_embedding[2] >= 1
+    assert by_embedding[4] == pytest.approx(0, abs=1e-3)
+    assert any(
+        f"{TRAIN_SET}/img15 (train) and {VALID_SET}/img16 (valid)" in line for line in report.tables["leakage"].examples
+    )
+    assert cells(report.tables["distances"])["video"][0] == 2
+    skipped = run(Stats(dataset=folder, tokenizer="regex", skip_pictures=True)).tables["leakage"]
+    assert "pictures were not opened" in skipped.note
+    assert not any(row[0].startswith("look") for row in skipped.rows)
+
+
+def test_the_toy_world_shows_its_own_tags(tmp_path: Path) -> None:
+    folder = write_world_dataset(tmp_path / "dataset")
+    report = run(Stats(dataset=folder, tokenizer="regex"))
+    judged = [json.loads(line) for line in (folder / "judgments.jsonl").read_text().splitlines()]
+    spatial = [row["value"] for row in judged if row["candidate"] == "spatial"]
+    assert cells(report.tables["phenomena"])["spatial"][0] == pytest.approx(100 * sum(spatial) / len(spatial))
+    assert cells(report.tables["splits"])["valid"][:2] == (2, 1)
+    assert cells(report.tables["distances"])["video"] == pytest.approx((6, 0.2, 0.1))
+    assert any(row[0].startswith("look within") for row in report.tables["leakage"].rows)
+    assert "published" not in report.tables
+
+
+def test_what_cannot_be_said_is_one_line_each(tmp_path: Path) -> None:
+    report = run(Stats(dataset=write_release(tmp_path, valid=None, test=None), tokenizer="regex"))
+    said = "\n".join(report.missing)
+    for part in (
+        "no distances",
+        "nobody annotated phenomena",
+        "leakage needs two splits, and there is train",
+        "tree depth",
+    ):
+        assert part in said
+
+
+def test_another_tokenizer_never_counts_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_spacy", lambda: None)
+    result = runner.invoke(app, ["stats", str(write_release(tmp_path))])
+    assert result.exit_code == 0
+    assert "warning: spaCy is not installed: words are counted by a plain rule" in result.stderr
+    assert "tokens by regex (words and single signs)" in result.stdout
+    refused = runner.invoke(app, ["stats", str(tmp_path), "--tokenizer", "spacy"])
+    assert refused.exit_code == 2
+    assert "pip install 'ctxr[stats]'" in refused.stderr
+
+
+def test_a_parsing_model_adds_tree_depth(tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("parser").add_label("dep")
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "model")
+    report = run(Stats(dataset=write_release(tmp_path / "release"), parser=str(tmp_path / "model")))
+    assert cells(report.tables["language"])["mean tree depth"][0] >= 0
+    assert not any("tree depth" in line for line in report.missing)
+    assert cells(report.tables["published"])["mean tree depth"][2] == "a part is here"
+
+
+def test_json_on_stdout_and_in_the_file_say_the_same_twice(tmp_path: Path) -> None:
+    folder = write_release(tmp_path / "release")
+    results = [
+        runner.invoke(app, ["stats", str(folder), "--json", "--out", str(tmp_path / f"{name}.json")]) for name in "ab"
+    ]
+    assert [result.exit_code for result in results] == [0, 0]
+    assert results[0].stdout == results[1].stdout
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert json.loads(results[0].stdout) == json.loads((tmp_path / "a.json").read_text())
+
+
+def test_without_a_dataset_the_latest_of_the_project_is_taken_and_named(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="holds no finished image sets"):
+        run(Stats(workdir=tmp_path))
+    write_world_dataset(tmp_path / "dataset", sets=1)
+    result = runner.invoke(app, ["stats", "-w", str(tmp_path)])
+    assert result.exit_code == 0
+    assert f"looking at {tmp_path / 'dataset'}" in result.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize("wrong", [{"near": -1.0}, {"tokenizer": "nltk"}, {"out": Path()}])
+def test_wrong_arguments_are_refused_before_anything_is_read(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        run(Stats(**{"dataset": Path("nowhere"), **wrong}))
+
+
+def test_markup_in_names_is_shown_as_it_is(tmp_path: Path) -> None:
+    write_release(tmp_path, train={"[red]x": {"1": "y"}}, valid=None, test=None)
+    result = runner.invoke(app, ["stats", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "[red]x" in result.stdout
+
+
+def test_a_broken_release_is_one_sentence_and_exit_code_3(tmp_path: Path) -> None:
+    (tmp_path / "valid_data.json").write_text('{"s": {"11": "x"}}')
+    result = runner.invoke(app, ["stats", str(tmp_path)])
+    assert result.exit_code == 3
+    assert "target 11 is out of range (0 to 9)" in result.stderr
+    with pytest.raises(DataError):
+        run(Stats(dataset=tmp_path))
+
+
+def real_report(real_files: Path) -> StatsReport:
+    return run(Stats(dataset=real_files / "imagecode", tokenizer="spacy"))
+
+
+def test_the_real_valid_split_has_the_published_counts(real_files: Path) -> None:
+    report = real_report(real_files)
+    beside = cells(report.tables["published"])
+    whole = [name for name in beside if name.startswith("valid")]
+    assert len(whole) == 9
+    assert {beside[name][2] for name in whole} == {"same"}
+    assert {row[0]: row[2:4] for row in report.tables["leakage"].rows if row[1] == "valid – test"}[
+        "source video or album"
+    ] == (28, 70)
+
+
+def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "holiday.mp4"
+    victim.write_bytes(b"a video")
+    (tmp_path / "cap.json").write_text(
+        '{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"id": 1, "image_id": 1, "caption": "a cat"}]}'
+    )
+    with pytest.raises(UsageError, match=r"holiday\.mp4 is no statistics that ctxr wrote"):
+        run(Stats(dataset=tmp_path / "cap.json", out=victim))
+    assert victim.read_bytes() == b"a video"
+    for _ in range(2):
+        run(Stats(dataset=tmp_path / "cap.json", out=tmp_path / "stats.json"))

@@ -1,0 +1,504 @@
+"""`ctxr eval`: figures that can be counted by hand, comparison, files for other programs, and refusals."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.engine.report import Table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.modelling.config import Eval
+from ctxr.pipelines.modelling.eval import run as run_eval
+from ctxr.pipelines.modelling.notes import IN_MIXTURES
+from ctxr.problems import runs as sources
+from ctxr.problems.results import QueryResult
+from ctxr.store.artifacts import Parent, finish, open_artifact
+from ctxr.store.records import Score
+from ctxr.store.scores import write_scores as write_table_of_scores
+from ctxr.store.tables import read_table
+from tests.pipelines.evaluated import (
+    FILM,
+    PHOTOS,
+    STREET,
+    TEST,
+    Value,
+    at_random,
+    evaluate,
+    release,
+    right_on,
+    target_of,
+    write_scores,
+)
+from tests.pipelines.world_dataset import write_world_dataset
+
+
+def cells(table: Table) -> dict[Any, tuple[Any, ...]]:
+    """Rows by their first cell."""
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def share(cell: str) -> float:
+    """The figure before the brackets."""
+    return float(cell.split()[0])
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return release(tmp_path / "imagecode")
+
+
+def test_accuracy_is_counted_by_kind_and_ties_share_it(dataset: Path) -> None:
+    def value(query: str, place: int) -> float:
+        if query == f"{STREET}/0":
+            return float(place < 4)  # the target and three others
+        return right_on(dataset, lambda name: name != f"{FILM}/3")(query, place)
+
+    report = evaluate(dataset, write_scores(dataset.parent / "tied.jsonl", dataset, value))
+    table = report.tables["valid/accuracy"]
+    assert table.columns == ("run", "all", "video", "static", "MRR", "R@5")
+    assert [share(cell) for cell in cells(table)["tied"][:3]] == [56.2, 41.7, 100.0]
+    assert cells(table)["tied"][3] == pytest.approx((1 / 5 + 1 + (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4 + 1) / 4)
+    assert "all: 4 queries in 3 sets, chance 10.0 %" in table.note
+
+
+def test_views_have_the_bases_of_the_paper(dataset: Path) -> None:
+    value = right_on(dataset, lambda name: name != f"{FILM}/3")
+    tables = evaluate(dataset, write_scores(dataset.parent / "a.jsonl", dataset, value)).tables
+    phenomena = cells(tables["valid/phenomena"])
+    assert phenomena["negation"][:2] == (3, 1)
+    assert [share(cell) for cell in phenomena["negation"][2:]] == [0.0, 100.0]
+    assert [share(cell) for cell in phenomena["quantities"][2:]] == [100.0, 50.0]
+    writers = cells(tables["valid/writers"])
+    assert {name: (row[0], share(row[2])) for name, row in writers.items()} == {
+        "seen in train": (1, 0.0),
+        "unseen": (3, 100.0),
+    }
+    assert {name: row[0] for name, row in cells(tables["valid/source"]).items()} == {"MSR-VTT": 3, "open-images": 1}
+    assert sum(row[0] for row in cells(tables["valid/length"]).values()) == 4
+    assert cells(tables["people"])["valid"][0] == "90.9"
+    wrong = cells(tables["valid/errors"])
+    assert wrong[1][1] == 100.0
+    assert sum(row[1] for row in wrong.values()) == pytest.approx(100)
+    assert sum(row[0] for row in wrong.values()) == pytest.approx(100)
+
+
+def test_the_phenomena_of_the_release_stand_on_200_and_on_1002_rows(tmp_path: Path) -> None:
+    from tests.releases import annotation_yaml, write_release
+
+    names = [f"MSR-VTT-videoTest_video{number}-shot0_0" for number in range(1010)]
+    valid = {name: {"1": f"Text {name} 1."} for name in names}
+    write_release(tmp_path / "release", valid=valid, test=None)
+    rows = [(name, 1, "neg,s" if place % 2 else "") for place, name in enumerate(names)]
+    (tmp_path / "release" / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
+    file = write_scores(tmp_path / "a.jsonl", tmp_path / "release", at_random(0), ("valid",))
+    rows_of = [row[:3] for row in evaluate(tmp_path / "release", file).tables["valid/phenomena"].rows]
+    assert ("negation", 200, 100) in rows_of
+    assert ("negation", 1002, 501) in rows_of
+    assert [row for row in rows_of if row[0] == "spatial"] == [("spatial", 200, 100)]
+
+
+def test_a_share_that_nothing_varies_still_has_an_honest_interval(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, right_on(dataset, lambda name: True))
+    cell = cells(evaluate(dataset, file).tables["valid/accuracy"])["a"][0]
+    assert cell == "100.0 (29.2–100.0)"
+
+
+def test_runs_are_compared_with_the_first(dataset: Path) -> None:
+    files = [
+        write_scores(dataset.parent / "a.jsonl", dataset, right_on(dataset, lambda name: False)),
+        write_scores(dataset.parent / "b.jsonl", dataset, right_on(dataset, lambda name: True)),
+        write_scores(dataset.parent / "c.jsonl", dataset, right_on(dataset, lambda name: name.startswith(PHOTOS))),
+    ]
+    report = evaluate(dataset, *files, compare=True)
+    rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
+    assert rows["a", "all"] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
+    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (–)")
+    assert rows["b", "all"][3:] == ("0.250", "0.500", "0.125", "0.250")
+    assert rows["c", "all"][2].startswith("+25.0 (")
+    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (–)", "1.000", "1.000", "1.000", "1.000")
+    assert cells(report.tables["valid/accuracy"]).keys() == {"a", "b", "c"}
+    assert report.results.name == "a-vs-b-vs-c"
+    assert "valid/differences" not in evaluate(dataset, *files).tables
+
+
+def test_a_handful_of_sets_gives_no_interval_and_the_table_says_why(dataset: Path) -> None:
+    good = write_scores(dataset.parent / "good.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3"))
+    report = evaluate(dataset, good, write_scores(dataset.parent / "tied.jsonl", dataset, lambda *_: 0.0), compare=True)
+    table = report.tables["valid/accuracy"]
+    assert cells(table)["good"][0] == "75.0 (–)"
+    assert "(–): no interval, fewer than 5 clusters" in table.note
+    rows = json.loads((report.results / "figures.json").read_text())["figures"]
+    accuracies = [row for row in rows if (row["run"], row["measure"], row["part"]) == ("good", "accuracy", "all")]
+    assert [(row["value"], row["low"], row["high"], row["clusters"]) for row in accuracies] == [(0.75, None, None, 3)]
+    compared = report.tables["valid/differences"]
+    assert [row[7] for row in compared.rows if row[:2] == ("tied", "all")] == ["–"]
+    assert "tied for a run's highest score (tied 4 of 4)" in compared.note
+
+
+def test_every_row_of_every_run_is_in_the_artifact(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3"))
+    report = evaluate(dataset, file)
+    artifact = open_artifact(report.results, "results")
+    assert not artifact.changed_files()
+    rows = {row.query: row for row in read_table(report.results / "per_query.jsonl", QueryResult)}
+    assert {name: row.accuracy for name, row in rows.items()} == {
+        f"{FILM}/3": 0.0, f"{FILM}/4": 1.0, f"{STREET}/0": 1.0, f"{PHOTOS}/9": 1.0
+    }  # fmt: skip
+    missed = rows[f"{FILM}/3"]
+    assert (missed.targets, missed.picks) == ((missed.candidates[3],), (missed.candidates[4],))
+    assert missed.scores[4] == 1.0
+    assert (missed.above, missed.level, missed.reciprocal_rank) == (4, 1, 0.2)
+    assert missed.tags == ("negation", "visibility")
+    told = json.loads((report.results / "figures.json").read_text())
+    found = {(one["view"], one["part"], one["measure"]): one for one in told["figures"]}
+    assert found["overall", "all", "accuracy"]["value"] == 0.75
+    assert found["overall", "all", "accuracy"]["clusters"] == 3
+
+
+def test_evaluating_again_does_nothing_and_is_byte_equal_elsewhere(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(1))
+    first = evaluate(dataset, file)
+    assert not first.up_to_date
+    assert evaluate(dataset, file).up_to_date
+    other = evaluate(dataset, file, out=dataset.parent / "elsewhere")
+    names = sorted(path.relative_to(first.results) for path in first.results.rglob("*") if path.is_file())
+    assert len(names) > 6
+    assert [(first.results / name).read_bytes() for name in names] == [
+        (other.results / name).read_bytes() for name in names
+    ]
+    assert not evaluate(dataset, file, seed=1).up_to_date
+
+
+def test_what_an_earlier_evaluation_left_goes(dataset: Path) -> None:
+    out = dataset.parent / "out"
+    evaluate(dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(1)), out=out)
+    evaluate(dataset, write_scores(dataset.parent / "b.jsonl", dataset, at_random(1)), out=out)
+    assert sorted(file.name for file in (out / "leaderboard").iterdir()) == ["b.json"]
+
+
+def test_the_leaderboard_keeps_the_order_of_the_file(dataset: Path) -> None:
+    picks = {"YouCook-video2-shot1_1/0?": 7, "YouCook-video2-shot1_1/1?": 0, "MSR-VTT-videoTest_video7-shot2_1/0?": 5}
+    file = write_scores(dataset.parent / "a.jsonl", dataset, lambda query, place: float(place == picks.get(query, 0)))
+    report = evaluate(dataset, file)
+    told = json.loads((report.results / "leaderboard" / "a.json").read_text(), object_pairs_hook=list)
+    assert told == [("YouCook-video2-shot1_1", [7, 0]), ("MSR-VTT-videoTest_video7-shot2_1", [5])]
+    assert [name for name, _ in told] == list(TEST)
+    assert any("the targets of 3 queries are hidden" in note for note in report.notes)
+
+
+def test_trec_files_hold_every_candidate_in_its_order(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a b.jsonl", dataset, lambda query, place: float(place % 3))
+    results = evaluate(dataset, file).results
+    lines = [line.split() for line in (results / "trec" / "a-b.txt").read_text().splitlines()]
+    assert len(lines) == 70
+    assert {tuple(line[1:2] + line[5:]) for line in lines} == {("Q0", "a%20b")}
+    one = [line for line in lines if line[0] == f"{FILM}/3"]
+    assert [int(line[3]) for line in one] == list(range(1, 11))
+    assert all(float(before[4]) >= float(after[4]) for before, after in pairwise(one))
+    qrels = (results / "trec" / "qrels.txt").read_text().splitlines()
+    targets = {query.id: one.images[place] for query, one, place in read_dataset(dataset).targets()}
+    asked = {f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"}
+    assert sorted(qrels) == sorted(f"{query} 0 {targets[query]} 1" for query in asked)
+
+
+def test_tables_can_be_pasted(dataset: Path) -> None:
+    results = evaluate(dataset, write_scores(dataset.parent / "a_1.jsonl", dataset, at_random(1))).results
+    assert "| run | all | video | static | MRR | R@5 |" in (results / "results.md").read_text()
+    tex = (results / "results.tex").read_text()
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") > 4
+    assert r"a\_1 &" in tex
+
+
+def trained(dataset: Path, name: str, seeds: dict[str, Value], variant: str = "batch", lost: str = "") -> Path:
+    """A run of the project with scores of valid by each seed, trained on some other dataset; a file of it is `lost` since."""
+    folder, read = dataset.parent / "work" / "runs" / name, read_dataset(dataset)
+    rows = [
+        Score(query.id, image, scorer, value(query.id, place))
+        for scorer, value in seeds.items()
+        for query, one, _ in read.targets()
+        if read.split_of(one) == "valid"
+        for place, image in enumerate(one.images)
+    ]
+    write_table_of_scores(folder / "scores.jsonl", rows)
+    parents = [Parent("elsewhere", "dataset", "ab" * 32)]
+    files = ["scores.jsonl"]
+    if lost:
+        (folder / lost).parent.mkdir(parents=True)
+        (folder / lost).parent.joinpath("config.json").write_text("{}")
+        (folder / lost).write_bytes(b"weights")
+        files.append(lost)
+    finish(
+        folder, kind="run", verb="train", config={"variant": variant}, parents=parents, counts={}, models={}, files=files
+    )  # fmt: skip
+    if lost:
+        (folder / lost).unlink()
+    return folder
+
+
+def test_a_run_without_training_chose_no_epoch(dataset: Path) -> None:
+    trained(dataset, "as-it-is", {"as-it-is": at_random(0)}, variant="zero-shot")
+    trained(dataset, "tuned", {"tuned": at_random(1)})
+    notes = evaluate(dataset, split="valid").notes
+    assert "where valid chose the epoch of tuned, its figures flatter a little; those of test do not" in notes
+
+
+def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dataset: Path) -> None:
+    folder = trained(dataset, "base", {"base": lambda query, place: float(place)})
+    report = evaluate(dataset, split="valid")
+    assert report.runs == ("base",)
+    assert report.results == dataset.parent / "work" / "results" / "base"
+    assert "base: trained on another dataset (elsewhere) than this one; the two may share sets" in report.notes
+    assert any("where valid chose the epoch of base" in note for note in report.notes)
+    assert share(cells(report.tables["valid/accuracy"])["base"][2]) == 100.0
+    with (folder / "scores.jsonl").open("a") as stream:
+        stream.write("\n")
+    with pytest.raises(DataError, match=r"scores\.jsonl was changed since the run was written"):
+        evaluate(dataset, "base", split="valid")
+
+
+def test_several_seeds_are_one_run_whose_figures_are_their_means(dataset: Path) -> None:
+    good, bad = right_on(dataset, lambda name: True), right_on(dataset, lambda name: name.startswith(PHOTOS))
+    trained(dataset, "deep", {"deep/seed0": good, "deep/seed1": bad})
+    other = write_scores(dataset.parent / "other.jsonl", dataset, bad, ("valid",))
+    report = evaluate(dataset, other, "deep", compare=True)
+    assert share(cells(report.tables["valid/accuracy"])["deep"][0]) == 62.5
+    assert cells(report.tables["valid/seeds"])["deep"] == (2, "62.5 ± 53.0", "100.0, 25.0")
+    assert cells(report.tables["valid/errors"])[1][2] == 100.0
+    rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
+    assert rows["deep", "all"][2].startswith("+37.5 (")
+    assert rows["deep", "all"][5:] == ("–", "–")
+    names = {row.run for row in read_table(report.results / "per_query.jsonl", QueryResult)}
+    assert names == {"other", "deep/seed0", "deep/seed1"}
+    assert sorted(file.name for file in (report.results / "trec").iterdir()) == [
+        "deep-seed0.txt", "deep-seed1.txt", "other.txt", "qrels.txt"
+    ]  # fmt: skip
+
+
+def test_a_model_is_scored_as_it_is_on_the_queries_that_are_asked(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def scores_of(source: str, read: Any, queries: list[str], *_: object) -> list[Score]:
+        asked.extend(queries)
+        sets = {one.id: one.images for one in read.sets}
+        found = [read.queries[name] for name in queries]
+        return [Score(query.id, name, source, 0.0) for query in found for name in sets[query.image_set]]
+
+    monkeypatch.setattr(sources, "scores_of", scores_of)
+    report = evaluate(dataset, "ViT:tiny", split="valid")
+    assert asked == [f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"]
+    assert share(cells(report.tables["valid/accuracy"])["ViT:tiny"][0]) == 10.0
+    assert report.results.name == "ViT-tiny"
+
+
+def test_our_own_dataset_brings_its_crowd_its_certificate_and_its_distances(tmp_path: Path) -> None:
+    dataset = write_world_dataset(tmp_path / "dataset", sets=6)
+    queries = [query.id for query in read_dataset(dataset).queries.values() if query.labels is None]
+    accuracy = {
+        "kind": "all", "basis": "all votes", "value": 0.875, "right": 7, "votes": 8, "workers": 3, "low": 0.5, "high": 0.9,
+        "crowd_low": 0.8, "crowd_high": 0.95,
+    }  # fmt: skip
+    agreement = {"kind": "all", "basis": "all votes", "level": "nominal", "on": "image ids", "value": 0.7}
+    (dataset / "figures.json").write_text(json.dumps({"accuracy": [accuracy], "agreement": [agreement]}))
+    (dataset / "certificate.json").write_text(json.dumps({"queries": {queries[0]: {"describer": "unseen_worker"}}}))
+    file = write_scores(tmp_path / "a.jsonl", dataset, at_random(3), ("train", "valid"))
+    report = evaluate(dataset, file)
+    assert report.tables["people"].rows == (("all, all votes", 8, "87.5 (80.0–95.0)", 0.7),)
+    parted = {name for name in report.tables if name.endswith("/writers")}
+    assert len(parted) == 1
+    assert any(name.endswith("/phenomena") for name in report.tables)
+    assert "train/accuracy" in report.tables
+    (dataset / "figures.json").write_text('{"accuracy": 3}')
+    with pytest.raises(DataError, match=r"figures\.json is damaged"):
+        evaluate(dataset, file)
+    (dataset / "certificate.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"certificate\.json is damaged"):
+        evaluate(dataset, file)
+
+
+def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("train",))
+    report = evaluate(dataset, file)
+    assert next(iter(report.tables)) == "train/accuracy"
+    assert "what a was trained on, and whether these sets were in it, is not known here" in report.notes
+    assert IN_MIXTURES in report.notes
+
+
+def edited(file: Path, edit: Any) -> Path:
+    """The file with other lines."""
+    file.write_text("\n".join(edit(file.read_text().splitlines())) + "\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda lines: [*lines, lines[0].replace(FILM, "nowhere")], r"a\.jsonl:71: query 'nowhere/3' is not asked in imagecode"),
+        (lambda lines: [*lines, lines[0].replace('"candidate": "', '"candidate": "x')], r"a\.jsonl:71: 'x.*' is no candidate"),
+        (lambda lines: lines[:-1], r"a\.jsonl:61: query '.*shot2_1/0\?' has no score for its candidate"),
+        (lambda lines: lines[10:], r"a\.jsonl: query '.*/3' of valid has no score"),
+        (lambda lines: [*lines[:3], *lines[4:13], *lines[14:]], r"a\.jsonl:1: .* and 1 more are incomplete"),
+        (lambda lines: [*lines, lines[4]], r"a\.jsonl:71: .* stand in line 5 already"),
+    ],
+)  # fmt: skip
+def test_scores_that_do_not_fit_are_refused_with_their_line(dataset: Path, edit: Any, told: str) -> None:
+    file = edited(write_scores(dataset.parent / "a.jsonl", dataset, lambda query, place: 0.5 + place), edit)
+    with pytest.raises(DataError, match=told):
+        evaluate(dataset, file)
+
+
+def test_a_label_is_not_an_image(dataset: Path) -> None:
+    line = {"query": f"phenomena/{FILM}/3", "candidate": "negation", "value": 1.0}
+    (dataset.parent / "a.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(DataError, match="asks for a label, not for an image"):
+        evaluate(dataset, dataset.parent / "a.jsonl")
+
+
+def test_partial_leaves_out_of_all_runs_what_one_lacks_and_says_how_many(dataset: Path) -> None:
+    whole = write_scores(dataset.parent / "whole.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3"))
+    part = edited(write_scores(dataset.parent / "part.jsonl", dataset, at_random(0)), lambda lines: lines[1:-1])
+    report = evaluate(dataset, whole, part, partial=True)
+    assert share(cells(report.tables["valid/accuracy"])["whole"][0]) == 100.0
+    assert "all: 3 queries" in report.tables["valid/accuracy"].note
+    assert "valid: 1 of 4 queries lack scores of some run and were left out of all (--partial)" in report.notes
+    assert not (report.results / "leaderboard").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"split": "dev"}, "--split 'dev' is unknown"),
+        ({"cluster": "shot"}, "--cluster 'shot' is unknown"),
+        ({"resamples": 0}, "--resamples and --permutations must be at least 1"),
+        ({"recall": "1,x"}, "--recall '1,x' is no list"),
+    ],
+)
+def test_wrong_arguments_are_refused(dataset: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        evaluate(dataset, "a.jsonl", **options)
+
+
+def test_what_is_no_run_is_refused(dataset: Path) -> None:
+    with pytest.raises(UnfinishedError, match="runs holds no finished run"):
+        evaluate(dataset)
+    with pytest.raises(UsageError, match=r"nothing\.jsonl is neither a run in .* nor a file of scores"):
+        evaluate(dataset, "nothing.jsonl")
+    (dataset.parent / "work" / "runs" / "half").mkdir(parents=True)
+    with pytest.raises(UnfinishedError, match=r"half has no manifest\.json"):
+        evaluate(dataset, "half")
+
+
+def test_a_mistyped_run_is_answered_with_the_runs_there_are_and_a_recipe_with_its_command(dataset: Path) -> None:
+    trained(dataset, "clip-batch", {"clip-batch": at_random(0)})
+    with pytest.raises(UsageError, match=r"there is neither a run nor a classifier 'clip-bach' in ") as caught:
+        evaluate(dataset, "clip-bach")
+    assert caught.value.hint.startswith("did you mean clip-batch? the runs are clip-batch; an encoder")
+    with pytest.raises(UsageError, match="there is neither a run nor a classifier 'clip-module'") as caught:
+        evaluate(dataset, "clip-module")
+    assert caught.value.hint.startswith("ctxr train --recipe clip-module   makes it; the runs are clip-batch")
+
+
+def test_without_a_dataset_the_one_that_a_run_was_made_on_is_missed(dataset: Path) -> None:
+    trained(dataset, "base", {"base": at_random(0)})
+    with pytest.raises(UnfinishedError, match="is not found as it was then: base on elsewhere") as caught:
+        run_eval(Eval(workdir=dataset.parent / "work"))
+    assert caught.value.hint == "--dataset PATH   says where it lies"
+
+
+def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:
+    trained(dataset, "base", {"base": at_random(0)}, lost="seed0/encoder.safetensors")
+    with pytest.raises(DataError, match=r"base/seed0/encoder\.safetensors is missing: the run was written with it"):
+        evaluate(dataset, "base", split="train")
+
+
+def test_a_side_that_one_run_never_scored_is_left_out_of_all_and_told(dataset: Path) -> None:
+    whole = write_scores(dataset.parent / "whole.jsonl", dataset, at_random(0))
+    valid = write_scores(dataset.parent / "heard.jsonl", dataset, at_random(1), ("valid",))
+    report = evaluate(dataset, whole, valid)
+    assert "valid/accuracy" in report.tables
+    assert "test is left out, as heard scored nothing of it: name the others, with --split test" in report.notes
+
+
+def test_one_run_cannot_be_compared_and_a_recall_of_every_candidate_is_no_figure(dataset: Path) -> None:
+    report = evaluate(
+        dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0)), compare=True, recall="5,10,20"
+    )
+    assert any(note.startswith("nothing was compared: --compare tests runs against the first") for note in report.notes)
+    assert "R@10, R@20 is left out: no set has more than 10 images, so it would be 100.0" in report.notes
+    assert report.tables["valid/accuracy"].columns[-2:] == ("MRR", "R@5")
+
+
+def test_comparisons_of_other_runs_have_folders_of_their_own(dataset: Path) -> None:
+    files = [write_scores(dataset.parent / f"{name}.jsonl", dataset, at_random(0)) for name in ("a", "b", "c" * 90)]
+    named = [evaluate(dataset, *some, compare=True).results.name for some in (files[:2], files[1::-1], files)]
+    assert named[:2] == ["a-vs-b", "b-vs-a"]
+    assert named[2].startswith("a-vs-2-others-")
+
+
+def test_two_runs_of_one_name_are_refused(dataset: Path) -> None:
+    one = write_scores(dataset.parent / "x" / "a.jsonl", dataset, at_random(0))
+    two = write_scores(dataset.parent / "y" / "a.jsonl", dataset, at_random(1))
+    with pytest.raises(UsageError, match="two runs are called 'a'"):
+        evaluate(dataset, one, two)
+    three = write_scores(dataset.parent / "y" / "A.jsonl", dataset, at_random(1), scorer="A")
+    with pytest.raises(UsageError, match="would write the same files"):
+        evaluate(dataset, one, three)
+
+
+def test_a_split_that_nobody_scored_is_refused(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("valid",))
+    with pytest.raises(DataError, match="'a' scores no query of train"):
+        evaluate(dataset, file, split="train")
+
+
+def test_groups_may_be_what_is_drawn(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0))
+    assert "in 3 groups" in evaluate(dataset, file, cluster="group").tables["valid/accuracy"].note
+
+
+def test_in_a_gallery_captions_of_one_picture_stand_or_fall_together(tmp_path: Path) -> None:
+    pictures = [{"id": number, "file_name": f"{number}.jpg", "width": 9, "height": 9} for number in range(40)]
+    captions = [
+        {"id": 2 * number + place, "image_id": number, "caption": f"Picture {number}, {'a' * place}."}
+        for number in range(40)
+        for place in range(2)
+    ]
+    (tmp_path / "coco").mkdir()
+    (tmp_path / "coco" / "captions_val.json").write_text(json.dumps({"images": pictures, "annotations": captions}))
+
+    targets = target_of(read_dataset(tmp_path / "coco"))
+
+    def value(query: str, place: int) -> float:
+        return -abs(place - targets[query] - 0.6)  # the picture after the right one, then the right one
+
+    report = evaluate(tmp_path / "coco", write_scores(tmp_path / "a.jsonl", tmp_path / "coco", value), recall="1,2,5")
+    table = report.tables["valid/accuracy"]
+    assert table.columns == ("run", "all", "MRR", "R@1", "R@2", "R@5")
+    assert cells(table)["a"][2:] == ("2.5", "100.0", "100.0")
+    assert "80 queries in 40 targets, chance 2.5 %" in table.note
+    rows = read_table(report.results / "per_query.jsonl", QueryResult)
+    assert {(row.candidates, row.scores, len(row.picks)) for row in rows} == {((), (), 1)}
+
+
+def test_hidden_targets_alone_give_the_files_and_no_figure(dataset: Path) -> None:
+    report = evaluate(dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("test",)), compare=True)
+    assert set(report.tables) == {"people"}
+    assert (report.results / "leaderboard" / "a.json").is_file()
+    assert not (report.results / "trec" / "qrels.txt").exists()
+
+
+def test_the_command_prints_tables_and_json(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0))
+    words = ["eval", str(file), "--dataset", str(dataset), "-w", str(dataset.parent / "work"), "--resamples", "50"]
+    shown = CliRunner().invoke(app, [*words, "--tokenizer", "regex"])
+    assert shown.exit_code == 0
+    assert "valid: accuracy" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, [*words, "--tokenizer", "regex", "--json"]).stdout)
+    assert told["up_to_date"] is True
+    assert told["tables"]["valid/accuracy"]["rows"][0][0] == "a"

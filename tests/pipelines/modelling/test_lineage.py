@@ -1,0 +1,83 @@
+"""The dataset that runs were made on: found by content in their project or where it lay then, or missed in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.lineage import common_dataset, remember_dataset
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.store.artifacts import Parent, finish, open_artifact
+from tests.pipelines.modelling.training.test_train import Note
+
+
+def artifact(folder: Path, kind: str, *parents: Parent, note: str = "") -> Path:
+    config = {"note": note}
+    finish(folder, kind=kind, verb="test", config=config, parents=parents, counts={}, models={}, files=[])
+    return folder
+
+
+def dataset(folder: Path, note: str = "") -> Path:
+    return artifact(folder, "dataset", note=note)
+
+
+def made_on(run: Path, *folders: Path) -> Path:
+    return artifact(run, "run", *(Parent(one.name, "dataset", open_artifact(one).sha256) for one in folders))
+
+
+def test_the_dataset_of_runs_is_found_in_their_project_beside_newer_ones(tmp_path: Path) -> None:
+    old, talk = dataset(tmp_path / "dataset", "old"), Note()
+    dataset(tmp_path / "revised", "new")
+    runs = [made_on(tmp_path / "runs" / name, old) for name in ("a", "b", "c")]
+    assert common_dataset(runs, talk) == old
+    assert talk.said == [f"looking at what the runs were made on: a and 2 more on {old}"]
+    assert common_dataset([artifact(tmp_path / "runs" / "mute", "run"), runs[0]], talk) == old
+
+
+def test_runs_that_name_no_dataset_leave_the_choice_open(tmp_path: Path) -> None:
+    assert common_dataset([], Note()) is None
+    regions = Parent("grid", "regions", "ab" * 32)
+    assert common_dataset([artifact(tmp_path / "runs" / "mute", "run", regions)], Note()) is None
+
+
+def test_a_dataset_outside_the_project_is_found_where_it_lay_while_it_is_as_it_was(tmp_path: Path) -> None:
+    far = dataset(tmp_path / "far", "one")
+    run = made_on(tmp_path / "work" / "runs" / "a", far)
+    with pytest.raises(UnfinishedError, match="is not found as it was then: a on far") as caught:
+        common_dataset([run], Note())
+    assert caught.value.hint == "--dataset PATH   says where it lies"
+    remember_dataset(run, far)
+    assert common_dataset([run], Note()) == far
+    dataset(far, "another")
+    with pytest.raises(UnfinishedError, match="is not found as it was then"):
+        common_dataset([run], Note())
+
+
+def test_a_dataset_that_was_made_anew_is_offered_and_not_taken(tmp_path: Path) -> None:
+    run = made_on(tmp_path / "runs" / "a", dataset(tmp_path / "dataset", "old"))
+    dataset(tmp_path / "dataset", "new")
+    with pytest.raises(UnfinishedError, match="is not found as it was then: a on dataset") as caught:
+        common_dataset([run], Note())
+    assert caught.value.hint == f"--dataset {tmp_path / 'dataset'}   evaluates on what is there now"
+
+
+def test_runs_on_different_datasets_are_not_evaluated_together_unasked(tmp_path: Path) -> None:
+    first, second = dataset(tmp_path / "dataset"), dataset(tmp_path / "revised", "new")
+    runs = [made_on(tmp_path / "runs" / "a", first), made_on(tmp_path / "runs" / "b", second)]
+    told = f"runs were made on 2 different datasets: a on {first}, b on {second}"
+    with pytest.raises(UsageError, match=told) as caught:
+        common_dataset(runs, Note())
+    assert caught.value.hint == f"--dataset {first}   evaluates on one of them; or name runs of one alone"
+
+
+def test_runs_that_asked_different_things_of_one_release_have_it_in_common(tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    release.mkdir()
+    runs = [
+        artifact(tmp_path / "work" / "runs" / name, "run", Parent("release", "release", digest * 32))
+        for name, digest in (("a", "ab"), ("b", "cd"))
+    ]
+    with pytest.raises(UnfinishedError, match="a and 1 more on release"):
+        common_dataset(runs, Note())
+    for run in runs:
+        remember_dataset(run, release)
+    assert common_dataset(runs, Note()) == release

@@ -1,0 +1,299 @@
+"""`ctxr train`: a run that says how it came about, goes on where it was stopped, and can be scored with again."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.engine.progress import Silent
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.models.encoders import Encoder
+from ctxr.models.recipes import load_recipe
+from ctxr.pipelines.modelling.config import Train
+from ctxr.pipelines.modelling.train import _making_start
+from ctxr.problems.scoring import scores_of
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Score
+from ctxr.store.tables import read_table
+from tests.models.encoder_folder import make_folder
+from tests.pipelines.modelling.training.conftest import SMALL, Trains
+
+
+class Note(Silent):
+    """Remembers what it is told; raises `KeyboardInterrupt` when it hears `stop`."""
+
+    def __init__(self, stop: str = "\0") -> None:
+        self.said: list[str] = []
+        self.warned: list[str] = []
+        self._stop = stop
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+        if self._stop in text:
+            raise KeyboardInterrupt
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+@pytest.mark.parametrize("recipe", ["clip-zero-shot", "clip-none", "clip-batch", "clip-module", "clip-temporal"])
+def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
+    train: Trains, benchmark: Path, recipe: str, tmp_path: Path
+) -> None:
+    report = train(recipe)
+    folder = tmp_path / "work" / "runs" / recipe
+    assert (report.folder, report.up_to_date) == (folder, False)
+    dataset = read_dataset(benchmark)
+    rows = read_table(folder / "scores.jsonl", Score)
+    asked = [query for query, image_set, _ in dataset.targets() if dataset.split_of(image_set) != "train"]
+    assert {(row.query, row.candidate) for row in rows} == {
+        (query.id, image)
+        for query in asked
+        for one in dataset.sets
+        if one.id == query.image_set
+        for image in one.images
+    }
+    assert {row.scorer for row in rows} == {recipe}
+    again = scores_of(folder, dataset, [query.id for query in asked], tmp_path / "elsewhere")
+    assert sorted(again, key=Score.key) == rows
+    manifest = open_artifact(folder, "run").manifest
+    assert manifest.parents[0].sha256 == open_artifact(benchmark).sha256
+    assert manifest.counts["valid"] == report.valid == report.seeds[0].valid
+    assert not (folder / "making").exists()
+    assert train(recipe).up_to_date
+
+
+def test_history_and_clock_have_a_row_for_each_epoch(train: Trains, tmp_path: Path) -> None:
+    talk = Note()
+    report = train("clip-module", talk=talk, seeds=2)
+    rows = [json.loads(line) for line in (report.folder / "history.jsonl").read_text().splitlines()]
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert list(rows[0]) == ["seed", "epoch", "loss", "accuracy"]
+    assert len((report.folder / "clock.jsonl").read_text().splitlines()) == 4
+    assert "clock.jsonl" not in open_artifact(report.folder).manifest.files
+    assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in talk.said)
+
+
+def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
+    report = train("clip-module", seeds=2)
+    assert [one.seed for one in report.seeds] == [0, 1]
+    shares = [one.valid for one in report.seeds if one.valid is not None]
+    assert report.valid == pytest.approx(sum(shares) / 2)
+    heads = [report.folder / f"seed{seed}" / "head.safetensors" for seed in range(3)]
+    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in heads[:2]]
+    assert before[0][1] != before[1][1]
+    assert len(train("clip-module", seeds=3).seeds) == 3
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in heads[:2]] == before
+    scorers = {row.scorer for row in read_table(report.folder / "scores.jsonl", Score)}
+    assert scorers == {f"clip-module/seed{seed}" for seed in range(3)}
+    fewer = train("clip-module", seeds=1)
+    assert ([one.seed for one in fewer.seeds], heads[1].exists()) == ([0], False)
+
+
+def test_equal_runs_are_byte_equal_but_for_the_clock(train: Trains, tmp_path: Path) -> None:
+    folders = [train("clip-temporal", workdir=tmp_path / name).folder for name in ("a", "b")]
+    files = [{file.relative_to(one): file.read_bytes() for file in one.rglob("*") if file.is_file()} for one in folders]
+    clocks = [one.pop(Path("clock.jsonl")) for one in files]
+    assert files[0] == files[1]
+    assert all(clocks)
+
+
+@pytest.mark.parametrize("recipe", ["clip-none", "clip-temporal"])
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_path: Path, recipe: str) -> None:
+    whole = train(recipe, "epochs=3", workdir=tmp_path / "whole").folder
+    for epoch in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, "epochs=3", talk=Note(f"epoch {epoch} of 3"))
+        with pytest.raises(UnfinishedError, match="unfinished"):
+            open_artifact(tmp_path / "work" / "runs" / recipe)
+    talk = Note()
+    cut = train(recipe, "epochs=3", talk=talk).folder
+    told = [text.partition(":")[0] for text in talk.said if text.startswith("seed")]
+    assert told == ["seed 0 goes on after epoch 2 of 3", "seed 0, epoch 3 of 3"]
+    for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(
+    train: Trains, benchmark: Path, encoder: str, tmp_path: Path, after: int
+) -> None:
+    whole = train("clip-temporal", "epochs=4", workdir=tmp_path / "whole").folder
+    code = f"""
+import os, signal
+from pathlib import Path
+from ctxr.engine.progress import Silent
+from ctxr.pipelines.modelling.train import Train, run
+class Killed(Silent):
+    def note(self, text):
+        if "epoch {after} of" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+changes = {(f"encoder={encoder}", *SMALL, "epochs=4")!r}
+run(Train("clip-temporal", Path({str(benchmark)!r}), changes=changes, workdir=Path({str(tmp_path / "work")!r})), Killed())
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    cut = train("clip-temporal", "epochs=4").folder
+    assert (cut / "scores.jsonl").read_bytes() == (whole / "scores.jsonl").read_bytes()
+    assert (cut / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
+
+
+def test_a_head_starts_from_the_encoder_of_another_run(train: Trains, tmp_path: Path) -> None:
+    batch = train("clip-batch", name="tuned").folder
+    module = train("clip-module", "start=tuned").folder
+    own, below = (load_file(folder / "seed0" / "encoder.safetensors") for folder in (module, batch))
+    assert all((own[name] == below[name]).all() for name in own)
+    prints = [open_artifact(folder).manifest.models["encoder"]["fingerprint"] for folder in (module, batch)]
+    assert prints[0] == prints[1]
+    published = train("clip-module", name="other").folder
+    assert open_artifact(published).manifest.models["encoder"]["fingerprint"] != prints[0]
+    assert not (published / "seed0" / "encoder.safetensors").exists()
+    assert "tuned" in [parent.name for parent in open_artifact(module).manifest.parents]
+
+
+def test_a_start_of_another_encoder_and_one_that_is_not_there_are_one_sentence(
+    train: Trains, benchmark: Path, encoder: str, tmp_path: Path
+) -> None:
+    train("clip-batch", name="tuned")
+    other = f"local-dir:{make_folder(tmp_path / 'other')}"
+    with pytest.raises(DataError, match=r"was trained over the encoder local-dir:.*, not over local-dir:"):
+        train("clip-module", "start=tuned", f"encoder={other}")
+    with pytest.raises(UnfinishedError, match="starts from the run 'clip-batch'") as caught:
+        train("clip-module", "start=clip-batch")
+    assert caught.value.hint.startswith(f"ctxr train --recipe clip-batch --dataset {benchmark} --set encoder={encoder}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "told"),
+    [
+        ((), {}, "--recipe clip-batch"),
+        (("encoder=ctxr-tiny",), {}, "--recipe clip-batch --set encoder=ctxr-tiny"),
+        (("start=mine",), {}, "--recipe clip-batch --name mine"),
+        ((), {"recipe": "blip-module", "dataset": Path("a b")}, "--recipe blip-batch --dataset 'a b'"),
+        ((), {"workdir": Path("other")}, "--recipe clip-batch --workdir other"),
+    ],
+)
+def test_the_run_that_is_told_to_be_made_is_one_that_the_recipe_can_start_from(
+    changes: tuple[str, ...], more: dict[str, Any], told: str
+) -> None:
+    config = Train(**{"recipe": "clip-module", "changes": changes} | more)
+    assert _making_start(config, load_recipe(config.recipe, changes=changes)) == f"ctxr train {told}"
+
+
+def test_weights_that_do_not_fit_their_config_are_one_sentence(train: Trains, benchmark: Path) -> None:
+    folder = train("clip-module").folder
+    config = folder / "seed0" / "config.json"
+    config.write_text(config.read_text().replace('"inner": 32', '"inner": 64'))
+    with pytest.raises(DataError, match=r"head\.safetensors holds weights of something else than the head"):
+        scores_of(folder, read_dataset(benchmark))
+    (folder / "seed0" / "head.safetensors").write_bytes(b"cut")
+    with pytest.raises(DataError, match="cannot be read as weights"):
+        scores_of(folder, read_dataset(benchmark))
+
+
+def test_vectors_are_computed_once_for_equal_weights_and_a_damaged_cache_is_made_again(
+    train: Trains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train("clip-module")
+    calls: list[int] = []
+    plain = Encoder.encode_images
+
+    def counted(self: Encoder, images: list[object], exact: bool = False) -> object:
+        calls.append(len(images))
+        return plain(self, images, exact)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Encoder, "encode_images", counted)
+    train("clip-temporal")
+    assert calls == []
+    kept = sorted((tmp_path / "work" / ".ctxr-cache" / "encoded").glob("*.npy"))
+    assert kept
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:100])
+    scores = (first.folder / "scores.jsonl").read_bytes()
+    shutil.rmtree(first.folder)
+    assert (train("clip-module").folder / "scores.jsonl").read_bytes() == scores
+    assert calls
+
+
+def test_a_published_encoder_can_be_scored_by_its_name(train: Trains, benchmark: Path, encoder: str) -> None:
+    folder = train("clip-zero-shot").folder
+    by_name = {row.key()[:2]: row.value for row in scores_of(encoder, read_dataset(benchmark))}
+    by_run = {row.key()[:2]: row.value for row in read_table(folder / "scores.jsonl", Score)}
+    assert by_run.items() <= by_name.items()
+    assert all(-1 <= value <= 1 for value in by_name.values())
+    with pytest.raises(DataError, match="has no query 'nobody'"):
+        scores_of(encoder, read_dataset(benchmark), ["nobody"])
+
+
+def test_missing_pictures_are_one_sentence(train: Trains, benchmark: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(benchmark, copy)
+    lost = sorted(copy.glob("images/train-*/img3.jpg"))
+    for file in lost:
+        file.unlink()
+    message = (
+        rf"{len(lost)} of \d+ pictures that copy asks about are not there, in \d+ sets: the first is train-.*/img3"
+    )
+    with pytest.raises(DataError, match=message):
+        train("clip-module", dataset=copy)
+
+
+def test_a_loss_that_is_no_number_stops_the_command_and_another_rate_starts_anew(train: Trains) -> None:
+    with pytest.raises(CtxrError, match=r"the loss is (nan|inf) in epoch 1, step 2 of 3; no epoch was finished"):
+        train("clip-module", "lr=1e30")
+    assert len(train("clip-module").seeds) == 1
+
+
+def test_arguments_that_make_no_sense_are_refused(train: Trains) -> None:
+    with pytest.raises(UsageError, match="--seeds 0 trains nothing"):
+        train("clip-module", seeds=0)
+    for name in ("a/b", "", ".."):
+        with pytest.raises(UsageError, match="is no name of a folder"):
+            train("clip-module", name=name)
+
+
+def test_without_a_train_side_only_zero_shot_works(train: Trains, tmp_path: Path) -> None:
+    from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+
+    out = tmp_path / "tested"
+    write_benchmark(WorldBenchmark(out, train=0, valid=0, test=2, side=48, workers=1))
+    report = train("clip-zero-shot", dataset=out)
+    assert (report.valid, report.queries) == (None, {"test": 2})
+    with pytest.raises(DataError, match="tested has no query with a known target on the train side"):
+        train("clip-batch", dataset=out)
+
+
+def test_the_command_prints_its_result_for_people_and_for_programs(
+    benchmark: Path, encoder: str, tmp_path: Path
+) -> None:
+    words = ["train", "--recipe", "clip-module", "--dataset", str(benchmark), "-w", str(tmp_path / "w"), "--seeds", "2"]
+    for change in (f"encoder={encoder}", *SMALL):
+        words += ["--set", change]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert "accuracy, %" in result.stdout
+    assert "s.d." in result.stdout
+    again = CliRunner().invoke(app, [*words, "--json"])
+    found = json.loads(again.stdout)
+    assert (found["run"], found["up_to_date"], len(found["seeds"])) == ("clip-module", True, 2)
+
+
+def test_images_keep_the_order_of_their_set(benchmark: Path) -> None:
+    from ctxr.problems.queries import asked_of
+
+    dataset = read_dataset(benchmark)
+    by_id = {one.id: one for one in dataset.sets}
+    asked = asked_of(dataset)
+    assert asked
+    assert all(one.images == by_id[one.image_set].images for one in asked)
+    assert {one.ordered for one in asked} == {True, False}
+    assert all(one.ordered == (by_id[one.image_set].kind == "video") for one in asked)
+    assert all(one.target is not None and one.images[one.target].endswith(f"img{one.target}") for one in asked)

@@ -1,0 +1,131 @@
+"""`ctxr train` with encoders of pairs: live or frozen with their features kept, the same run as any other."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.engine.progress import Silent
+from ctxr.errors import DataError
+from ctxr.models.blip import BlipEncoder
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.scorers import PairScorer
+from ctxr.models.training.checkpoint import load_head
+from ctxr.models.training.scoring import score_all
+from ctxr.problems.encoded import PictureFiles
+from ctxr.problems.paired import as_features, as_inputs
+from ctxr.problems.queries import EvalQuery, asked_of, check_places, contents_of, pictures_of
+from ctxr.problems.scoring import scores_of, source_of
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Score
+from ctxr.store.tables import read_table
+from tests.models.blip_folder import make_blip
+from tests.pipelines.modelling.training.conftest import Trains
+from tests.pipelines.modelling.training.test_train import Note
+
+BLIP = "encoder=random:blip-tiny"
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"blip:{make_blip(tmp_path_factory.mktemp('blip') / 'one')}"
+
+
+@pytest.mark.parametrize("recipe", ["blip-zero-shot", "blip-batch", "blip-module", "blip-temporal"])
+def test_a_run_of_blip_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
+    train: Trains, benchmark: Path, blip: str, recipe: str, tmp_path: Path
+) -> None:
+    more = ("epochs=0",) if recipe == "blip-zero-shot" else ()
+    report = train(recipe, f"encoder={blip}", *more)
+    dataset = read_dataset(benchmark)
+    rows = read_table(report.folder / "scores.jsonl", Score)
+    asked = [query.id for query, image_set, _ in dataset.targets() if dataset.split_of(image_set) != "train"]
+    assert len(rows) == 10 * len(asked) == 120
+    again = scores_of(report.folder, dataset, asked, tmp_path / "elsewhere")
+    assert sorted(again, key=Score.key) == rows
+    manifest = open_artifact(report.folder, "run").manifest
+    assert (manifest.models["encoder"]["name"], manifest.models["encoder"]["dim"]) == (blip, 32)
+    parts = {file.name for file in (report.folder / "seed0").iterdir()}
+    own = {"blip-zero-shot": set(), "blip-batch": {"encoder.safetensors"}}.get(recipe, {"head.safetensors"})
+    assert parts == {"config.json", *own}
+    assert train(recipe, f"encoder={blip}", *more).up_to_date
+
+
+def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, benchmark: Path, tmp_path: Path) -> None:
+    train("blip-batch", BLIP, name="tuned")
+    folder = train("blip-module", BLIP, "start=tuned").folder / "seed0"
+    dataset = read_dataset(benchmark)
+    asked = asked_of(dataset)
+    files = pictures_of(dataset, asked)
+    pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
+    source = source_of(folder, "random:blip-tiny", Silent())
+    assert isinstance(source, CrossSource)
+    live = as_inputs(asked, pictures, source, "cpu", Silent())
+    kept = as_features(asked, pictures, source, "cpu", "fp32", Silent())
+    encoder, head = source.build(), load_head(folder)
+    assert isinstance(head, PairScorer)
+    below = load_file(tmp_path / "work" / "runs" / "tuned" / "seed0" / "encoder.safetensors")
+    assert all(torch.equal(below[name], weights) for name, weights in encoder.state_dict().items())
+    scores = score_all(head, kept, 5)
+    torch.testing.assert_close(scores, score_all(PairScorer(encoder, head.head).eval(), live, 5), rtol=1e-4, atol=1e-4)
+    rows = {row.key()[:2]: row.value for row in read_table(folder.parent / "scores.jsonl", Score)}
+    for one, values in zip(asked, scores.tolist(), strict=True):
+        for image, value in zip(one.images, values, strict=True):
+            assert rows.get((one.query, image), value) == pytest.approx(value, abs=1e-4)
+
+
+def test_pair_features_are_computed_once_for_equal_weights(train: Trains, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    plain = BlipEncoder.pairs
+
+    def counted(self: BlipEncoder, *inputs: torch.Tensor) -> torch.Tensor:
+        calls.append(len(inputs[1]))
+        return plain(self, *inputs)
+
+    monkeypatch.setattr(BlipEncoder, "pairs", counted)
+    train("blip-module", BLIP)
+    assert sum(calls) == 24
+    train("blip-temporal", BLIP)
+    assert sum(calls) == 24
+    train("blip-temporal", BLIP, "frozen=false", name="joint")
+    assert sum(calls) > 24
+
+
+@pytest.mark.parametrize(("recipe", "change"), [("blip-batch", "loss=binary"), ("blip-temporal", "frozen=false")])
+def test_a_training_of_pairs_that_was_interrupted_goes_on_to_the_same_bits(
+    train: Trains, tmp_path: Path, recipe: str, change: str
+) -> None:
+    whole = train(recipe, BLIP, change, workdir=tmp_path / "whole").folder
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, BLIP, change, talk=Note("epoch 1 of 2"))
+    cut = train(recipe, BLIP, change).folder
+    for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_head_over_another_encoder_is_refused(train: Trains, blip: str) -> None:
+    train("blip-batch", BLIP, name="tuned")
+    with pytest.raises(DataError, match="was trained over the encoder random:blip-tiny, not over blip:"):
+        train("blip-module", f"encoder={blip}", "start=tuned")
+
+
+def test_an_encoder_of_pairs_can_be_scored_by_its_name(train: Trains, benchmark: Path) -> None:
+    folder = train("blip-zero-shot", BLIP, "epochs=0").folder
+    by_name = {row.key()[:2]: row.value for row in scores_of("random:blip-tiny", read_dataset(benchmark))}
+    for row in read_table(folder / "scores.jsonl", Score):
+        assert by_name[row.key()[:2]] == pytest.approx(row.value, abs=1e-4)
+    assert len({*by_name.values()}) > 100
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_more_images_in_order_than_there_are_positions_are_one_sentence(every: bool) -> None:
+    images = tuple(f"img{number}" for number in range(11))
+    album, film = (EvalQuery(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
+    with pytest.raises(DataError, match="qTrue asks about 11 images in order, and 10 positions are learned"):
+        check_places([film], 10, every)
+    check_places([film], 11, every)
+    check_places([album], 10, False)
+    with pytest.raises(DataError, match="qFalse asks about 11 images in order"):
+        check_places([album], 10, True)

@@ -1,0 +1,79 @@
+"""What cannot become a run is refused before anything is spent on it or lost by it."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Image
+from ctxr.store.tables import read_table, write_table
+from tests.pipelines.modelling.training.conftest import Trains
+from tests.pipelines.modelling.training.test_train import Note
+
+
+def test_a_run_does_not_start_from_itself(train: Trains) -> None:
+    folder = train("clip-zero-shot", name="own").folder
+    before = (folder / "manifest.json").read_bytes()
+    for start in ("own", "./own", "../runs/own"):
+        with pytest.raises(UsageError, match="the run own cannot start from itself"):
+            train("clip-module", f"start={start}", name="own")
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (("heads=7",), UsageError, "7 heads do not divide the 32 numbers of a pair"),
+        (("fusion=concat", "heads=3"), UsageError, "3 heads do not divide the 64 numbers of a pair"),
+        (("inner=100000000000",), CtxrError, "no memory on cpu for a head of 1 layers, 100000000000 wide"),
+    ],
+)
+def test_a_head_that_cannot_be_built_is_one_sentence_before_anything_is_embedded(
+    train: Trains, tmp_path: Path, changes: tuple[str, ...], error: type[CtxrError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        train("clip-module", *changes)
+    assert not (tmp_path / "work").exists()
+
+
+def test_fewer_seeds_leave_no_trace_of_more(train: Trains, tmp_path: Path) -> None:
+    train("clip-module", "epochs=1", seeds=2)
+    fewer, one = train("clip-module", "epochs=1", seeds=1), train("clip-module", "epochs=1", workdir=tmp_path / "one")
+    for name in ("history.jsonl", "scores.jsonl", "manifest.json"):
+        assert (fewer.folder / name).read_bytes() == (one.folder / name).read_bytes()
+    assert len((fewer.folder / "clock.jsonl").read_text().splitlines()) == 1
+
+
+def test_steps_that_would_never_be_taken_are_refused(train: Trains) -> None:
+    with pytest.raises(
+        UsageError, match=r"batch = 13 queries is never taken, and dataset has 12 to train on"
+    ) as caught:
+        train("clip-module", "batch=13", "leaked_gradients=true")
+    assert caught.value.hint.startswith("--set batch=12")
+    assert train("clip-module", "batch=12", "leaked_gradients=true", "epochs=1").seeds[0].epochs == 1
+
+
+@pytest.mark.parametrize("recipe", ["clip-module", "clip-batch"])
+def test_a_damaged_picture_of_the_test_side_is_named_before_anything_is_trained(
+    train: Trains, benchmark: Path, tmp_path: Path, recipe: str
+) -> None:
+    damaged = shutil.copytree(benchmark, tmp_path / "damaged")
+    rows = read_table(damaged / "images.jsonl", Image)
+    file = next(damaged / row.path for row in rows if row.group.startswith("test"))
+    file.write_bytes(file.read_bytes()[:200])
+    changed = {"sha256": sha256_file(file)}
+    files = sorted(open_artifact(damaged).manifest.files)
+    write_table(
+        damaged / "images.jsonl",
+        [msgspec.structs.replace(row, **changed) if damaged / row.path == file else row for row in rows],
+    )
+    finish(damaged, kind="dataset", verb="world", config={}, parents=[], counts={}, models={}, files=files)
+    talk = Note()
+    with pytest.raises(DataError, match=rf"{file.name} is not a readable picture") as caught:
+        train(recipe, dataset=damaged, talk=talk)
+    assert (caught.value.hint, talk.said) == ("restore it, or name a dataset without it", [])
+    assert not (tmp_path / "work" / "runs").exists()

@@ -1,0 +1,111 @@
+"""Ten-image sets of a published release: which descriptions also hold for another image of their set."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.rounds import SetConflict
+from ctxr.errors import DataError, UsageError
+from ctxr.models.entailment.base import Claim
+from ctxr.pipelines.revision.candidates import galleries_of
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.inputs import spread
+from ctxr.pipelines.revision.revise_labels import run
+from ctxr.store.tables import read_table
+from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
+
+
+@dataclass
+class LikesImg9:
+    """Says that whatever is said holds for img9."""
+
+    name: str = "likes-img9"
+    fingerprint: str = "9"
+    threshold: float = 0.5
+    trained_on: frozenset[str] = frozenset()
+    premises: tuple[str, ...] = ()
+
+    def probabilities(
+        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
+    ) -> np.typing.NDArray[np.float32]:
+        self.premises += tuple(claim.premise for claim in claims)
+        return np.array([0.9 if claim.image and claim.image.stem == "img9" else 0.1 for claim in claims], np.float32)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    folder = write_release(tmp_path / "release", test=None)
+    draw_sets(folder, [*TRAIN, *VALID])
+    return folder
+
+
+def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release: Path, tmp_path: Path) -> None:
+    judge = LikesImg9()
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    report = run(config, classifier=judge)
+    before = read_dataset(release)
+    also = read_table(tmp_path / "work" / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
+    expected = {
+        (query.id, image)
+        for query, image_set, place in before.targets()
+        for image in image_set.images
+        if image.endswith("img9") and image != image_set.images[place]
+    }
+    assert {(row.caption, row.image) for row in also} == expected
+    assert report.tables["also"].rows[0][3] == pytest.approx(0.9)
+    # an image is held against its own description where it has one
+    assert set(judge.premises) >= {"", "A red hat."}
+    after = read_dataset(tmp_path / "work" / "revised")
+    assert [one.images for one in after.sets] == [one.images for one in before.sets]
+    assert (after.texts, after.queries, after.splits) == (before.texts, before.queries, before.splits)
+    assert set(before.judgments) < set(after.judgments)
+    assert all(0 < one.closest < one.mean_distance < 2 for one in after.sets)
+    assert run(config, classifier=judge).did == "up to date"
+    run(replace(config, entail=False, undo=True))
+    assert set(read_dataset(tmp_path / "work" / "revised").judgments) == set(before.judgments)
+
+
+def test_a_release_without_its_pictures_cannot_be_revised(tmp_path: Path) -> None:
+    folder = write_release(tmp_path / "release", test=None)
+    config = ReviseLabels(folder, workdir=tmp_path / "work", entail=True, by="hashed")
+    with pytest.raises(DataError, match="pictures of release are not there"):
+        run(config, classifier=LikesImg9())
+
+
+def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.pipelines.revision.inputs.BLOCK", 3)
+    vectors = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = [float(np.linalg.norm(vectors[i] - vectors[j])) for i in range(8) for j in range(i)]
+    found = spread(vectors)
+    assert (found.closest, found.mean) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
+    assert (spread(vectors[:1]).closest, spread(vectors[:1]).mean) == (0.0, 0.0)
+
+
+def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(tmp_path: Path) -> None:
+    for name, pictures, told in (("alone", 1, ["A hat.", "A red hat."]), ("blank", 2, ["A hat.", " "])):
+        folder = tmp_path / name
+        for number in range(pictures):
+            draw(folder / "val" / f"{number}.jpg", number)
+        images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(pictures)]
+        rows = [{"id": number, "image_id": 0, "caption": text} for number, text in enumerate(told)]
+        (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
+    judge = LikesImg9()
+    config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
+    with pytest.raises(UsageError, match="there is no pair left to look at") as caught:
+        run(config, classifier=judge)
+    assert "whose sets hold more pictures" in caught.value.hint
+    assert not (tmp_path / "work" / "revised").exists()
+    blank = read_dataset(tmp_path / "blank")
+    text = replace(blank, texts={name: msgspec.structs.replace(one, text=" ") for name, one in blank.texts.items()})
+    assert galleries_of(text, {}, "all", 0) == []
+    assert (
+        "2 pictures, 1 candidates"
+        in run(replace(config, dataset=tmp_path / "blank"), classifier=judge).facts["looked at"]
+    )

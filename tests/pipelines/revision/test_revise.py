@@ -1,0 +1,411 @@
+"""`ctxr revise-labels`: true links are found as often as the classifier allows, old rows stay, and every round can be taken back."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.rounds import AuditSample, CandidateRow, Round, SetConflict
+from ctxr.datasets.truth import CaptionTruth
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.media.images import read_image
+from ctxr.pipelines.modelling.config import Train
+from ctxr.pipelines.modelling.train import run as train
+from ctxr.pipelines.revision import judging
+from ctxr.pipelines.revision.candidates import galleries_of
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.revise_labels import run
+from ctxr.problems.scoring import scores_of
+from ctxr.store.artifacts import MANIFEST, finish
+from ctxr.store.records import Judgment
+from ctxr.store.tables import read_table
+from ctxr.synthetic.captions import write_captions
+from tests.pipelines.revision.conftest import DRAWN
+from tests.pipelines.revision.stand_in import Hashed, StandIn
+
+
+def options(workdir: Path, **changes: object) -> ReviseLabels:
+    return replace(ReviseLabels(workdir=workdir, entail=True, by="hashed", top_k=20), **changes)  # type: ignore[arg-type]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_allows(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.97)
+    report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=300), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    clear = [row for row in ledger if row.image not in truth[row.caption].doubtful]
+    true = np.array([row.image in truth[row.caption].holds for row in clear])
+    added = np.array([row.decision == "added" for row in clear])
+    # every pair that was not given is a candidate here, so recall is the classifier's sensitivity
+    expected = sum(len(row.holds) - 1 for row in truth.values() if row.gallery == "test")
+    assert true.sum() == expected
+    assert expected > 100
+    recall, precision = (added & true).sum() / true.sum(), (added & true).sum() / added.sum()
+    # within three standard errors of what the rates of the stand-in come to
+    assert abs(recall - 0.9) < 3 * np.sqrt(0.09 / expected)
+    called = 0.9 * expected + 0.03 * (~true).sum()
+    stated = 0.9 * expected / called
+    assert abs(precision - stated) < 3 * np.sqrt(stated * (1 - stated) / called)
+    assert report.facts["trained on"] == "none of the pictures"
+    assert "from the threshold 0.5 on a candidate counts as entailed" in report.tables["bands"].note
+
+
+def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    out = workdir / "revised"
+    old = (workdir / "dataset" / "judgments.jsonl").read_bytes().splitlines()
+    new = (out / "judgments.jsonl").read_bytes().splitlines()
+    assert set(old) < set(new)
+    assert (out / "given.jsonl").read_bytes() == (workdir / "dataset" / "judgments.jsonl").read_bytes()
+    rows = [row for row in read_table(out / "judgments.jsonl", Judgment) if row.worker != "gold"]
+    assert {(row.worker, row.round) for row in rows} == {("entailment:stand-in", 1)}
+    assert {row.value for row in rows} == {0.0, 1.0}
+    assert not {(row.query, row.candidate) for row in rows} & {
+        (row.query, row.candidate) for row in read_table(out / "given.jsonl", Judgment)
+    }
+    # any verb that reads datasets reads it
+    dataset = read_dataset(out)
+    assert len(dataset.judgments) == len(new)
+    assert not dataset.notes
+    for name in ("sets", "images", "texts", "queries", "truth", "pairs"):
+        assert (out / f"{name}.jsonl").read_bytes() == (workdir / "dataset" / f"{name}.jsonl").read_bytes()
+
+
+def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir), classifier=judge)
+    before, asked = bytes_of(workdir / "revised"), judge.claims
+    report = run(options(workdir), classifier=judge)
+    assert report.did == "up to date"
+    assert (bytes_of(workdir / "revised"), judge.claims) == (before, asked)
+    run(options(workdir, out=workdir / "again"), classifier=judge)
+    assert bytes_of(workdir / "again") == before
+    assert judge.claims == asked
+
+
+def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, threshold=0.9), classifier=judge)
+    first = bytes_of(workdir / "revised")
+    report = run(options(workdir, threshold=0.6), classifier=judge)
+    assert report.round == 2
+    both = bytes_of(workdir / "revised")
+    assert {row.round for row in read_table(workdir / "revised" / "judgments.jsonl", Judgment)} == {0, 1, 2}
+    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).round == 2
+    again = bytes_of(workdir / "revised")
+    assert again["judgments.jsonl"] == first["judgments.jsonl"]
+    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).facts["in force"] == "none"
+    assert (workdir / "revised" / "judgments.jsonl").read_bytes() == first["given.jsonl"]
+    with pytest.raises(UsageError, match="every round is taken back"):
+        run(replace(ReviseLabels(workdir=workdir), undo=True))
+    assert run(replace(ReviseLabels(workdir=workdir), redo=True, round=1)).did == "in force again"
+    # typed again as it was made, a round that was taken back is put in force, not made anew
+    assert run(options(workdir, threshold=0.6), classifier=judge).did == "in force again"
+    assert bytes_of(workdir / "revised") == both
+
+
+def test_a_second_round_leaves_out_what_the_first_added(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, threshold=0.9), classifier=judge)
+    run(options(workdir, threshold=0.6), classifier=judge)
+    one, two = (read_table(workdir / "revised" / "rounds" / n / "ledger.jsonl", CandidateRow) for n in ("001", "002"))
+    added = {row.key() for row in one if row.decision == "added"}
+    assert added
+    assert not added & {row.key() for row in two}
+
+
+def test_caps_keep_the_surest(workdir: Path) -> None:
+    run(options(workdir, per_image=2, per_caption=3), classifier=StandIn(workdir / "dataset"))
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    by_image: dict[str, list[CandidateRow]] = {}
+    by_caption: dict[str, int] = {}
+    for row in ledger:
+        by_image.setdefault(row.image, []).append(row)
+        by_caption[row.caption] = by_caption.get(row.caption, 0) + (row.decision == "added")
+    assert max(by_caption.values()) == 3
+    assert max(sum(row.decision == "added" for row in rows) for rows in by_image.values()) == 2
+    assert {row.reason for row in ledger} == {None, "below_threshold", "cap_image", "cap_caption"}
+    for rows in by_image.values():
+        added = [row.probability for row in rows if row.decision == "added"]
+        capped = [row.probability for row in rows if row.reason == "cap_image"]
+        assert not added or not capped or min(added) >= max(capped)
+
+
+def test_a_killed_run_goes_on_where_it_was(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "SHARD", 64)
+    whole = StandIn(workdir / "dataset")
+    run(options(workdir, out=workdir / "whole"), classifier=whole)
+    shutil.rmtree(workdir / ".ctxr-cache")
+    killed = StandIn(workdir / "dataset", dies_after=200)
+    with pytest.raises(KeyboardInterrupt):
+        run(options(workdir), classifier=killed)
+    assert not (workdir / "revised" / MANIFEST).exists()
+    after = StandIn(workdir / "dataset")
+    run(options(workdir), classifier=after)
+    assert after.claims == whole.claims - 192
+    assert bytes_of(workdir / "revised") == bytes_of(workdir / "whole")
+
+
+def test_a_stop_while_a_round_is_put_in_force_is_mended(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    before = bytes_of(workdir / "revised")
+    (workdir / "revised" / MANIFEST).unlink()
+    (workdir / "revised" / "judgments.jsonl").unlink()
+    assert run(options(workdir), classifier=StandIn(workdir / "dataset")).did == "up to date"
+    assert bytes_of(workdir / "revised") == before
+
+
+def test_who_was_trained_on_evaluated_pictures_may_not_judge_them(workdir: Path) -> None:
+    dataset = read_dataset(workdir / "dataset")
+    tested = next(one for one in dataset.sets if one.id == "test").images
+    content = dataset.images[tested[1]].sha256
+    judge = StandIn(workdir / "dataset", trained_on=frozenset({tested[0], content}))
+    with pytest.raises(DataError, match="was trained on 2 of 32 evaluated pictures, the first is test/"):
+        run(options(workdir), classifier=judge)
+    assert not (workdir / "revised").exists()
+    report = run(options(workdir, allow_leak=True), classifier=judge)
+    assert report.leaked == tested[:2]
+    row = report.tables["entail"].rows[0]
+    assert row[1] != row[2]
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    assert {row.image for row in ledger if row.leaked} == set(tested[:2])
+    # the sides that are trained on may be judged by who has seen them, and it is said
+    trained = next(one for one in dataset.sets if one.id == "train").images
+    judge = StandIn(workdir / "dataset", trained_on=frozenset(trained[:1]))
+    report = run(options(workdir, split="train", out=workdir / "other"), classifier=judge)
+    assert report.leaked == trained[:1]
+
+
+def test_a_threshold_for_a_wanted_precision_is_chosen_on_dev(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", specificity=0.7)
+    report = run(options(workdir, precision=0.8), classifier=judge)
+    (made,) = read_table(workdir / "revised" / "rounds.jsonl", Round)
+    assert made.threshold_from == "dev"
+    assert made.precision is not None
+    assert made.precision >= 0.8
+    assert "on dev: precision" in report.facts["added"]
+    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+        run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
+
+
+def test_entail_at_k_counts_what_was_given_and_what_is_entailed(workdir: Path) -> None:
+    report = run(options(workdir, split="test", top_k=30), classifier=StandIn(workdir / "dataset"))
+    shown = {row[0]: float(row[1].split()[0]) for row in report.tables["entail"].rows}
+    dataset = read_dataset(workdir / "dataset")
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    (gallery,) = galleries_of(dataset, {}, "test", 0)
+    pixels = [read_image(workdir / "dataset" / dataset.images[name].path) for name in gallery.images]
+    captions = Hashed().encode_texts([dataset.texts[name].text for name in gallery.captions])
+    scores = Hashed().encode_images(pixels).astype(np.float64) @ captions.T.astype(np.float64)
+    for k in (10, 30):
+        shares = []
+        for row, image in enumerate(gallery.images):
+            first = np.argsort(-scores[row], kind="stable")[:k]
+            shares.append(np.mean([image in truth[gallery.captions[place]].holds for place in first]))
+        assert shown[f"E@{k}"] == pytest.approx(100 * np.mean(shares), abs=0.8)
+
+
+def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
+    run(options(workdir, sample=60), classifier=StandIn(workdir / "dataset", 0.9, 0.9))
+    folder = workdir / "revised" / "rounds" / "001"
+    drawn = read_table(folder / "strata.jsonl", AuditSample)
+    ledger = read_table(folder / "ledger.jsonl", CandidateRow)
+    assert sum({row.stratum: row.population for row in drawn}.values()) == len(ledger)
+    for stratum in {row.stratum for row in drawn}:
+        rows = [row for row in drawn if row.stratum == stratum]
+        assert {row.sampled for row in rows} == {len(rows)}
+        assert len(rows) >= min(4, rows[0].population)
+    assert b"probability" not in (folder / "sample.jsonl").read_bytes()
+
+
+def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(workdir: Path) -> None:
+    report = run(options(workdir, split="valid"), classifier=StandIn(workdir / "dataset"))
+    also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
+    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    assert also
+    assert all(row.image in truth[row.caption].holds for row in also)
+    assert all(row.images == (truth[row.caption].image,) for row in also)
+    assert "also" in report.tables
+
+
+def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
+    for k in (20, 300):
+        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would judge"]
+        made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["looked at"]
+        run(ReviseLabels(workdir=workdir, undo=True))
+        assert told.split(":")[0] in made
+        assert ("; where fewer are left " in told) == (k == 300)
+    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
+    assert both.startswith("up to ")
+
+
+def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> None:
+    finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], counts={}, models={}, files=[])
+    for config in (ReviseLabels(workdir=workdir, by="nosuch"), options(workdir, by="nosuch")):
+        with pytest.raises(
+            UsageError, match="--by nosuch: there is neither a run nor an encoder of that name"
+        ) as caught:
+            run(config, classifier=StandIn(workdir / "dataset"))
+        assert (
+            caught.value.hint
+            == "the runs are tuned; encoders are ctxr-tiny, auto, hashed, or named as in ViT-B-32:openai"
+        )
+
+
+def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    turns: tuple[dict[str, Any], ...] = ({"redo": True}, {"undo": True}, {"audit": True})
+    for changes in turns:
+        with pytest.raises(UsageError, match="there is no round 7") as caught:
+            run(replace(ReviseLabels(workdir=workdir, round=7), **changes))
+        assert caught.value.hint == "--round N; the rounds are 1 (in force)"
+    with pytest.raises(UsageError, match="the only round is in force already"):
+        run(ReviseLabels(workdir=workdir, redo=True))
+    run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    with pytest.raises(UsageError, match="round 1 is taken back already") as caught:
+        run(ReviseLabels(workdir=workdir, undo=True, round=1))
+    assert caught.value.hint == f"nothing to do; the other way: ctxr revise-labels --redo --round 1 --workdir {workdir}"
+
+
+def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
+    before = bytes_of(workdir)
+    report = run(ReviseLabels(workdir=workdir, by="hashed"))
+    assert report.did == "planned"
+    assert report.facts["classifier"].startswith("none yet")
+    assert report.facts["proposed by"] == "hashed"
+    assert bytes_of(workdir) == before
+    with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
+        run(options(workdir))
+    assert bytes_of(workdir) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"undo": True}, "--entail and --undo do not go together"),
+        ({"top_k": 0}, "--top-k 0 is out of range"),
+        ({"per_image": -1}, "cannot be negative"),
+        ({"split": "dev"}, "--split 'dev' is unknown"),
+        ({"threshold": 0.5, "precision": 0.9}, "both choose the threshold"),
+        ({"threshold": 1.5}, "--threshold 1.5 is out of range"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(wrong: dict[str, object], says: str, workdir: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(options(workdir, **wrong))
+
+
+def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(workdir: Path) -> None:
+    run(options(workdir), classifier=StandIn(workdir / "dataset"))
+    manifest = workdir / "dataset" / MANIFEST
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    assert run(options(workdir), classifier=StandIn(workdir / "dataset")).did == "up to date"
+    with pytest.raises(UsageError, match="holds revised labels itself"):
+        run(options(workdir, dataset=workdir / "revised"), classifier=StandIn(workdir / "dataset"))
+    shutil.rmtree(workdir / "dataset")
+    write_captions(replace(DRAWN, out=workdir / "dataset", train=0, test=0, pair_valid=0, seed=6))
+    with pytest.raises(DataError, match="revises another dataset than"):
+        run(options(workdir), classifier=StandIn(workdir / "dataset"))
+
+
+def test_a_real_encoder_proposes(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    assert {row.source for row in ledger} == {"ctxr-tiny"}
+    assert {row.direction for row in ledger} >= {"image", "caption"}
+    assert {row.rank for row in ledger} == {1, 2}
+
+
+def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset")
+    by = "random:blip-tiny"
+    run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    dataset = read_dataset(workdir / "dataset")
+    gallery = next(one for one in dataset.sets if one.id == "valid")
+    captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
+    scores = {(one.candidate, one.query): one.value for one in scores_of(by, dataset, captions, workdir)}
+    given = {(row.candidate, row.query) for row in dataset.judgments}
+    for image in gallery.images:
+        best = sorted((pair for pair in scores if pair[0] == image and pair not in given), key=lambda one: -scores[one])
+        rows = sorted(
+            (row for row in ledger if row.image == image and row.direction != "caption"), key=lambda one: one.rank
+        )
+        assert len(rows) == 2
+        assert [row.caption for row in rows] == [caption for _, caption in best[:2]]
+        assert [row.score for row in rows] == pytest.approx([scores[pair] for pair in best[:2]], abs=2e-5)
+    again = run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
+    assert again.did == "up to date"
+
+
+def test_behind_a_shortlist_only_what_was_looked_at_is_proposed_and_never_what_is_known(workdir: Path) -> None:
+    judge, dataset = StandIn(workdir / "dataset"), workdir / "dataset"
+    changes = ("encoder=random:blip-tiny", "rerank=3", "rerank_by=ctxr-tiny", "epochs=1", "batch=40", "lr=1e-3")
+    train(Train("retrieval-blip", dataset, changes=changes, workdir=workdir, device="cpu"))
+    run(options(workdir, by="retrieval-blip", split="valid", top_k=5), classifier=judge)
+    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    read = read_dataset(dataset)
+    given = {(row.candidate, row.query) for row in read.judgments}
+    gallery = next(one for one in read.sets if one.id == "valid")
+    assert not given & {(row.image, row.caption) for row in ledger}
+    for image in gallery.images:
+        rows = [row for row in ledger if row.image == image]
+        # three captions that are nearest to the picture, and those to which the picture is among the nearest three
+        assert len(rows) >= 3
+    assert max(row.rank for row in ledger) <= 5
+    seed = workdir / "runs" / "retrieval-blip"
+    captions = [one.id for one in read.queries.values() if one.image_set == gallery.id]
+    scores = {(one.candidate, one.query): one.value for one in scores_of(seed, read, captions, workdir)}
+    assert [row.score for row in ledger] == pytest.approx([scores[row.image, row.caption] for row in ledger], abs=2e-5)
+    with pytest.raises(UsageError, match="looks at regions, and only a run says at which"):
+        run(options(workdir, by="random:uniter-tiny"), classifier=judge)
+
+
+def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
+    judge, out = StandIn(workdir / "dataset"), workdir / "another"
+    made = run(options(workdir, split="valid", out=out), classifier=judge)
+    assert made.facts["take it back"] == f"ctxr revise-labels --undo --out {out} --workdir {workdir}"
+    assert f"--audit --out {out}" in made.facts["for people"]
+    undone = run(ReviseLabels(out=out, workdir=workdir, undo=True))
+    assert undone.facts["the other way"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
+    with pytest.raises(UsageError, match="taken back already") as caught:
+        run(ReviseLabels(out=out, workdir=workdir, undo=True))
+    assert f"--redo --round 1 --out {out}" in (caught.value.hint or "")
+
+
+def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
+    seed = workdir / "runs" / "batch" / "seed0"
+    head = {
+        "variant": "module",
+        "encoder": "ctxr-tiny",
+        "fingerprint": "",
+        "width": 4,
+        "layers": 1,
+        "heads": 1,
+        "inner": 4,
+    }
+    config = {**head, "fusion": "multiply", "scale": 1.0, "epoch": 1, "made_by": ""}
+    seed.mkdir(parents=True)
+    (seed / "config.json").write_text(json.dumps(config))
+    finish(
+        seed.parent,
+        kind="run",
+        verb="train",
+        config={"encoder": "ctxr-tiny"},
+        parents=[],
+        counts={},
+        models={},
+        files=["seed0/config.json"],
+    )
+    with pytest.raises(UsageError, match="--by batch scores a picture by the others of its set"):
+        run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))

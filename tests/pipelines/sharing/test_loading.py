@@ -1,0 +1,210 @@
+"""What is exported is opened by the library that it is for, without a network, and holds what went in."""
+
+import io
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.artifact import open_sets
+from ctxr.media.images import read_image
+from tests.exports import export
+
+# what the libraries say of themselves and of one another is not about our files
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:rdflib"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlcroissant"),
+]
+
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "FIFTYONE_DO_NOT_TRACK": "1"}
+
+
+def library(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # raised inside libraries at import, about themselves
+        reason = f"{name} is not installed: pip install -c constraints.txt '.[dev]' has all but fiftyone"
+        return pytest.importorskip(name, reason=reason)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in OFFLINE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def pixels(dataset: Dataset, name: str) -> Any:
+    image = dataset.images[name]
+    file = dataset.picture(image)
+    assert file is not None
+    return read_image(file)
+
+
+def test_the_released_code_finds_sets_and_targets_as_it_reads_them(described: Path, tmp_path: Path) -> None:
+    export(described, tmp_path / "out", "imagecode")
+    _, dataset = open_sets(described)
+    by_id = {image_set.id: image_set for image_set in dataset.sets}
+    seen = 0
+    for file, side in (("train_data.json", "train"), ("valid_data.json", "valid")):
+        table = json.loads((tmp_path / "out" / file).read_text())
+        assert {name for name in table if "open-images" not in name} == {
+            one.id for one in dataset.sets if one.kind == "video" and dataset.split_of(one) == side
+        }
+        for name, texts in table.items():
+            # the order in which the released code lists a set
+            listed = sorted(
+                (tmp_path / "out" / "image-sets" / name).iterdir(),
+                key=lambda path: int(str(path).split("/")[-1].split(".")[0][3:]),
+            )
+            assert len(listed) == 10
+            if "open-images" in name:
+                assert texts == {}
+                members = by_id[name.removeprefix("open-images-")].images
+                first = np.abs(read_image(listed[0]).astype(int) - pixels(dataset, members[0]).astype(int))
+                assert first.mean() < 4  # a PNG became a JPEG
+                continue
+            seen += 1
+            assert [file.read_bytes() for file in listed] == [
+                (described / dataset.images[image].path).read_bytes() for image in by_id[name].images
+            ]
+            assert {int(target): re.search(r"<b>(\d)</b>", text)[1] for target, text in texts.items()} == {  # type: ignore[index]
+                1: "1",
+                3: "3",
+            }
+    assert seen >= 4
+    test = json.loads((tmp_path / "out" / "test_data_unlabeled.json").read_text())
+    assert {name: len(texts) for name, texts in test.items()} == {
+        one.id: 2 for one in dataset.sets if dataset.split_of(one) == "test"
+    }
+
+
+def test_datasets_opens_typed_splits_with_the_very_pictures(described: Path, tmp_path: Path) -> None:
+    datasets = library("datasets")
+    export(described, tmp_path / "out", "hf")
+    _, dataset = open_sets(described)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), "sets", cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train", "validation", "test"]
+    assert isinstance(loaded["train"].features["images"].feature, datasets.Image)
+    rows = {row["id"]: row for split in loaded.values() for row in split}
+    assert set(rows) == {image_set.id for image_set in dataset.sets}
+    for image_set in dataset.sets:
+        row = rows[image_set.id]
+        assert [member["id"] for member in row["members"]] == list(image_set.images)
+        assert row["shot"] == image_set.shot
+        for name, picture in list(zip(image_set.images, row["images"], strict=True))[::5]:
+            assert np.array_equal(np.asarray(picture.convert("RGB")), pixels(dataset, name))
+    queries = datasets.load_dataset(str(tmp_path / "out"), "queries", cache_dir=str(tmp_path / "cache"))
+    asked = [row for split in queries.values() for row in split]
+    assert len(asked) == 2 * sum(image_set.kind == "video" for image_set in dataset.sets)
+    for row in asked:
+        assert f"<b>{row['targets'][0]}</b>" in row["texts"][0]
+        assert {judgment["worker"] for judgment in row["judgments"]} == {"gold", "worker-2"}
+
+
+def test_datasets_opens_sets_about_which_nothing_is_asked(sets: Path, tmp_path: Path) -> None:
+    datasets = library("datasets")
+    report = export(sets, tmp_path / "out", "hf")
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert sum(split.num_rows for split in loaded.values()) == report.counts["sets"]
+    assert not (tmp_path / "out" / "queries").exists()
+
+
+# the library does not close the tars that it has read
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_streams_sets_with_pictures_in_order(described: Path, tmp_path: Path) -> None:
+    webdataset = library("webdataset")
+    export(described, tmp_path / "out", "webdataset")
+    _, dataset = open_sets(described)
+    by_id = {image_set.id: image_set for image_set in dataset.sets}
+    seen = []
+    for split in ("train", "valid", "test"):
+        shards = sorted(str(path) for path in (tmp_path / "out").glob(f"{split}-*.tar"))
+        for sample in webdataset.WebDataset(shards, shardshuffle=False).decode("rgb8"):
+            row = sample["json"]
+            image_set = by_id[row["id"]]
+            assert row["split"] == split == dataset.split_of(image_set)
+            assert [image["id"] for image in row["images"]] == list(image_set.images)
+            for image in row["images"][::5]:
+                assert np.array_equal(sample[image["file"]], pixels(dataset, image["id"]))
+            assert [query["targets"] for query in row["queries"]] == ([[1], [3]] if image_set.kind == "video" else [])
+            seen.append(row["id"])
+    assert sorted(seen) == sorted(by_id)
+
+
+def test_mlcroissant_validates_and_reads_every_record(described: Path, tmp_path: Path) -> None:
+    mlcroissant = library("mlcroissant")
+    (tmp_path / "licences.csv").write_text(
+        "clip0,CC-BY-4.0,A,\nclip1,CC-BY-4.0,A,\nclip2,CC-BY-4.0,A,\nalbum,CC-BY-4.0,B,\n"
+    )
+    export(described, tmp_path / "out", "croissant", licences=tmp_path / "licences.csv")
+    _, dataset = open_sets(described)
+    read = mlcroissant.Dataset(str(tmp_path / "out" / "croissant.json"))
+    assert not read.metadata.ctx.issues.errors
+    sets = {record["sets/id"].decode(): record for record in read.records("sets")}
+    assert set(sets) == {image_set.id for image_set in dataset.sets}
+    for image_set in dataset.sets:
+        record = sets[image_set.id]
+        assert [name.decode() for name in record["sets/images"]] == list(image_set.images)
+        assert record["sets/split"].decode() == dataset.split_of(image_set)
+    paths = {record["images/path"]: record["images/id"].decode() for record in read.records("images")}
+    assert set(paths.values()) == set(dataset.images)
+    pictures = 0
+    for kind in ("jpg", "png"):
+        for record in read.records(f"pictures-{kind}"):
+            pictures += 1
+            name = paths[record[f"pictures-{kind}/path"]]
+            assert record[f"pictures-{kind}/image"].size == (dataset.images[name].width, dataset.images[name].height)
+            if pictures % 40 == 1:
+                assert np.array_equal(np.asarray(record[f"pictures-{kind}/image"]), pixels(dataset, name))
+    assert pictures == len(dataset.images)
+    asked = list(read.records("queries"))
+    assert len(asked) == 2 * sum(image_set.kind == "video" for image_set in dataset.sets)
+    assert {record["queries/targets"][0] for record in asked} == {1, 3}
+
+
+def test_fiftyone_imports_a_sample_for_each_place_in_a_set(described: Path, tmp_path: Path) -> None:
+    library("fiftyone")
+    from fiftyone.utils.data.importers import LegacyFiftyOneDatasetImporter  # type: ignore[import-not-found]
+
+    export(described, tmp_path / "out", "fiftyone")
+    _, dataset = open_sets(described)
+    with LegacyFiftyOneDatasetImporter(str(tmp_path / "out")) as importer:
+        samples = list(importer)
+    assert len(samples) == 10 * len(dataset.sets)
+    assert all(Path(sample.filepath).is_file() for sample in samples)
+
+
+def test_the_fiftyone_layout_is_what_its_importer_reads(described: Path, tmp_path: Path) -> None:
+    export(described, tmp_path / "out", "fiftyone")
+    _, dataset = open_sets(described)
+    samples = json.loads((tmp_path / "out" / "samples.json").read_text())["samples"]
+    places = {(sample["set_id"], sample["position"]): sample for sample in samples}
+    assert len(places) == len(samples) == 10 * len(dataset.sets)
+    for image_set in dataset.sets:
+        for position, name in enumerate(image_set.images):
+            sample = places[image_set.id, position]
+            picture = (tmp_path / "out" / sample["filepath"]).read_bytes()
+            assert picture == (described / dataset.images[name].path).read_bytes()
+            assert sample["tags"] == [dataset.split_of(image_set), image_set.kind]
+            described_here = image_set.kind == "video" and position in (1, 3)
+            assert len(sample["descriptions"]) == described_here
+    assert json.loads((tmp_path / "out" / "metadata.json").read_text())["media_type"] == "image"
+
+
+def test_every_picture_in_a_shard_is_a_picture(sets: Path, tmp_path: Path) -> None:
+    import tarfile
+
+    export(sets, tmp_path / "out", "webdataset")
+    with tarfile.open(next((tmp_path / "out").glob("train-*.tar"))) as tar:
+        for member in tar:
+            stream = tar.extractfile(member)
+            assert stream is not None
+            if not member.name.endswith(".json"):
+                with Pillow.open(io.BytesIO(stream.read())) as opened:
+                    opened.verify()

@@ -1,0 +1,133 @@
+"""Artifacts: the manifest is last, says everything, and is believed only when it can be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.store.artifacts import (
+    FORMAT,
+    MANIFEST,
+    MARKER,
+    Artifact,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    plain,
+    refuse_strangers,
+)
+
+PARENT = Parent("clip", "video", "ab" * 32)
+
+
+def make(path: Path, config: dict[str, object] | None = None) -> Artifact:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "t.jsonl").write_text("{}\n")
+    return finish(
+        path,
+        kind="image_sets",
+        verb="build-sets",
+        config=config or {"rate": 5.0},
+        parents=[PARENT],
+        counts={"sets": 1},
+        models={},
+        files=["t.jsonl"],
+    )
+
+
+def test_two_equal_artifacts_have_byte_equal_manifests(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    make(tmp_path / "b")
+    assert (tmp_path / "a" / MANIFEST).read_bytes() == (tmp_path / "b" / MANIFEST).read_bytes()
+
+
+def test_an_artifact_is_finished_for_its_own_config_and_parents_only(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    arguments = (tmp_path / "a", "image_sets", "build-sets")
+    assert finished(*arguments, {"rate": 5.0}, [PARENT]) is not None
+    assert finished(*arguments, {"rate": 2.0}, [PARENT]) is None
+    assert finished(*arguments, {"rate": 5.0}, []) is None
+    moved = Parent(PARENT.name, PARENT.kind, PARENT.sha256, path="elsewhere")
+    assert finished(*arguments, {"rate": 5.0}, [moved]) is not None
+
+
+def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match="has no manifest"):
+        open_artifact(tmp_path)
+    with pytest.raises(UnfinishedError, match="is not there"):
+        open_artifact(tmp_path / "none")
+
+
+def test_a_newer_format_is_refused_with_the_cure(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    file = tmp_path / "a" / MANIFEST
+    file.write_text(file.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
+    with pytest.raises(DataError, match=f"format {FORMAT + 1}, newer than this ctxr understands") as caught:
+        open_artifact(tmp_path / "a")
+    assert "upgrade" in caught.value.hint
+
+
+def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    (tmp_path / "a" / MANIFEST).write_text('{"kind": ')
+    with pytest.raises(DataError, match="is damaged"):
+        open_artifact(tmp_path / "a")
+
+
+def test_another_kind_of_artifact_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    with pytest.raises(DataError, match="holds image_sets, not dataset"):
+        open_artifact(tmp_path / "a", "dataset")
+
+
+def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    holder = (
+        "import sys; from pathlib import Path; from ctxr.store.artifacts import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(UnfinishedError, match="being written by another"), locked(folder):
+            pass
+        process.kill()
+        process.wait()
+    with locked(folder):
+        assert (folder / MARKER).read_bytes() == b""
+    assert [path.name for path in folder.iterdir()] == [MARKER]
+    with locked(folder):
+        pass
+
+
+def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_text("precious")
+    with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is no part of an artifact") as caught:
+        refuse_strangers(tmp_path)
+    assert caught.value.hint.startswith("choose an empty or new folder: --out")
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_a_new_an_empty_and_an_own_folder_are_taken_and_marked(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    make(tmp_path / "finished")
+    for name in ("new/deep", "empty", "finished", "empty"):
+        refuse_strangers(tmp_path / name)
+        assert (tmp_path / name / MARKER).read_bytes() == b""
+        (tmp_path / name / "sets.jsonl").write_text("")
+
+
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file, not a folder"):
+        refuse_strangers(tmp_path / "file")
+
+
+def test_a_configuration_reads_back_as_it_is_compared() -> None:
+    assert plain({"a": (1, 2), "b": Path("x/y"), "c": None}) == {"a": [1, 2], "b": "x/y", "c": None}

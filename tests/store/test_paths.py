@@ -1,0 +1,46 @@
+"""Whereabouts: a memory of places that no other run can spoil."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ctxr.store.paths import CACHE, place_of, remember_places
+
+
+def digest(number: int) -> str:
+    return f"{number:064x}"
+
+
+def test_a_place_is_remembered_for_all_artifacts_beside_one_another(tmp_path: Path) -> None:
+    remember_places(tmp_path / "sets", {digest(1): tmp_path / "x" / "ü\n.mp4"})
+    assert place_of(tmp_path / "filtered", digest(1)) == tmp_path / "x" / "ü\n.mp4"
+    assert place_of(tmp_path / "filtered", digest(2)) is None
+    remember_places(tmp_path / "sets", {digest(1): tmp_path / "y.mp4"})
+    assert place_of(tmp_path / "sets", digest(1)) == tmp_path / "y.mp4"
+
+
+def test_parallel_runs_lose_nothing(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [
+            pool.submit(remember_places, tmp_path / f"sets{at}", {digest(at): tmp_path / str(at)}) for at in range(100)
+        ]
+        for job in jobs:
+            job.result()
+    assert [place_of(tmp_path / "a", digest(at)) for at in range(100)] == [tmp_path / str(at) for at in range(100)]
+
+
+def test_what_is_no_hash_names_no_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("/etc/passwd")
+    remember_places(tmp_path / "sets", {"../../secret": tmp_path / "x"})
+    assert (tmp_path / "secret").read_text() == "/etc/passwd"
+    assert place_of(tmp_path / "sets", "../../secret") is None
+
+
+def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
+    remember_places(tmp_path / "sets", {digest(1): tmp_path / "x"})
+    file = tmp_path / CACHE / "places" / digest(1)
+    for content in (b"", b"relative", b"\0"):
+        file.write_bytes(content)
+        assert place_of(tmp_path / "sets", digest(1)) is None
+    file.unlink()
+    file.mkdir()
+    assert place_of(tmp_path / "sets", digest(1)) is None

@@ -1,0 +1,50 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ctxr.synthetic.crowd.browser import read_page
+from ctxr.synthetic.crowd.profiles import BIASED, CAREFUL, HASTY, PROFILES, SPAMMER, Profile, chances, pick
+
+ORDER = tuple("abcdefghij")
+ONE = {image: image == "d" for image in ORDER}
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda one: one.name)
+def test_picks_fall_as_the_chances_say(profile: Profile) -> None:
+    rng = np.random.default_rng(0)
+    drawn = Counter(pick(profile, ONE, ORDER, rng) for _ in range(4000))
+    for image, chance in chances(profile, ONE, ORDER).items():
+        assert drawn[image] / 4000 == pytest.approx(chance, abs=0.035)
+
+
+def test_care_makes_right_and_place_makes_first() -> None:
+    right = [chances(profile, ONE, ORDER)["d"] for profile in (CAREFUL, HASTY, BIASED, SPAMMER)]
+    assert right == sorted(right, reverse=True)
+    assert chances(BIASED, ONE, ORDER)["a"] > 0.5
+    assert right[-1] == pytest.approx(0.1)
+
+
+def test_what_is_true_of_several_is_shared_among_them() -> None:
+    spread = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": True, "b": True, "c": False}, ("a", "b", "c"))
+    assert spread == {"a": 0.5, "b": 0.5, "c": 0.0}
+    unsure = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": None, "b": None, "c": False}, ("a", "b", "c"))
+    assert unsure == {"a": 0.5, "b": 0.5, "c": 0.0}
+
+
+PAGE = """<main><form action="/w/x" method="post"><input type="hidden" name="csrf" value="t&amp;1">
+<p class="quote">a &lt;b&gt; cat</p><fieldset>
+<label class="thumb marked"><img src="/w/x/picture/1"></label><label><img src="/w/x/picture/2"></label>
+<input type="radio" name="pick" value="k1"><input type="radio" name="pick" value="k2"></fieldset>
+<textarea name="description"></textarea></form></main>"""
+
+
+def test_a_page_is_read_as_a_worker_sees_it() -> None:
+    page = read_page(PAGE, "http://h/w/x")
+    form = page.form("pick")
+    assert form is not None
+    assert (form.action, form.hidden, form.choices, form.areas) == (
+        "/w/x", {"csrf": "t&1"}, {"pick": ["k1", "k2"]}, ["description"],
+    )  # fmt: skip
+    assert page.quotes == ["a <b> cat"]
+    assert (page.pictures, page.marked) == (["/w/x/picture/1", "/w/x/picture/2"], "/w/x/picture/1")

@@ -1,0 +1,79 @@
+"""A benchmark of the drawn world: as many queries as asked for, the same by seed, read like any dataset."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.errors import UsageError
+from ctxr.media.images import image_size
+from ctxr.pipelines.inspection.config import Stats
+from ctxr.pipelines.inspection.stats import run
+from ctxr.store.artifacts import open_artifact
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.world.tags import TAGS
+
+
+def test_each_side_has_the_queries_that_were_asked_for_about_sets_of_its_own(benchmark: Path) -> None:
+    dataset = read_dataset(benchmark)
+    sides = [dataset.split_of(image_set) for _, image_set, _ in dataset.targets()]
+    assert {side: sides.count(side) for side in ("train", "valid", "test")} == {"train": 12, "valid": 6, "test": 6}
+    assert {one.kind for one in dataset.sets} == {"video", "photos"}
+    assert all(len(one.images) == 10 and 0 <= one.closest < one.mean_distance < 2 for one in dataset.sets)
+    assert all(one.id.startswith(str(dataset.split_of(one))) for one in dataset.sets)
+    first = next(iter(dataset.images.values()))
+    file = dataset.picture(first)
+    assert file is not None
+    assert image_size(file) == (48, 48)
+
+
+def test_phenomena_are_judged_for_every_description(benchmark: Path) -> None:
+    dataset = read_dataset(benchmark)
+    labelled = [query for query in dataset.queries.values() if query.labels is not None]
+    assert len(labelled) == 24
+    assert all(query.labels == TAGS for query in labelled)
+    rows = [row for row in dataset.judgments if row.worker == "phenomena"]
+    assert len(rows) == 24 * len(TAGS)
+    temporal = {row.query.removeprefix("phenomena/") for row in rows if row.candidate == "temporal" and row.value}
+    kinds = {one.id: one.kind for one in dataset.sets}
+    assert temporal
+    assert {kinds[dataset.queries[name].image_set] for name in temporal} == {"video"}
+
+
+def test_the_same_seed_draws_the_same_bytes_whatever_the_hands(tmp_path: Path) -> None:
+    def draw(name: str, seed: int, workers: int) -> dict[Path, bytes]:
+        out = tmp_path / name
+        write_benchmark(WorldBenchmark(out, train=3, valid=1, test=1, side=32, seed=seed, workers=workers))
+        return {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+
+    one = draw("one", 5, 1)
+    assert draw("two", 5, 2) == one
+    assert draw("other", 6, 1) != one
+
+
+def test_a_benchmark_that_is_there_is_left_alone_and_another_takes_its_place(tmp_path: Path) -> None:
+    config = WorldBenchmark(tmp_path / "d", train=2, valid=1, test=1, side=32, workers=1)
+    made = write_benchmark(config)
+    stamp = (tmp_path / "d" / "manifest.json").stat().st_mtime_ns
+    assert write_benchmark(config).sha256 == made.sha256
+    assert (tmp_path / "d" / "manifest.json").stat().st_mtime_ns == stamp
+    other = write_benchmark(WorldBenchmark(tmp_path / "d", train=1, valid=1, test=1, side=32, workers=1))
+    assert other.manifest.counts["texts"] == 3
+
+
+@pytest.mark.parametrize("video", [0.0, 1.0])
+def test_a_benchmark_can_be_of_one_kind_alone(tmp_path: Path, video: float) -> None:
+    out = tmp_path / "d"
+    write_benchmark(WorldBenchmark(out, train=2, valid=0, test=0, video=video, side=32, workers=1))
+    assert {one.kind for one in read_dataset(out).sets} == {"video" if video else "photos"}
+
+
+def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"share of video in 0\.\.1"):
+        write_benchmark(WorldBenchmark(tmp_path / "d", video=1.5))
+
+
+def test_the_other_verbs_read_it(benchmark: Path) -> None:
+    assert open_artifact(benchmark, "dataset").changed_files() == []
+    report = run(Stats(benchmark, tokenizer="regex", skip_pictures=True))
+    assert {"splits", "language", "distances", "phenomena"} <= set(report.tables)

@@ -1,0 +1,120 @@
+import msgspec
+import numpy as np
+import pytest
+
+from ctxr.errors import UsageError
+from ctxr.synthetic.world.scenes import Actor, Backdrop, Overlay, Scene
+from ctxr.synthetic.world.sets import SIZE, SceneSet, jitter, neighbour, neighbours, sample_sets, unlike
+from ctxr.synthetic.world.shots import RAMP, Course, SceneShot, sample_shot
+
+STAR = Actor("a0", "star", "red", 0.15, 0.5, 0.5, face="sad")
+
+
+def test_a_course_starts_and_ends_at_its_stops_and_never_jumps() -> None:
+    course = Course(((1.0, 0.2, 0.3), (3.0, 0.8, 0.3)))
+    assert course.at(0.0) == (0.2, 0.3, None)
+    assert course.at(9.0) == (0.8, 0.3, None)
+    xs = np.array([course.at(t)[0] for t in np.linspace(0, 4, 401)])
+    assert np.diff(xs).min() >= 0
+    assert np.diff(xs).max() < 0.005
+    x, y, velocity = course.at(2.0)
+    assert (x, y) == pytest.approx((0.5, 0.3))
+    # the velocity is the derivative
+    assert velocity == pytest.approx(((course.at(2.001)[0] - course.at(1.999)[0]) / 0.002, 0.0), rel=1e-3)
+
+
+def test_moods_change_the_face_at_their_time() -> None:
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),), ((2.0, "smiling"),)),), Backdrop("sand"))
+    assert [shot.at(t).actors[0].face for t in (0.0, 1.9, 2.0, 4.0)] == ["sad", "sad", "smiling", "smiling"]
+
+
+def test_a_hold_stops_the_world_and_then_it_goes_on_where_it_stopped() -> None:
+    course = Course(((0.0, 0.1, 0.5), (4.0, 0.9, 0.5)))
+    free = SceneShot(4.0, (STAR,), (course,), Backdrop("sand"), pan=(0.05, 0.0, 0.0))
+    held = msgspec.structs.replace(free, holds=((1.0, 2.5),))
+    still = [held.at(t) for t in (1.01, 1.5, 2.0, 2.5)]
+    assert all(scene == still[0] for scene in still)
+    assert still[0].actors[0].motion is None
+    assert (still[0].actors[0].x, still[0].backdrop) == (free.at(1.0).actors[0].x, free.at(1.0).backdrop)
+    assert held.at(3.0) == free.at(1.5)
+
+
+def test_blur_and_words_last_for_their_stretch() -> None:
+    words = Overlay(("Chapter two",))
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, 0.5, 0.5),)),), Backdrop("sand"), blurs=((1.0, 2.0, 0.05),),
+                overlays=((2.0, 3.0, words),))  # fmt: skip
+    assert [shot.at(t).blur for t in (0.9, 1.5, 2.1)] == [0, 0.05, 0]
+    assert [shot.at(t).overlay for t in (1.9, 2.5, 3.1)] == [None, words, None]
+    assert shot.at(1 + RAMP / 2).blur == pytest.approx(0.025)
+    half = shot.at(3 - RAMP / 2).overlay
+    assert half is not None
+    assert half.shown == pytest.approx(0.5)
+
+
+def test_an_actor_outside_the_frame_is_not_in_the_scene() -> None:
+    shot = SceneShot(4.0, (STAR,), (Course(((0.0, -0.5, 0.5), (4.0, 0.5, 0.5))),), Backdrop("sand"))
+    assert shot.at(0.0).actors == ()
+    assert len(shot.at(4.0).actors) == 1
+
+
+def test_a_still_shot_never_changes() -> None:
+    for seed in range(10):
+        shot = sample_shot(np.random.default_rng(seed), 3.0, still=True)
+        assert len({repr(shot.at(t)) for t in np.linspace(0, 3, 20)}) == 1
+
+
+def test_a_sampled_shot_lets_actors_come_go_move_and_overlap() -> None:
+    counts, moving = set(), 0
+    for seed in range(40):
+        shot = sample_shot(np.random.default_rng(seed), 4.0, 16 / 9)
+        scenes = [shot.at(t) for t in np.linspace(0, 4, 30)]
+        counts.add(len({len(scene.actors) for scene in scenes}) > 1)
+        moving += any(actor.motion for scene in scenes for actor in scene.actors)
+    assert counts == {True, False}
+    assert moving > 30
+
+
+@pytest.mark.parametrize("kind", ["video", "photos"])
+def test_a_set_has_ten_scenes_that_differ(kind: str) -> None:
+    sets = list(sample_sets(np.random.default_rng(2), 20, kind, 16 / 9))  # type: ignore[arg-type]
+    assert len(sets) == 20
+    for image_set in sets:
+        assert len(image_set.scenes) == SIZE
+        assert image_set.ordered == (kind == "video")
+        assert all(scene.aspect == 16 / 9 for scene in image_set.scenes)
+    distinct = [len({repr(scene) for scene in image_set.scenes}) for image_set in sets]
+    assert min(distinct) >= 8
+    assert sets == list(sample_sets(np.random.default_rng(2), 20, kind, 16 / 9))  # type: ignore[arg-type]
+
+
+def test_a_video_set_follows_one_cast_before_one_backdrop() -> None:
+    for image_set in sample_sets(np.random.default_rng(4), 10, "video"):
+        assert isinstance(image_set, SceneSet)
+        assert len({scene.backdrop.name for scene in image_set.scenes}) == 1
+        looks = {(a.name, a.shape, a.colour, a.radius) for scene in image_set.scenes for a in scene.actors}
+        assert len(looks) == len({name for name, *_ in looks})
+
+
+def test_another_kind_of_set_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown kind of set 'audio'"):
+        next(sample_sets(np.random.default_rng(0), 1, "audio"))  # type: ignore[arg-type]
+
+
+def test_neighbours_differ_from_the_base_and_from_each_other_by_little() -> None:
+    rng = np.random.default_rng(9)
+    base = Scene((STAR, Actor("a1", "cup", "blue", 0.15, 0.2, 0.2)), Backdrop("wood"))
+    made = neighbours(rng, base, 12)
+    assert len({repr(scene.actors) for scene in (base, *made)}) == 13
+    for scene in made:
+        assert abs(len(scene.actors) - 2) <= 2
+        assert scene.backdrop.name == "wood"
+        assert len({actor.name for actor in scene.actors}) == len(scene.actors)
+    assert jitter(rng, base).actors == base.actors
+    assert len(neighbour(rng, Scene((), Backdrop("wood"))).actors) == 1
+
+
+def test_unlike_counts_comings_and_steps() -> None:
+    base = Scene((STAR,), Backdrop("wood"))
+    assert unlike(base, base) == 0
+    assert unlike(base, Scene((), Backdrop("wood"))) == 1
+    assert unlike(base, Scene((STAR.moved(0.7, 0.4),), Backdrop("wood"))) == pytest.approx(0.3)
