@@ -71,17 +71,17 @@ def with_sides(rows: Sequence[EntailmentPair], fold: int) -> list[EntailmentPair
 
 def judge_fold(options: Namespace, rows: Sequence[EntailmentPair], name: str, fold: int) -> list[JudgedPair]:
     """What classifiers that never saw a fold say of it; nothing with `--tune`, which prints what dev says."""
-    folder, talk = options.folder / name / f"fold{fold}", Spoken()
+    folder, progress = options.folder / name / f"fold{fold}", Spoken()
     run, work = f"{name}-{fold}", options.folder
     write_table(folder / "pairs" / PAIRS, with_sides(rows, fold))
     changes = (*TRAINING, f"text={options.branch}:{options.model}", *options.changes)
     asks = Train("entailment", folder / "pairs", run, options.seeds, changes=changes, workdir=work, device="cpu")
-    report = train.run(asks, talk)
+    report = train.run(asks, progress)
     if options.tune:
         epochs = ", ".join(str(one.epoch) for one in report.seeds)
         print(f"{name}: {report.queries}, accuracy on dev {report.valid or 0:.3f}, epoch {epochs}", flush=True)
         return []
-    found = evaluate(Eval((run,), folder / "pairs", work, split="test", resamples=1), talk)
+    found = evaluate(Eval((run,), folder / "pairs", work, split="test", resamples=1), progress)
     return read_table(found.results / PROBABILITIES, JudgedPair)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.rounds import JUDGMENTS, folder_of
 from ctxr.datasets.truth import CaptionTruth, of_gallery
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
 from ctxr.metrics.entail_at import Entailed, count
@@ -55,13 +55,13 @@ def write_weak(world: Path, table: Path) -> int:
     return write_table(table, [Judgment(caption, image, WORKER, 1.0, round=1) for caption, image in extra])
 
 
-def write_round(options: Namespace, world: Path, talk: Talk) -> Path:
+def write_round(options: Namespace, world: Path, progress: Progress) -> Path:
     """The judgments of a classifier's round about the train gallery; how right they are is printed."""
     asks = ReviseLabels(
         world, entail=True, by="ctxr-tiny", classifier=str(options.classifier), threshold=options.threshold, split="train",
         out=options.folder / "revised", workdir=options.folder, device="cpu",
     )  # fmt: skip
-    revise(asks, talk)
+    revise(asks, progress)
     table: Path = asks.folder() / folder_of(1) / JUDGMENTS
     truth = {row.caption: row for row in of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")}
     added = [row for row in read_table(table, Judgment) if row.value > 0]
@@ -99,19 +99,19 @@ def told(interval: Interval) -> str:
     return f"{100 * (interval.value or 0):+.2f} ({low:+.2f} to {high:+.2f})"
 
 
-def prove(options: Namespace, talk: Talk) -> int:
+def prove(options: Namespace, progress: Progress) -> int:
     """Train, measure, print; 1 where an interval of Entail@K's difference holds 0 or less."""
     world, work = options.folder / "dataset", options.folder
     write_captions(
         WorldCaptions(world, train=options.train, valid=options.valid, test=150, pair_train=0, pair_valid=0, workers=1,
                       say=tuple(options.say.split(","))),
-        talk,
+        progress,
     )  # fmt: skip
     if options.classifier is None:
         weak = work / "weak.jsonl"
         print(f"{write_weak(world, weak)} weak positives")
     else:
-        weak = write_round(options, world, talk)
+        weak = write_round(options, world, progress)
     dataset = read_dataset(world)
     side = gallery_sides(dataset)["test"]
     files = pictures_of(dataset, [side.asked()])
@@ -123,10 +123,10 @@ def prove(options: Namespace, talk: Talk) -> int:
         changes = (*TRAINING, *options.changes, f"weak={arm}")
         asks = Train(options.recipe, world, arm, options.seeds, judgments=None if arm == "off" else weak,
                      changes=changes, workdir=work, device="cpu")  # fmt: skip
-        report = run(asks, talk)
-        seen = with_regions(pictures, report.encoder, report.regions, talk)
+        report = run(asks, progress)
+        seen = with_regions(pictures, report.encoder, report.regions, progress)
         for seed in checkpoints(report.folder):
-            found = found_by(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), talk)
+            found = found_by(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), progress)
             shares.setdefault(arm, []).append(entailed_shares(found, known))
             recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
             means = ", ".join(

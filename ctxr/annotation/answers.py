@@ -34,7 +34,7 @@ from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
 from ctxr.annotation.task_batch import under_one_root
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, refuse_strangers
@@ -86,21 +86,21 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
     return Exported(tuple(found), units, where, found[0].protocol)
 
 
-def arrive(config: "ImportAnswers", exported: Exported, talk: Talk) -> Arrivals:
+def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> Arrivals:
     """The answers that are there now. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
     platform, file = config.platform_of, config.file
     key = read_key(private_folder(config.workdir))
     if platform == "label-studio" and file is not None:
         return label_studio.answers(file, exported.units, exported.addresses, exported.protocol, key)
     if platform == "mturk":
-        source = file or _fetch_hits(config, exported, talk)
+        source = file or _fetch_hits(config, exported, progress)
         return mturk.answers(source, exported.units, exported.protocol, key)
     if platform == "prolific":
         return _from_prolific(config, exported, key)
     stored = _stored(config)
     arrivals = local.answers(stored)
     if waiting := len(stored) - len(arrivals.rows):
-        talk.warn(
+        progress.warn(
             f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
         )
     return arrivals
@@ -154,11 +154,11 @@ def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> A
     return prolific.answers(file, _stored(config), visits, studies.values(), key)
 
 
-def _fetch_hits(config: "ImportAnswers", exported: Exported, talk: Talk) -> Path:
+def _fetch_hits(config: "ImportAnswers", exported: Exported, progress: Progress) -> Path:
     """Fetch every assignment and archive it, because HITs are gone after 120 days; returns the archive."""
     launched = _launched(config, exported)
     client = mturk.connect(config.live)
-    with talk.progress("HITs", len(launched)) as task:
+    with progress.task("HITs", len(launched)) as task:
         fetched: list[Fetched] = []
         for row in launched.values():
             fetched += mturk.fetch(client, [row])
@@ -237,7 +237,7 @@ _Moment = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class UnitContext:
+class AnsweredUnit:
     """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
     are gone: then earlier answers stay, and no new ones are taken.
     """
@@ -259,7 +259,7 @@ class Taken:
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     votes: Counter[str] = field(default_factory=Counter)
-    questions: dict[str, UnitContext] = field(default_factory=dict)
+    questions: dict[str, AnsweredUnit] = field(default_factory=dict)
     new: int = 0
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
@@ -271,7 +271,10 @@ class Taken:
 
 
 def take(
-    before: Iterable[Answer], arrivals: Arrivals, questions: Mapping[str, UnitContext], past: Mapping[str, UnitContext]
+    before: Iterable[Answer],
+    arrivals: Arrivals,
+    questions: Mapping[str, AnsweredUnit],
+    past: Mapping[str, AnsweredUnit],
 ) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
@@ -369,7 +372,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     if question.protocol is None:
         return
     for unit in follow(question.unit, answer, question.image_set, question.protocol):
-        known = taken.questions.setdefault(unit.id, UnitContext(unit, question.image_set, question.protocol))
+        known = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
         if known.unit != unit:
             raise DataError(
                 f"the unit {unit.id!r} was exported with other votes or another seed than its description",
@@ -446,13 +449,13 @@ REFUSED = "refused.jsonl"
 """Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
 
 
-def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
+def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswersReport:
     """Merge answers into the judgments.
 
     Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
     no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
@@ -460,7 +463,7 @@ def run(config: ImportAnswers, talk: Talk | None = None) -> ImportAnswersReport:
     refuse_strangers(out)
     with locked(out):
         before, earlier = _before(out)
-        arrivals = arrive(config, exported, talk)
+        arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         taken = _taken(before, arrivals, every)
@@ -509,10 +512,10 @@ def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") ->
 
 
 def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
-    questions: dict[str, UnitContext] = {}
+    questions: dict[str, AnsweredUnit] = {}
     for tasks in every:
         for unit in tasks.units:
-            asked = UnitContext(unit, tasks.sets[unit.image_set], tasks.protocol)
+            asked = AnsweredUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
             if questions.setdefault(unit.id, asked).unit != unit:
                 raise DataError(
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
@@ -520,7 +523,7 @@ def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]"
                 )
     if before is None:
         return take((), arrivals, questions, {})
-    past = {name: UnitContext(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
+    past = {name: AnsweredUnit(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
     return take(before.answers, arrivals, questions, past)
 
 
@@ -562,11 +565,11 @@ def _check(config: ImportAnswers) -> None:
         raise UsageError("--live and --extend go with --from mturk", hint="leave them out")
 
 
-def collected(workdir: Path, talk: Talk, database: str = "") -> Path:
+def collected(workdir: Path, progress: Progress, database: str = "") -> Path:
     """The project's judgments, after importing the answers in its journal, if there is one.
 
     Raises whatever `ctxr import-answers` raises; without a journal nothing is imported, and the artifact may not be there.
     """
     if is_there(workdir, database):
-        run(ImportAnswers(workdir=workdir, database=database), talk)
+        run(ImportAnswers(workdir=workdir, database=database), progress)
     return workdir / JUDGMENTS

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Dialogue, Unit
 from ctxr.errors import DataError, UnfinishedError
-from ctxr.store.artifacts import MANIFEST, Artifact, Parent, finish, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finish, open_artifact
 from ctxr.store.paths import relative
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
@@ -116,9 +116,11 @@ def write_tasks(
         verb="export-tasks",
         config=tasks_config(home or path, batch.root, protocol, backend, config),
         parents=batch.parents,
-        counts={"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": _votes(batch.units)},
-        models={},
-        files=["units.jsonl", "sets.jsonl", "images.jsonl", *files],
+        content=Content(
+            ["units.jsonl", "sets.jsonl", "images.jsonl", *files],
+            {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": _votes(batch.units)},
+            {},
+        ),
     )
 
 
@@ -207,9 +209,9 @@ def write_judgments(
         verb="import-answers",
         config=judgments_config(home or path, answered.root, config),
         parents=parents,
-        counts=counts | {"workers": len({answer.worker for answer in answered.answers})},
-        models={},
-        files=[*tables, *files],
+        content=Content(
+            [*tables, *files], counts | {"workers": len({answer.worker for answer in answered.answers})}, {}
+        ),
     )
 
 

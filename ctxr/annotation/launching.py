@@ -16,7 +16,7 @@ from ctxr.annotation.platforms.mturk import Hit, project
 from ctxr.annotation.platforms.prolific import ProlificClient, connect, new_codes
 from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image
@@ -70,12 +70,12 @@ class Sent(msgspec.Struct, frozen=True):
     study: str
 
 
-def launch(config: "ExportTasks", talk: Talk) -> tuple[int, list[str]]:
+def launch(config: "ExportTasks", progress: Progress) -> tuple[int, list[str]]:
     """How many HITs or studies are on the platform now, and what is worth knowing."""
-    return _launch_hits(config, talk) if config.backend == "mturk" else _launch_study(config)
+    return _launch_hits(config, progress) if config.backend == "mturk" else _launch_study(config)
 
 
-def _launch_hits(config: "ExportTasks", talk: Talk) -> tuple[int, list[str]]:
+def _launch_hits(config: "ExportTasks", progress: Progress) -> tuple[int, list[str]]:
     if config.live:
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
@@ -86,7 +86,7 @@ def _launch_hits(config: "ExportTasks", talk: Talk) -> tuple[int, list[str]]:
     client = mturk.connect(config.live)
     pools = mturk.pools_of(client, key) if config.disjoint == "wholly" else {}
     record = folder / HITS[config.live]
-    with talk.progress("HITs", len(hits)) as task:
+    with progress.task("HITs", len(hits)) as task:
         for _ in mturk.launch(client, hits, record, key, pools):
             task.advance()
     count = len(mturk.read_launched(record))

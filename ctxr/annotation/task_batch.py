@@ -29,7 +29,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import sample_of
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
@@ -93,15 +93,15 @@ class _Material:
     parents: tuple[Parent, ...]
 
 
-def ask(config: "ExportTasks", talk: Talk) -> TaskBatch:
+def ask(config: "ExportTasks", progress: Progress) -> TaskBatch:
     """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
 
     Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
     """
-    units, material = _work(config, talk)
+    units, material = _work(config, progress)
     if not units:
         raise _nothing(config)
-    checks, known = _checks(config, units, material, talk)
+    checks, known = _checks(config, units, material, progress)
     parts = [(one.root, one.images) for one in (material, known) if one is not None]
     sets = {**(known.sets if known else {}), **material.sets}
     root, images = under_one_root(parts)
@@ -134,10 +134,10 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+def _work(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Material]:
     protocol, task = config.protocol(), config.task
     if task in ("describe", "dialogue"):
-        dataset, material = _dataset(config.input or _sets(config.workdir, talk))
+        dataset, material = _dataset(config.input or _sets(config.workdir, progress))
         if task == "describe":
             return describe_units(dataset, protocol), material
         if config.objects is None:
@@ -145,12 +145,12 @@ def _work(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
         parent = Parent("objects", "table", sha256_file(config.objects))
         return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
     if task == "tag" or (task == "retrieve" and config.input is not None):
-        dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), talk))
+        dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
         if task == "tag":
             return tag_units(dataset, config.phenomena(), config.raters or 1), material
         return retrieve_units(dataset, protocol), material
     if task == "entail":
-        return _entail(config, talk)
+        return _entail(config, progress)
     answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
     if task == "audit":
         return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
@@ -170,14 +170,14 @@ def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
     return found
 
 
-def _entail(config: "ExportTasks", talk: Talk) -> tuple[list[Unit], _Material]:
+def _entail(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Material]:
     table, revised = sample_of(config.workdir, config.candidates)
     if table is None:
         raise UsageError(
             "entail needs the pairs that are judged",
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
-    dataset, material = _dataset(config.input or revised or _sets(config.workdir, talk))
+    dataset, material = _dataset(config.input or revised or _sets(config.workdir, progress))
     home = {name: one for one in reversed(dataset.sets) for name in one.images}
     rows = _lines(table, "--candidates", StatementRow, _CANDIDATE)
     units, seen = [], set()
@@ -224,7 +224,7 @@ def _lines(path: Path, option: str, row: type[L], example: str) -> Iterable[tupl
 
 
 def _checks(
-    config: "ExportTasks", work: Sequence[Unit], material: _Material, talk: Talk
+    config: "ExportTasks", work: Sequence[Unit], material: _Material, progress: Progress
 ) -> tuple[list[Unit], _Material | None]:
     """Attention checks, and questions with a known answer, for workers who retrieve."""
     protocol = config.protocol()
@@ -238,7 +238,9 @@ def _checks(
         found += [attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
     wanted = {"gold": bool(protocol.gold_every), "qualification": bool(protocol.qualification) and served}
     if protocol.qualification and not served:
-        talk.warn(f"{config.backend} has no qualification round: questions go to the local server and Prolific only")
+        progress.warn(
+            f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
+        )
     if not any(wanted.values()):
         return found, None
     if config.gold is None:
@@ -261,11 +263,11 @@ def _some(units: list[Unit], most: int, seed: int) -> list[Unit]:
     return sorted(units, key=lambda unit: digest(seed, "check", unit.id))[:most]
 
 
-def _sets(workdir: Path, talk: Talk) -> Path:
+def _sets(workdir: Path, progress: Progress) -> Path:
     """The furthest image sets of a project, or else its dataset."""
     if not any((workdir / name / MANIFEST).is_file() for name in SETS) and (workdir / "dataset" / MANIFEST).is_file():
         return workdir / "dataset"
-    return chosen(None, workdir, SETS, talk)
+    return chosen(None, workdir, SETS, progress)
 
 
 def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:

@@ -213,7 +213,7 @@ class Terminal:
         self._console.print(f"[yellow]warning:[/] {_plain_text(text)}")
 
     @contextmanager
-    def progress(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
+    def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
         """A bar with counts, rate and time left; a line now and then when stderr is a file."""
         if not self._console.is_terminal:
             yield _LogLines(self._console, label, total)

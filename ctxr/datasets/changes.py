@@ -6,7 +6,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -73,11 +73,11 @@ def refuse_other(picture: Path, content: str) -> None:
         raise _changed(picture)
 
 
-def discard(artifact: Path, files: Iterable[str], units: Iterable[str], talk: Talk) -> None:
+def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
     """Remove what was changed, so that it is made again, and say so."""
     for number, name in enumerate(files):
         if not number:
-            talk.warn(f"{artifact / name} was changed since it was written: it is made again")
+            progress.warn(f"{artifact / name} was changed since it was written: it is made again")
         file = artifact / name
         if file.parent.is_symlink():
             file.parent.unlink()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -60,7 +60,7 @@ class _MadeOn:
         return f"{self.runs[0].resolve().name}{more} on {self.place or self.name}"
 
 
-def common_dataset(runs: Sequence[Path], talk: Talk) -> Path | None:
+def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
     """Where the one dataset lies that all these runs were made on, which is said; None where none of them names any.
 
     It is looked for by content in the project of each run, then where it lay when the run was made.
@@ -83,7 +83,7 @@ def common_dataset(runs: Sequence[Path], talk: Talk) -> Path | None:
             f"the dataset that runs were made on is not found as it was then: {one}",
             hint=f"--dataset {again if here else 'PATH'}   {'evaluates on what is there now' if here else 'says where it lies'}",
         )
-    talk.note(f"looking at what the runs were made on: {one}")
+    progress.note(f"looking at what the runs were made on: {one}")
     return one.place
 
 

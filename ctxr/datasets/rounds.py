@@ -13,11 +13,12 @@ from msgspec import structs
 from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.recognise import read_dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
+    Content,
     FileEntry,
     Parent,
     finish,
@@ -300,7 +301,7 @@ def add_round(
     tables: Mapping[str, Iterable[Any]],
     files: Mapping[str, bytes],
     sets: Sequence[ImageSet],
-    talk: Talk,
+    progress: Progress,
 ) -> Artifact:
     """Write a round, `JUDGMENTS` among its tables, and put it in force; the caller holds the folder. A kill leaves the rounds
     before it as they were.
@@ -308,7 +309,7 @@ def add_round(
     `sets` are those of a release, with distances that it does not tell."""
     refuse_strangers(out)
     refuse_changed(out)
-    _put_base(out, base, sets, talk)
+    _put_base(out, base, sets, progress)
     folder = out / folder_of(made.number)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -347,9 +348,7 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
         verb=REVISE_LABELS,
         config={"base": relative(base.path, out)},
         parents=[Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)],
-        counts=counts,
-        models={},
-        files=sorted(files),
+        content=Content(sorted(files), counts, {}),
     )
 
 
@@ -387,7 +386,7 @@ def _files(out: Path, made: Round) -> list[Path]:
     return sorted(file for file in (out / folder_of(made.number)).iterdir() if file.is_file())
 
 
-def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], talk: Talk) -> None:
+def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progress) -> None:
     """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given."""
     dataset = base.dataset
     if base.tables is None:
@@ -405,7 +404,7 @@ def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], talk: Talk) -> No
         write_table(out / GIVEN, dataset.judgments)
     root = dataset.root or base.path
     paths = sorted({image.path for image in dataset.images.values() if image.path})
-    with talk.progress("pictures", len(paths)) as task:
+    with progress.task("pictures", len(paths)) as task:
         for path in paths:
             _link(root / path, out / path)
             task.advance()

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
-class Task(Protocol):
+class ProgressTask(Protocol):
     """One line of progress."""
 
     def advance(self, steps: float = 1) -> None:
@@ -15,7 +15,7 @@ class Task(Protocol):
         """What is being worked on now."""
 
 
-class Talk(Protocol):
+class Progress(Protocol):
     """What a verb needs of its surroundings; the command line shows it on stderr."""
 
     def note(self, text: str) -> None:
@@ -24,7 +24,7 @@ class Talk(Protocol):
     def warn(self, text: str) -> None:
         """Something that may surprise."""
 
-    def progress(self, label: str, total: float | None) -> AbstractContextManager[Task]:
+    def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A line of progress with `total` steps (None: unknown) for the length of a with-block."""
 
 
@@ -47,6 +47,6 @@ class Silent:
     def _nothing(self) -> Iterator["Silent"]:
         yield self
 
-    def progress(self, label: str, total: float | None) -> AbstractContextManager[Task]:
+    def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A line that nobody sees."""
         return self._nothing()

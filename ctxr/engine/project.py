@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 
@@ -37,13 +37,13 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     return path, notes + [_stale(later, earlier) for later, earlier in pairwise(finished) if _is_stale(later, earlier)]
 
 
-def chosen(named: Path | None, workdir: Path, chain: Sequence[str], talk: Talk) -> Path:
+def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Progress) -> Path:
     """`named`, or else the latest artifact of the project, with warnings about the choice. Raises what `latest` raises."""
     if named is not None:
         return named
     path, notes = latest(workdir, chain)
     for note in notes:
-        talk.warn(note)
+        progress.warn(note)
     return path
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.artifacts import MANIFEST, MARKER, open_artifact, refuse_strangers
 from ctxr.store.atomic import disk_errors, link_or_copy
@@ -42,7 +42,7 @@ def refuse_others(out: Path, kind: str, to: str = "") -> None:
         raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
 
 
-def keep_card(out: Path, talk: Talk) -> None:
+def keep_card(out: Path, progress: Progress) -> None:
     """Before an export is replaced: a card that was edited by hand is kept beside the new one."""
     card = out / CARD
     if not (out / MANIFEST).is_file() or not card.is_file():
@@ -51,7 +51,7 @@ def keep_card(out: Path, talk: Talk) -> None:
     if entry is not None and sha256_file(card) != entry.sha256:
         kept = out / f"{card.stem}.edited{card.suffix}"
         link_or_copy(card, kept)
-        talk.warn(f"{card} was edited: your version is kept as {kept.name}")
+        progress.warn(f"{card} was edited: your version is kept as {kept.name}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
 from ctxr.media.video import VideoError, check_file
 from ctxr.store.hashing import sha256_file
@@ -44,8 +44,8 @@ class SourceLocator:
         places: videos that were found and compared, by sha256; whoever finds folders of albums may add them.
     """
 
-    def __init__(self, artifact: Path, videos: Path | None, talk: Talk) -> None:
-        self._artifact, self._videos, self._talk = artifact, videos, talk
+    def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
+        self._artifact, self._videos, self._talk = artifact, videos, progress
         self._lock = threading.Lock()
         self._found: dict[str, Path] | None = None
         self.places: dict[str, Path] = {}
@@ -59,11 +59,11 @@ class SourceLocator:
             return self._found
 
     def _search(self, folder: Path) -> dict[str, Path]:
-        def progress(total: float) -> Any:
-            return self._talk.progress("look through the sources (MiB)", total)
+        def passed(total: float) -> Any:
+            return self._talk.task("look through the sources (MiB)", total)
 
         places: dict[str, Path] = {}
-        for source in find_sources([str(folder)], progress).found:
+        for source in find_sources([str(folder)], passed).found:
             places.setdefault(source.sha256, source.path)
             for file, digest in zip(source.photos, source.photo_sha256, strict=True):
                 places.setdefault(digest, file)

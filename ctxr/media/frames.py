@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.engine.parallel import side_by_side
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildProcess, pair
 from ctxr.media.footage import SourceLocator
@@ -106,7 +106,7 @@ Visit = Callable[[Any, Pixels, int | None], None]
 
 
 def decode_frames(
-    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, talk: Talk, workers: int = 0
+    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, progress: Progress, workers: int = 0
 ) -> dict[str, DataError]:
     """Give every wanted frame to `visit`, videos side by side, frames of one in ascending order; returns what failed, by video.
 
@@ -130,7 +130,7 @@ def decode_frames(
                 visit(image, pixels, reader.stream)
                 task.advance()
 
-    with talk.progress("decode frames", sum(len(one.images) for one in wanted)) as task:
+    with progress.task("decode frames", sum(len(one.images) for one in wanted)) as task:
         side_by_side(decode, wanted, workers, stop.set)
     return failed
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.media.images import look_print
 from ctxr.metrics.leakage import Leak, alike, shared_things
@@ -28,7 +28,7 @@ class Nearness:
     embedding: float
 
 
-def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | None, talk: Talk) -> Table | str:
+def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | None, progress: Progress) -> Table | str:
     """Every comparison of two splits that the dataset allows, with numbers and examples."""
     sides: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
     present: list[str] = [split for split in SPLITS if split in sides.values()]
@@ -49,7 +49,7 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
         leaks += _alike(f"embedding within {limit:.3g} ({vectors.encoder})", vectors, of_image, limit, present)
     else:
         notes.append("no embeddings to compare by")
-    prints = None if near.look is None else _prints(dataset, of_image, talk)
+    prints = None if near.look is None else _prints(dataset, of_image, progress)
     if near.look is not None and prints is not None:
         leaks += _alike(f"look within {near.look:g}", prints, of_image, near.look, present)
     else:
@@ -90,11 +90,11 @@ def _alike(
     return alike(what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, present)
 
 
-def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], talk: Talk) -> PictureVectors | None:
+def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:
     files = {name: file for name in sorted(of_image) if (file := dataset.picture(dataset.images[name])) is not None}
     rows: dict[str, int] = {}
     prints = []
-    with open_pictures(files, "looking at pictures", talk) as opened:
+    with open_pictures(files, "looking at pictures", progress) as opened:
         for name, pixels in opened:
             rows[name] = len(rows)
             prints.append(look_print(pixels))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.encoders import load_encoder
@@ -37,10 +37,10 @@ class PictureVectors:
     matrix: npt.NDArray[np.float32]
 
 
-def vectors_of(dataset: Dataset, encoder: str | None, device: str, talk: Talk) -> PictureVectors | None:
+def vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
     """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
     if encoder is not None:
-        return _embed(dataset, encoder, device, talk)
+        return _embed(dataset, encoder, device, progress)
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return None
     models = open_artifact(dataset.root).manifest.models
@@ -82,15 +82,15 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
     return found
 
 
-def _embed(dataset: Dataset, name: str, device: str, talk: Talk) -> PictureVectors | None:
+def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
     files = {image.id: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     if not files:
-        talk.warn("no picture is at hand: --encoder has nothing to embed")
+        progress.warn("no picture is at hand: --encoder has nothing to embed")
         return None
-    model = load_encoder(name, device, warn=talk.warn)
+    model = load_encoder(name, device, warn=progress.warn)
     rows: dict[str, int] = {}
     blocks: list[npt.NDArray[np.float32]] = []
-    with open_pictures(files, "embedding", talk) as opened:
+    with open_pictures(files, "embedding", progress) as opened:
         while part := list(islice(opened, BATCH)):
             rows |= {image: len(rows) + place for place, (image, _) in enumerate(part)}
             blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
@@ -98,7 +98,7 @@ def _embed(dataset: Dataset, name: str, device: str, talk: Talk) -> PictureVecto
 
 
 @contextmanager
-def open_pictures(files: Mapping[str, Path], label: str, talk: Talk) -> Iterator[Iterator[tuple[str, Pixels]]]:
+def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Iterator[Iterator[tuple[str, Pixels]]]:
     """Pictures one after the other, by image id in order, with progress; those that cannot be read are left out and said."""
     broken: list[str] = []
 
@@ -112,8 +112,8 @@ def open_pictures(files: Mapping[str, Path], label: str, talk: Talk) -> Iterator
                 yield name, pixels
             advance()
 
-    with talk.progress(label, len(files)) as task:
+    with progress.task(label, len(files)) as task:
         yield walk(task.advance)
     if broken:
         more = "" if len(broken) == 1 else f", and {len(broken) - 1} more"
-        talk.warn(f"{broken[0]}{more}: left out")
+        progress.warn(f"{broken[0]}{more}: left out")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.changes import refuse_other
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.encoders import Encoder, EncoderSource
@@ -108,7 +108,7 @@ class PictureFiles:
         names = list(self.files)[part]
         return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
 
-    def check(self, talk: Talk) -> None:
+    def check(self, progress: Progress) -> None:
         """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
         contents = list(self.contents.values())
         if self.regions is not None:
@@ -122,20 +122,22 @@ class PictureFiles:
                 raise trouble
             return np.ones(len(found), np.bool_)
 
-        with talk.progress("checking pictures", len(contents)) as task:
+        with progress.task("checking pictures", len(contents)) as task:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
 
 
-def as_vectors(asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> "Questions":
+def as_vectors(
+    asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", progress: Progress
+) -> "Questions":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(asked)
-    images, texts = embedded(pictures, [one.text for one in asked], encoder, talk)
+    images, texts = embedded(pictures, [one.text for one in asked], encoder, progress)
     return questions_with(asked, pictures, VectorTable(images), texts)
 
 
-def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", talk: Talk, keep: bool = True) -> Array:
+def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", progress: Progress, keep: bool = True) -> Array:
     """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
-    with talk.progress("embedding pictures", len(pictures.contents)) as task:
+    with progress.task("embedding pictures", len(pictures.contents)) as task:
         arrays = cached(
             pictures.workdir,
             {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"},
@@ -146,11 +148,13 @@ def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", talk: Talk, ke
     return _stacked(arrays, encoder.dim)
 
 
-def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", talk: Talk) -> tuple[Array, Array]:
+def embedded(
+    pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", progress: Progress
+) -> tuple[Array, Array]:
     """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
-    images = embedded_pictures(pictures, encoder, talk)
+    images = embedded_pictures(pictures, encoder, progress)
     made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
-    with talk.progress("embedding texts", len(texts)) as task:
+    with progress.task("embedding texts", len(texts)) as task:
         told = cached(
             pictures.workdir,
             {**made_by, "what": "text"},
@@ -162,18 +166,18 @@ def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", t
 
 
 def as_pixels(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, progress: Progress
 ) -> "Questions":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     pictures = pictures.of(asked)
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
     tokens = source.tokenize([one.text for one in asked]).numpy()
-    return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, talk), tokens)
+    return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, progress), tokens)
 
 
-def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, talk: Talk) -> "Images":
+def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, progress: Progress) -> "Images":
     """Pictures by their place among `pictures`, decoded, resized and cut once."""
-    with talk.progress("decoding pictures", len(pictures.contents)) as task:
+    with progress.task("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
             pictures.workdir,
             {"preprocess": preprocess.describe()},

@@ -9,7 +9,7 @@ import numpy as np
 from ctxr.datasets.pairs import EntailmentPair, file_names, published_image, seen_pictures
 from ctxr.datasets.readers.entailment import Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import TextSource
@@ -126,7 +126,7 @@ class EntailmentPairs:
         return known | {found for image in images if (found := published_image(image))}
 
 
-def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> EntailmentPairs:
+def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> EntailmentPairs:
     """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
     the project's dataset.
 
@@ -139,18 +139,18 @@ def open_pairs(path: Path | None, workdir: Path, talk: Talk) -> EntailmentPairs:
                 f"{workdir} holds no pairs of entailment",
                 hint="--dataset FOLDER with pairs.jsonl, or a published file",
             )
-        talk.note(f"looking at the pairs of {path}")
+        progress.note(f"looking at the pairs of {path}")
     if path.is_file() and path.name == PAIRS:
         path = path.parent
-    made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, talk)
+    made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
     whole = [pair for pair in made.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]
     if lost:
         are = "pair is" if len(lost) == 1 else "pairs are"
-        talk.warn(f"{len(lost)} {are} about pictures that are not at hand, the first is {lost[0].image}: left out")
+        progress.warn(f"{len(lost)} {are} about pictures that are not at hand, the first is {lost[0].image}: left out")
     if len(whole) < len(made.rows):
         have = "pair has" if len(made.rows) - len(whole) == 1 else "pairs have"
-        talk.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise at hand: left out")
+        progress.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise at hand: left out")
     kept = tuple(pair for pair in whole if pair.image is None or pair.image in made.files)
     if not kept:
         raise DataError(
@@ -185,11 +185,11 @@ def _of_artifact(path: Path) -> EntailmentPairs:
     return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", "dataset", sha256))
 
 
-def _of_files(path: Path, talk: Talk) -> EntailmentPairs:
+def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs of entailment")
     folder = path if path.is_dir() else path.parent
-    rows = [pair for reading in _readings(path, talk) for pair in reading.pairs]
+    rows = [pair for reading in _readings(path, progress) for pair in reading.pairs]
     files = {image: file for image in {pair.image for pair in rows if pair.image} if (file := _picture(folder, image))}
     contents = {image: sha256_file(file) for image, file in sorted(files.items())}
     decides = [[repr(pair) for pair in rows], sorted(contents.items())]
@@ -198,7 +198,7 @@ def _of_files(path: Path, talk: Talk) -> EntailmentPairs:
     )
 
 
-def _readings(path: Path, talk: Talk) -> "list[Reading]":
+def _readings(path: Path, progress: Progress) -> "list[Reading]":
     """What lies at `path`, each reading told in a line, and what is odd in it in a few more. Raises DataError for nothing."""
     whole = path.is_dir()
     if not whole and path.suffix == ".json":
@@ -218,12 +218,12 @@ def _readings(path: Path, talk: Talk) -> "list[Reading]":
         raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
-        talk.note(f"{name}: {_many(len(reading.pairs), 'pair')} of {reading.source}{among}")
+        progress.note(f"{name}: {_many(len(reading.pairs), 'pair')} of {reading.source}{among}")
         lines = reading.tally()
         for line in lines[:MOST_TOLD]:
-            talk.note(f"  {line}")
+            progress.note(f"  {line}")
         if len(lines) > MOST_TOLD:
-            talk.note(f"  and {_many(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
+            progress.note(f"  and {_many(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
     if not any(reading.pairs for reading in readings.values()):
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
@@ -280,29 +280,36 @@ def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[C
 
 
 def claim_table(
-    told: Sequence[ClaimRow], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+    told: Sequence[ClaimRow],
+    pairs: EntailmentPairs,
+    branches: "Branches",
+    workdir: Path,
+    device: str,
+    progress: Progress,
 ) -> "ClaimTable":
     """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]
-    images = _images(wanted, pairs, branches, workdir, device, talk)
+    images = _images(wanted, pairs, branches, workdir, device, progress)
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
-    known = _said(texts, branches.text, workdir, device, talk)
+    known = _said(texts, branches.text, workdir, device, progress)
     return make_claims(images, claims, looking_up(texts, known, branches))
 
 
-def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, talk: Talk) -> np.ndarray:
+def _said(
+    texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, progress: Progress
+) -> np.ndarray:
     """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
 
     def ask(part: slice) -> np.ndarray:
         premises, hypotheses = zip(*texts[part], strict=True)
         return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
 
-    with talk.progress("reading texts", len(texts)) as task:
+    with progress.task("reading texts", len(texts)) as task:
         made_by = {"text": source.fingerprint, "device": device}
         contents = [sha256_of(list(pair)) for pair in texts]
         arrays = cached(workdir, made_by, contents, ask, task.advance, chunk=TEXTS)
@@ -310,7 +317,7 @@ def _said(texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path,
 
 
 def _images(
-    wanted: Sequence[str], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, talk: Talk
+    wanted: Sequence[str], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, progress: Progress
 ) -> "Images":
     """Pictures by row, a black one first."""
     source, dark = branches.image, black_picture()
@@ -322,7 +329,7 @@ def _images(
         rows = range(len(contents))[part]
         return [read_image(pairs.files[wanted[row - 1]]) if row else dark for row in rows]
 
-    with talk.progress("looking at pictures", len(contents)) as task:
+    with progress.task("looking at pictures", len(contents)) as task:
         if source.preprocess is None:
             grid = GridRegions(source.cells, FINEST, device)
             made_by = {**grid.describe(), "what": "cells", "device": device}

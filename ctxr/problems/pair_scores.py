@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import load_encoder
@@ -78,24 +78,24 @@ def pair_looks(
     pictures: PictureFiles,
     texts: "Sequence[str]",
     machine: Device,
-    talk: Talk,
+    progress: Progress,
 ) -> PairLooks:
     """A checkpoint, or the published encoder where there is none, over pictures and texts, on `machine.device`."""
-    way = way_of(checkpoint, source, pictures, machine, talk)
+    way = way_of(checkpoint, source, pictures, machine, progress)
     weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
     regions = None if pictures.regions is None else pictures.regions.sha256
     made_by = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": way.bf16, "regions": regions}
-    images = looked_at(pictures, source, machine.device, talk)
+    images = looked_at(pictures, source, machine.device, progress)
     return PairLooks(
         way.ranker.eval(), images, source.tokenize(list(texts)), pictures, texts, made_by, machine.device, way.bf16
     )
 
 
 def shortlist_of(
-    pictures: PictureFiles, texts: "Sequence[str]", rerank: Rerank, device: str, talk: Talk
+    pictures: PictureFiles, texts: "Sequence[str]", rerank: Rerank, device: str, progress: Progress
 ) -> "Shortlist":
     """What an encoder of pairs looks at of pictures and texts, by their places. Raises what `load_encoder` raises."""
     if not rerank.most:
         return Shortlist()
-    encoder = load_encoder(rerank.by, device, warn=talk.warn)
-    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, talk)), rerank.most)
+    encoder = load_encoder(rerank.by, device, warn=progress.warn)
+    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, progress)), rerank.most)

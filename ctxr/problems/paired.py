@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.training.questions import Images, Questions, RegionTable, with_features
@@ -64,18 +64,18 @@ def at_once(device: str) -> int:
 
 
 def as_inputs(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk
+    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress
 ) -> "Questions":
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(asked)
     tokens = source.tokenize([one.text for one in asked]).numpy()
-    return questions_with(asked, pictures, looked_at(pictures, source, device, talk), tokens)
+    return questions_with(asked, pictures, looked_at(pictures, source, device, progress), tokens)
 
 
-def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, talk: Talk) -> "Images":
+def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress) -> "Images":
     """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
     if source.preprocess is not None:
-        return pixels_of(pictures, source.preprocess, device, talk)
+        return pixels_of(pictures, source.preprocess, device, progress)
     if pictures.regions is None:
         raise ValueError("no regions to look at")
     contents = list(pictures.contents.values())
@@ -84,7 +84,12 @@ def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, talk: 
 
 
 def as_features(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, precision: str, talk: Talk
+    asked: Sequence[EvalQuery],
+    pictures: PictureFiles,
+    source: "CrossSource",
+    device: str,
+    precision: str,
+    progress: Progress,
 ) -> "Questions":
     """Queries with the features of each of their pairs by the encoder as it is.
 
@@ -92,12 +97,12 @@ def as_features(
     """
     turn = sorted(range(len(asked)), key=lambda place: (asked[place].image_set, place))
     asked_by_set = [asked[place] for place in turn]
-    questions = as_inputs(asked_by_set, pictures, source, device, talk)
+    questions = as_inputs(asked_by_set, pictures, source, device, progress)
     bf16, most = in_bf16(precision, device), questions.candidates.shape[1]
     regions = None if pictures.regions is None else pictures.regions.sha256
     made_by = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
     encoder = source.build().to(device)
-    with talk.progress("looking at pairs", len(asked)) as task:
+    with progress.task("looking at pairs", len(asked)) as task:
         arrays = cached(
             pictures.workdir,
             made_by,

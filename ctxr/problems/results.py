@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
@@ -278,18 +278,18 @@ def record(
     settings: Mapping[str, Any],
     parents: Sequence[Parent],
     write: Callable[[], Content],
-    talk: Talk,
+    progress: Progress,
 ) -> bool:
     """Write an evaluation by `write` and its manifest, if exactly this one does not lie in `out` yet; whether it did."""
     refuse_strangers(out)
-    _tell_replaced(out, settings, talk)
+    _tell_replaced(out, settings, progress)
     ready = finished(out, kind, "eval", settings, parents)
     if ready is not None and not ready.changed_files():
         return True
     with locked(out):
         take_manifest(out)
         files, counts, models = write()
-        finish(out, kind=kind, verb="eval", config=settings, parents=parents, counts=counts, models=models, files=files)
+        finish(out, kind=kind, verb="eval", config=settings, parents=parents, content=Content(files, counts, models))
     return False
 
 
@@ -319,14 +319,14 @@ def files_for_others(sides: Sequence[EvalSplit]) -> dict[str, str]:
     return files
 
 
-def _tell_replaced(out: Path, settings: Mapping[str, Any], talk: Talk) -> None:
+def _tell_replaced(out: Path, settings: Mapping[str, Any], progress: Progress) -> None:
     """A word where an evaluation with other settings lies in the folder that is written."""
     if not (out / MANIFEST).is_file():
         return
     before = open_artifact(out).manifest.config
     differ = sorted(name for name in settings if plain(settings).get(name) != before.get(name))
     if differ:
-        talk.note(
+        progress.note(
             f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.recipes import known_recipes
 from ctxr.problems.entailment import classifiers_in
@@ -64,13 +64,13 @@ class Scoring:
     queries: Callable[[], list[str]]
     workdir: Path
     device: str
-    talk: Talk
+    progress: Progress
     regions: str = ""
 
     def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
         """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
         wanted = self.queries() if queries is None else queries
-        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.talk, self.regions)
+        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.progress, self.regions)
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -180,7 +180,7 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
     if not lacking:
         if changed:
-            scoring.talk.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
+            scoring.progress.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
         return Run(name, kept, origin, artifact)
     refuse_changed(artifact)
     made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
@@ -248,7 +248,7 @@ def _left_out(folder: Path, scoring: Scoring) -> bool:
     elif not all(scoring.fits(one.values) for one in _stored(folder)):
         why = f"scored what {scoring.dataset.name} does not ask"
     if why:
-        scoring.talk.warn(f"the run {folder.name} is left out, it {why}")
+        scoring.progress.warn(f"the run {folder.name} is left out, it {why}")
     return bool(why)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
@@ -46,7 +46,7 @@ def scores_of(
     queries: Collection[str] | None = None,
     workdir: Path | None = None,
     machine: Device | None = None,
-    talk: Talk | None = None,
+    progress: Progress | None = None,
     regions: str = "",
 ) -> list[Score]:
     """A score for every candidate of every query, higher is better; queries by side and id.
@@ -58,7 +58,7 @@ def scores_of(
         queries: ids; None for all.
         workdir: project folder, where vectors are kept for the next time; None for that of the run, or `work`.
         machine: where and how finely to compute.
-        talk: hears of progress.
+        progress: hears of progress.
         regions: name of region features in the project, for a model that looks at regions; "" for those it was trained on.
 
     The scorer is called as the run's folder, or the encoder; a run of several seeds gives `NAME/seedN` for each.
@@ -72,8 +72,8 @@ def scores_of(
     project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
     pictures = PictureFiles(files, contents_of(dataset, files), project)
     if not folder.is_dir():
-        pictures = with_regions(pictures, str(model), regions, talk)
-        return scores_by(None, str(model), str(model), asked, pictures, machine, talk)
+        pictures = with_regions(pictures, str(model), regions, progress)
+        return scores_by(None, str(model), str(model), asked, pictures, machine, progress)
     artifact = open_artifact(folder, RUN, "ctxr train")
     if not checkpoints(folder):
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
@@ -81,17 +81,23 @@ def scores_of(
     if machine.precision == "auto":
         machine = replace(machine, precision=str(config.get("precision", "auto")))
     encoder = str(config["encoder"])
-    pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), talk)
-    return scores_by_seeds(folder, encoder, asked, pictures, machine, talk)
+    pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), progress)
+    return scores_by_seeds(folder, encoder, asked, pictures, machine, progress)
 
 
 def scores_by_seeds(
-    run: Path, encoder: str, asked: Sequence[EvalQuery], pictures: PictureFiles, machine: Device, talk: Talk | None
+    run: Path,
+    encoder: str,
+    asked: Sequence[EvalQuery],
+    pictures: PictureFiles,
+    machine: Device,
+    progress: Progress | None,
 ) -> list[Score]:
     """Scores by every checkpoint of a run."""
     seeds = checkpoints(run)
     each = (
-        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, talk) for seed in seeds
+        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, progress)
+        for seed in seeds
     )
     return [row for scores in each for row in scores]
 
@@ -115,21 +121,21 @@ def scores_by(
     asked: Sequence[EvalQuery],
     pictures: PictureFiles,
     machine: Device | None = None,
-    talk: Talk | None = None,
+    progress: Progress | None = None,
 ) -> list[Score]:
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
         check_places(asked, PLACES, notes.all_positions)
     chance = None if notes is None else notes.chance
-    talk, machine = talk or Silent(), machine or Device()
-    source = source_of(checkpoint, encoder, talk)
+    progress, machine = progress or Silent(), machine or Device()
+    source = source_of(checkpoint, encoder, progress)
     device = choose_device(machine.device)
-    way = way_of(checkpoint, source, pictures, Device(device, machine.precision), talk)
+    way = way_of(checkpoint, source, pictures, Device(device, machine.precision), progress)
     scores = []
     for side in by_side(asked).values():
         questions = way.prepare(side)
-        with talk.progress("scoring", len(side)) as task:
+        with progress.task("scoring", len(side)) as task:
             values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance, chance).tolist()
         scores += [
             Score(one.query, image, scorer, value)
@@ -155,7 +161,11 @@ class ScoringPlan:
 
 
 def way_of(
-    checkpoint: Path | None, source: "EncoderSource | CrossSource", pictures: PictureFiles, machine: Device, talk: Talk
+    checkpoint: Path | None,
+    source: "EncoderSource | CrossSource",
+    pictures: PictureFiles,
+    machine: Device,
+    progress: Progress,
 ) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
 
@@ -163,35 +173,35 @@ def way_of(
     """
     device, precision = machine.device, machine.precision
     if not isinstance(source, CrossSource):
-        embedder = Encoder(source, device, resolved(precision, device), talk.warn)
+        embedder = Encoder(source, device, resolved(precision, device), progress.warn)
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
-        return ScoringPlan(lambda side: as_vectors(side, pictures, embedder, talk), ranker.to(device), 256)
+        return ScoringPlan(lambda side: as_vectors(side, pictures, embedder, progress), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
         ranker = load_head(checkpoint).to(device)
-        return ScoringPlan(lambda side: as_features(side, pictures, source, device, precision, talk), ranker, 256)
+        return ScoringPlan(lambda side: as_features(side, pictures, source, device, precision, progress), ranker, 256)
     encoder = source.build()
     ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
     bf16 = in_bf16(precision, device)
     return ScoringPlan(
-        lambda side: as_inputs(side, pictures, source, device, talk), ranker.to(device), at_once(device), bf16
+        lambda side: as_inputs(side, pictures, source, device, progress), ranker.to(device), at_once(device), bf16
     )
 
 
-def with_regions(pictures: PictureFiles, encoder: str, name: str, talk: Talk | None) -> PictureFiles:
+def with_regions(pictures: PictureFiles, encoder: str, name: str, progress: Progress | None) -> PictureFiles:
     """The pictures with their regions, where the encoder looks at any."""
     if not makes_pairs(encoder):
         return pictures
-    source = find_encoder(encoder, (talk or Silent()).warn)
+    source = find_encoder(encoder, (progress or Silent()).warn)
     return replace(pictures, regions=regions_for(source, name, pictures.workdir))  # type: ignore[arg-type]
 
 
-def source_of(checkpoint: Path | None, encoder: str, talk: Talk) -> "EncoderSource | CrossSource":
+def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> "EncoderSource | CrossSource":
     """The encoder below a checkpoint, with its trained weights where it has any.
 
     Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.
     """
-    source = find_encoder(encoder, talk.warn)
+    source = find_encoder(encoder, progress.warn)
     if checkpoint is None:
         return source
     notes = read_checkpoint(checkpoint)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair, read_judgments, verdicts
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.queries import EvalQuery
@@ -26,7 +26,7 @@ def none_entailed(dataset: Dataset) -> DataError:
 
 
 def with_weak_positives(
-    asked: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, judgments: Path | None, talk: Talk
+    asked: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, judgments: Path | None, progress: Progress
 ) -> list[EvalQuery]:
     """Queries that a recipe learns from, with the images beside the target for which each was found to hold.
 
@@ -42,7 +42,7 @@ def with_weak_positives(
     some = [len(one.weak) for one in marked if one.weak]
     if not some:
         raise none_entailed(dataset)
-    talk.note(f"{sum(some)} weak positives of {len(some)} of {len(asked)} queries to train on")
+    progress.note(f"{sum(some)} weak positives of {len(some)} of {len(asked)} queries to train on")
     return marked
 
 

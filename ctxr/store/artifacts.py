@@ -207,6 +207,14 @@ def _take(stream: IO[str]) -> bool:
     return True
 
 
+class Content(NamedTuple):
+    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part."""
+
+    files: list[str]
+    counts: dict[str, Any]
+    models: dict[str, Any]
+
+
 def finish(
     path: Path,
     *,
@@ -214,12 +222,11 @@ def finish(
     verb: str,
     config: Mapping[str, Any],
     parents: Sequence[Parent],
-    counts: Mapping[str, Any],
-    models: Mapping[str, Any],
-    files: Sequence[str],
+    content: Content,
 ) -> Artifact:
-    """Write the manifest, last and atomically. `files` are the tables and arrays, relative to `path`."""
-    entries = {name: FileEntry(sha256_file(path / name), (path / name).stat().st_size) for name in sorted(files)}
+    """Write the manifest, last and atomically."""
+    sizes = {name: (path / name).stat().st_size for name in sorted(content.files)}
+    entries = {name: FileEntry(sha256_file(path / name), size) for name, size in sizes.items()}
     manifest = Manifest(
         kind=kind,
         format=FORMAT,
@@ -227,14 +234,14 @@ def finish(
         verb=verb,
         config=plain(config),
         parents=sorted(parents, key=lambda parent: (parent.name, parent.sha256)),
-        counts=dict(counts),
-        models=dict(models),
+        counts=dict(content.counts),
+        models=dict(content.models),
         packages=package_versions(),
         files=entries,
     )
-    content = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
-    write_bytes(path / MANIFEST, content)
-    return Artifact(path, manifest, sha256_bytes(content))
+    written = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
+    write_bytes(path / MANIFEST, written)
+    return Artifact(path, manifest, sha256_bytes(written))
 
 
 def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
@@ -246,11 +253,3 @@ def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = ""
     return found
-
-
-class Content(NamedTuple):
-    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part."""
-
-    files: list[str]
-    counts: dict[str, Any]
-    models: dict[str, Any]

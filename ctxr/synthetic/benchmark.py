@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.readers.phenomena import WORKER
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.store.arrays import pairwise_distances
-from ctxr.store.artifacts import Artifact, finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, refuse_strangers, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
@@ -76,9 +76,9 @@ class BenchmarkSet:
     descriptions: tuple[tuple[int, str, tuple[str, ...]], ...]
 
 
-def write_benchmark(config: WorldBenchmark, talk: Talk | None = None) -> "Artifact":
+def write_benchmark(config: WorldBenchmark, progress: Progress | None = None) -> "Artifact":
     """Draw the benchmark, or leave it if it is there. Raises UsageError for numbers that make no sense."""
-    talk = talk or Silent()
+    progress = progress or Silent()
     refuse_seed(config.seed)
     if (
         not 0 <= config.video <= 1
@@ -95,18 +95,22 @@ def write_benchmark(config: WorldBenchmark, talk: Talk | None = None) -> "Artifa
     refuse_strangers(config.out)
     with locked(config.out):
         take_manifest(config.out)
-        counts, models = _write(config, talk)
+        counts, models = _write(config, progress)
         return finish(
-            config.out, kind="dataset", verb="world", config=decides, parents=[], counts=counts, models=models,
-            files=[f"{name}.jsonl" for name in counts],
-        )  # fmt: skip
+            config.out,
+            kind="dataset",
+            verb="world",
+            config=decides,
+            parents=[],
+            content=Content([f"{name}.jsonl" for name in counts], counts, models),
+        )
 
 
-def _write(config: WorldBenchmark, talk: Talk) -> tuple[dict[str, int], dict[str, object]]:
-    encoder = load_encoder(config.encoder, config.device, warn=talk.warn)
+def _write(config: WorldBenchmark, progress: Progress) -> tuple[dict[str, int], dict[str, object]]:
+    encoder = load_encoder(config.encoder, config.device, warn=progress.warn)
     rows: dict[str, list[object]] = {name: [] for name in ("sets", "images", "splits", "texts", "queries", "judgments")}
     wanted: dict[SplitName, int] = {"train": config.train, "valid": config.valid, "test": config.test}
-    with talk.progress("drawing queries", sum(wanted.values())) as task:
+    with progress.task("drawing queries", sum(wanted.values())) as task:
         for split, count in wanted.items():
             left = count
             for kind, told in _draw(config, split, count):

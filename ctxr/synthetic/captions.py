@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
-from ctxr.store.artifacts import Artifact, finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, refuse_strangers, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
@@ -85,13 +85,13 @@ class WorldCaptions:
     workers: int = 2
 
 
-def write_captions(config: WorldCaptions, talk: Talk | None = None) -> "Artifact":
+def write_captions(config: WorldCaptions, progress: Progress | None = None) -> "Artifact":
     """Draw the benchmark, or leave it if it is there. Raises UsageError for numbers that make no sense.
 
     The artifact is of kind `dataset` with the galleries `train`, `valid`, `test`, `pair-train` and `pair-valid` as image sets, and
     two tables more: `truth.jsonl` (CaptionTruth) and `pairs.jsonl` (EntailmentPair).
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
     decides = {name: value for name, value in asdict(config).items() if name not in ("out", "workers")}
     ready = finished(config.out, "dataset", "world-captions", decides, [])
@@ -100,11 +100,15 @@ def write_captions(config: WorldCaptions, talk: Talk | None = None) -> "Artifact
     refuse_strangers(config.out)
     with locked(config.out):
         take_manifest(config.out)
-        counts = write_rows(config, galleries_of(config), talk)
+        counts = write_rows(config, galleries_of(config), progress)
         return finish(
-            config.out, kind="dataset", verb="world-captions", config=decides, parents=[], counts=counts, models={},
-            files=[f"{name}.jsonl" for name in TABLES],
-        )  # fmt: skip
+            config.out,
+            kind="dataset",
+            verb="world-captions",
+            config=decides,
+            parents=[],
+            content=Content([f"{name}.jsonl" for name in TABLES], counts, {}),
+        )
 
 
 def _check(config: WorldCaptions) -> None:
@@ -396,11 +400,11 @@ def galleries_of(config: WorldCaptions) -> list[GalleryPlan]:
     return [one for one in every_one if one.pictures]
 
 
-def write_rows(config: WorldCaptions, galleries: Sequence[GalleryPlan], talk: Talk) -> dict[str, int]:
+def write_rows(config: WorldCaptions, galleries: Sequence[GalleryPlan], progress: Progress) -> dict[str, int]:
     """Draw the galleries and write their pictures and tables; how many rows each table has."""
     rows: dict[str, list[object]] = {name: [] for name in TABLES}
     total = sum(one.pictures for one in galleries)
-    with talk.progress("drawing pictures", total) as task, _hands(config.workers) as pool:
+    with progress.task("drawing pictures", total) as task, _hands(config.workers) as pool:
         for gallery in galleries:
             families, left = [], gallery.pictures
             for family in _families(config, gallery, pool):

@@ -12,7 +12,7 @@ from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.project_journal import is_there
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, checked, folder_of, read_rounds
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.engine.report import SetsReport
 from ctxr.errors import CtxrError, UsageError
@@ -98,17 +98,17 @@ class ModelsReport:
     page: Path
 
 
-def run_models(work: Path, queries: int, seed: int, talk: Talk) -> ModelsReport:
+def run_models(work: Path, queries: int, seed: int, progress: Progress) -> ModelsReport:
     """Draw a benchmark with `queries` on train, train, evaluate, report; a demo that is run again finds everything there."""
     dataset = work / "dataset"
-    write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), talk)
-    regions.run(RegionsConfig(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), talk)
+    write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), progress)
+    regions.run(RegionsConfig(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), progress)
     trained = [
-        train.run(Train(recipe, dataset, name, changes=changes, workdir=work), talk)
+        train.run(Train(recipe, dataset, name, changes=changes, workdir=work), progress)
         for name, (recipe, changes) in VARIANTS.items()
     ]
-    results = eval.run(Eval(tuple(VARIANTS), dataset, work, split="test", compare=True), talk).results
-    return ModelsReport(trained[1].queries, _accuracies(results), report.run(Report(workdir=work), talk).page)
+    results = eval.run(Eval(tuple(VARIANTS), dataset, work, split="test", compare=True), progress).results
+    return ModelsReport(trained[1].queries, _accuracies(results), report.run(Report(workdir=work), progress).page)
 
 
 def _accuracies(results: Path) -> tuple[Accuracy, ...]:
@@ -169,7 +169,7 @@ class CrowdReport:
     dataset: Path
 
 
-def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> CrowdReport:
+def run_crowd(work: Path, sets: Path, world: "World", seed: int, progress: Progress) -> CrowdReport:
     """Export, serve, work, aggregate; a demo that is run again only aggregates."""
     fingerprint = open_artifact(sets).sha256
     done = _remembered(work, fingerprint)
@@ -187,19 +187,19 @@ def run_crowd(work: Path, sets: Path, world: "World", seed: int, talk: Talk) -> 
             attention_every=10,
             seed=seed,
         )
-        export_tasks.run(asked, talk)
-        done = _rehearsed(work, sets, world, seed, fingerprint, talk)
-    report = aggregate.run(Aggregate(workdir=work, resamples=500), talk)
+        export_tasks.run(asked, progress)
+        done = _rehearsed(work, sets, world, seed, fingerprint, progress)
+    report = aggregate.run(Aggregate(workdir=work, resamples=500), progress)
     people = read_table(report.dataset / "workers.jsonl", Worker)
     return _compared(done, report, {row.worker: row for row in people})
 
 
-def _rehearsed(work: Path, sets: Path, world: "World", seed: int, fingerprint: str, talk: Talk) -> "Rehearsed":
+def _rehearsed(work: Path, sets: Path, world: "World", seed: int, fingerprint: str, progress: Progress) -> "Rehearsed":
     from dataclasses import asdict
 
     import msgspec
 
-    done = rehearse(work, sets, world, seed, talk)
+    done = rehearse(work, sets, world, seed, progress)
     write_bytes(work / "rehearsal.json", msgspec.json.encode({"sets": fingerprint, "done": asdict(done)}))
     return done
 
@@ -341,7 +341,7 @@ class RevisionReport:
     page: Path
 
 
-def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> RevisionReport:
+def run_revision(work: Path, sizes: RevisionSizes, seed: int, progress: Progress) -> RevisionReport:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report.
 
     A demo that is run again finds everything there.
@@ -350,26 +350,26 @@ def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> Rev
     sides: dict[str, Any] = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
     workers = 2 if sum(sides.values()) > FEW else 1
     world = WorldCaptions(drawn, **sides, pair_valid=max(8, sizes.pairs // 4), seed=seed, workers=workers, **DRAWN)
-    write_captions(world, talk)
+    write_captions(world, progress)
     recipe, changes = CLASSIFIER
-    train.run(Train(recipe, drawn, changes=changes, workdir=work), talk)
-    judged = eval.run(Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), talk)
+    train.run(Train(recipe, drawn, changes=changes, workdir=work), progress)
+    judged = eval.run(Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), progress)
     revise_labels.run(
         ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work),
-        talk,
+        progress,
     )
-    export_tasks.run(ExportTasks(task="entail", workdir=work, seed=seed), talk)
-    answers = _asked(work, drawn, seed, talk)
-    revise_labels.run(ReviseLabels(audit=True, seed=seed, workdir=work), talk)
+    export_tasks.run(ExportTasks(task="entail", workdir=work, seed=seed), progress)
+    answers = _asked(work, drawn, seed, progress)
+    revise_labels.run(ReviseLabels(audit=True, seed=seed, workdir=work), progress)
     (made,) = read_rounds(work / FOLDER)
     runs = [run for run in RUNS if made.added or run == "as-written"]
     for run in runs:
-        train.run(Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), talk)
+        train.run(Train(RUNS[run], work / FOLDER, run, changes=RETRIEVAL, workdir=work), progress)
     asked = Eval(
         (*runs, BY), work / FOLDER, work, split="test", compare=True, resamples=RESAMPLES, permutations=RESAMPLES
     )
-    compared = eval.run(asked, talk).results
-    page = report.run(Report(work / FOLDER, workdir=work), talk).page
+    compared = eval.run(asked, progress).results
+    page = report.run(Report(work / FOLDER, workdir=work), progress).page
     quality = [row for row in judged.tables["test/quality"].rows if row[1] == "all"]
     audited: dict[str, Any] = checked(work / "revision-audit" / "001") or {}
     drawn_as, doubtful = _drawn(work, drawn)
@@ -396,11 +396,11 @@ def run_revision(work: Path, sizes: RevisionSizes, seed: int, talk: Talk) -> Rev
     )
 
 
-def _asked(work: Path, drawn: Path, seed: int, talk: Talk) -> int:
+def _asked(work: Path, drawn: Path, seed: int, progress: Progress) -> int:
     """How many answers people gave to the sample; those of an earlier demo are kept."""
     if not is_there(work) or not (work / JUDGMENTS / MANIFEST).is_file():
-        rehearse_audit(work, drawn, seed, talk)
-    return len(read_judgments(collected(work, talk)).answers)
+        rehearse_audit(work, drawn, seed, progress)
+    return len(read_judgments(collected(work, progress)).answers)
 
 
 def _drawn(work: Path, drawn: Path) -> tuple[dict[str, float | None], int]:
@@ -480,16 +480,16 @@ class DemoReport:
     revision: "RevisionReport"
 
 
-def run(config: Demo, talk: Talk | None = None) -> DemoReport:
+def run(config: Demo, progress: Progress | None = None) -> DemoReport:
     """Draw the world (unless it is there), build, filter, compare."""
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
     place, work = config.out / "world", config.out / "work"
     wanted = WorldConfig(
         seed=config.seed, videos=config.videos, seconds=config.seconds, albums=2, photos_per_album=config.photos
     )
-    talk.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {place}, unless they are there")
-    with talk.progress("draw", config.videos + 2) as task:
+    progress.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {place}, unless they are there")
+    with progress.task("draw", config.videos + 2) as task:
 
         def told(line: str) -> None:
             task.say(line)
@@ -497,14 +497,16 @@ def run(config: Demo, talk: Talk | None = None) -> DemoReport:
 
         world = write_world(place, wanted, progress=told)
     sources = (str(place / "videos"), str(place / "photos"))
-    built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), talk)
-    text = MAX_TEXT if _can_read(talk) else None
-    filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), talk)
-    crowd = run_crowd(work, filtered.artifact, world, config.seed, talk)
-    models = run_models(config.out / "models", config.queries, config.seed, talk)
+    built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), progress)
+    text = MAX_TEXT if _can_read(progress) else None
+    filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), progress)
+    crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
+    models = run_models(config.out / "models", config.queries, config.seed, progress)
     sizes = RevisionSizes(config.pairs, config.gallery, config.looks)
-    revision = run_revision(config.out / "captions", sizes, config.seed, talk)
-    page = report.run(Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), talk).page
+    revision = run_revision(config.out / "captions", sizes, config.seed, progress)
+    page = report.run(
+        Report(filtered.artifact, workdir=work, more=(str(models.page), str(revision.page))), progress
+    ).page
     return DemoReport(
         folder=config.out,
         page=page,
@@ -537,11 +539,11 @@ def _check(config: Demo) -> None:
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
 
 
-def _can_read(talk: Talk) -> bool:
+def _can_read(progress: Progress) -> bool:
     try:
         TextReader()
     except CtxrError as error:
-        talk.warn(f"{error.message}; the demo goes on without text ({error.hint})")
+        progress.warn(f"{error.message}; the demo goes on without text ({error.hint})")
         return False
     return True
 

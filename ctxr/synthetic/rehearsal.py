@@ -16,7 +16,7 @@ from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
@@ -53,7 +53,7 @@ class Rehearsed:
     alpha: Mapping[str, tuple[float, float, float]]
 
 
-def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -> Rehearsed:
+def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Progress) -> Rehearsed:
     """Let a cast of workers do all the exported tasks of a project over HTTP.
 
     Raises CtxrError when the server cannot be started.
@@ -71,7 +71,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, talk: Talk) -
             for (name, link), profile in zip(opened["links"].items(), cast, strict=True)
         ]
         expected = sum(opened["waiting"].values())
-        with talk.progress("answers", None) as task:
+        with progress.task("answers", None) as task:
             task.say(f"{len(people)} workers, {expected} units to describe")
             answers = work_in_turns(people, task.advance)
         for person in people:
@@ -151,7 +151,7 @@ WRONG = 0.05
 """Share of answers in which each of them errs."""
 
 
-def rehearse_audit(workdir: Path, drawn: Path, seed: int, talk: Talk, wrong: float = WRONG) -> int:
+def rehearse_audit(workdir: Path, drawn: Path, seed: int, progress: Progress, wrong: float = WRONG) -> int:
     """Let people judge all exported pairs of a project over HTTP; returns how many answers they gave.
 
     Args:
@@ -167,7 +167,7 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, talk: Talk, wrong: flo
             SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
             for place, (name, link) in enumerate(opened["links"].items())
         ]
-        with talk.progress("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
+        with progress.task("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
             answers = work_in_turns(people, task.advance)
         for person in people:
             person.leave()

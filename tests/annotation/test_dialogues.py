@@ -46,17 +46,17 @@ def taken(tried: list[tuple[Kind, int, str]]) -> list[Event]:
 
 @pytest.mark.parametrize("turns", range(7))
 def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: int) -> None:
-    talk = replay(log(*talking(turns)))
-    assert may_share(talk, 0) == (turns >= 5)
-    assert not may_share(talk, 1)
+    progress = replay(log(*talking(turns)))
+    assert may_share(progress, 0) == (turns >= 5)
+    assert not may_share(progress, 1)
 
 
 def test_how_many_turns_come_before_the_share_is_said_by_the_unit() -> None:
     one = msgspec.structs.replace(UNIT, limits=AnswerLimits(turns_before_share=2))
-    talk = replay(log(*talking(1)), one.limits)
-    assert refusal(talk, 0, "share") == ("too_early", "The photo can be shared after 2 messages.")
-    talk = replay(log(*talking(2), ("share", 0, "")), one.limits)
-    values = {dialogue.FIELD: (msgspec.json.encode(talk.turns).decode(),), dialogue.PAIR: ("a", "b")}
+    progress = replay(log(*talking(1)), one.limits)
+    assert refusal(progress, 0, "share") == ("too_early", "The photo can be shared after 2 messages.")
+    progress = replay(log(*talking(2), ("share", 0, "")), one.limits)
+    values = {dialogue.FIELD: (msgspec.json.encode(progress.turns).decode(),), dialogue.PAIR: ("a", "b")}
     assert dialogue.validate(one, values, Exposure()) == []
     assert [problem.code for problem in dialogue.validate(UNIT, values, Exposure())] == ["shared_early"]
     assert "after 2 messages" in dialogue.render(one, one.images).instruction[1]
@@ -64,18 +64,18 @@ def test_how_many_turns_come_before_the_share_is_said_by_the_unit() -> None:
 
 def test_both_may_go_on_after_the_share_and_finish() -> None:
     events = [*talking(5), ("share", 0, ""), ("say", 1, "oh, how nice"), ("finish", 0, "")]
-    talk = replay(log(*events))
-    assert (talk.shared, talk.finished, len(talk.turns)) == (True, False, 7)
-    assert refusal(talk, 0, "say", "more") == ("closed", "You have finished this conversation.")
-    assert refusal(talk, 1, "share") == ("not_yours", "Only the person who sees the photo can share it.")
+    progress = replay(log(*events))
+    assert (progress.shared, progress.finished, len(progress.turns)) == (True, False, 7)
+    assert refusal(progress, 0, "say", "more") == ("closed", "You have finished this conversation.")
+    assert refusal(progress, 1, "share") == ("not_yours", "Only the person who sees the photo can share it.")
     assert replay(log(*events, ("finish", 1, ""))).finished
     assert replay(log(*events, ("leave", 1, ""))).finished
 
 
 def test_leaving_before_the_share_finishes_nothing() -> None:
-    talk = replay(log(*talking(6), ("leave", 1, "")))
-    assert (talk.finished, talk.closed) == (False, True)
-    assert refusal(talk, 0, "say", "hello?") == ("closed", "This conversation is over.")
+    progress = replay(log(*talking(6), ("leave", 1, "")))
+    assert (progress.finished, progress.closed) == (False, True)
+    assert refusal(progress, 0, "say", "hello?") == ("closed", "This conversation is over.")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_what_may_not_happen_is_told_with_a_reason(
 
 @given(attempts)
 def test_every_finished_talk_is_a_valid_answer_and_no_other_is(tried: list[tuple[Kind, int, str]]) -> None:
-    talk = replay(taken(tried))
-    values = {"turns": (msgspec.json.encode(talk.turns).decode(),), "pair": ("w1", "w2")}
+    progress = replay(taken(tried))
+    values = {"turns": (msgspec.json.encode(progress.turns).decode(),), "pair": ("w1", "w2")}
     problems = dialogue.validate(UNIT, values, Exposure())
-    assert bool(problems) == (not talk.shared)
-    if talk.finished:
+    assert bool(problems) == (not progress.shared)
+    if progress.finished:
         (made,) = dialogue.score(UNIT, Answer("u", "w1", values, ("p",), 0, "t", 1.0, "local")).dialogues
-        assert made.turns == talk.turns
+        assert made.turns == progress.turns
         assert made.shared_at is not None
         assert made.shared_at >= 5
 
@@ -121,11 +121,11 @@ def test_every_finished_talk_is_a_valid_answer_and_no_other_is(tried: list[tuple
 def test_a_talk_is_the_same_replayed_at_once_and_piece_by_piece(tried: list[tuple[Kind, int, str]]) -> None:
     events = taken(tried)
     says = [(event.seat, " ".join(event.text.split())) for event in events if event.kind == "say"]
-    talk = replay(events)
-    assert [(turn.user, turn.text) for turn in talk.turns if not turn.share] == says
-    present = [any(e.kind == "join" and e.seat == seat for e in events) and not talk.left[seat] for seat in (0, 1)]
-    assert list(talk.present) == present
-    assert talk.closed == any(event.kind == "leave" for event in events) or talk.finished
+    progress = replay(events)
+    assert [(turn.user, turn.text) for turn in progress.turns if not turn.share] == says
+    present = [any(e.kind == "join" and e.seat == seat for e in events) and not progress.left[seat] for seat in (0, 1)]
+    assert list(progress.present) == present
+    assert progress.closed == any(event.kind == "leave" for event in events) or progress.finished
 
 
 def test_nothing_has_happened_in_an_empty_room() -> None:

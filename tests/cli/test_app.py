@@ -163,7 +163,7 @@ def test_progress_in_a_log_is_a_line_now_and_then(
 ) -> None:
     clock = iter([0.0, 1.0, 31.0, 31.0])
     monkeypatch.setattr("ctxr.cli.render.time.monotonic", lambda: next(clock))
-    with Terminal().progress("videos", 3) as task:
+    with Terminal().task("videos", 3) as task:
         task.advance()
         task.advance(1.5)
     assert capsys.readouterr().err == "videos: 2.5 of 3\n"
@@ -311,7 +311,7 @@ def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) ->
 def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counts = {"answers": 1, "workers": 1}
     report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [])
-    monkeypatch.setattr("ctxr.annotation.answers.run", lambda config, talk: report)
+    monkeypatch.setattr("ctxr.annotation.answers.run", lambda config, progress: report)
     result = runner.invoke(app, ["import-answers"])
     assert "1 answer of 1 worker\n" in result.stdout
     counts |= {"answers": 200}

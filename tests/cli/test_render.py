@@ -48,7 +48,7 @@ def test_progress_in_a_log_counts_in_whole_numbers(
 ) -> None:
     monkeypatch.setattr(render, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(render, "stderr", lambda: Console(stderr=True, force_terminal=False, soft_wrap=True))
-    with Terminal().progress("training seed 0", 2280) as task:
+    with Terminal().task("training seed 0", 2280) as task:
         task.advance(1186)
         task.advance(0.5)
     told = capsys.readouterr().err.splitlines()

@@ -7,7 +7,7 @@ import pytest
 from ctxr.engine.progress import Silent
 from ctxr.engine.project import CHAIN, SETS, chosen, latest
 from ctxr.errors import DataError, UnfinishedError
-from ctxr.store.artifacts import Artifact, Parent, finish
+from ctxr.store.artifacts import Artifact, Content, Parent, finish
 
 
 class Heard(Silent):
@@ -22,7 +22,7 @@ def write(path: Path, verb: str, *made_from: Artifact, salt: str = "") -> Artifa
     path.mkdir(parents=True, exist_ok=True)
     parents = [Parent(one.path.name, "image_sets", one.sha256) for one in made_from]
     return finish(
-        path, kind="image_sets", verb=verb, config={"salt": salt}, parents=parents, counts={}, models={}, files=[]
+        path, kind="image_sets", verb=verb, config={"salt": salt}, parents=parents, content=Content([], {}, {})
     )
 
 

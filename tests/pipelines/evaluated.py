@@ -10,7 +10,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
-from ctxr.store.artifacts import Parent, finish, open_artifact
+from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Split, SplitName, Text
 from ctxr.store.tables import read_table, write_table
 from tests.releases import annotation_yaml, write_release
@@ -119,9 +119,7 @@ def describe_sets(work: Path, each: int = 2, sides: tuple[SplitName, ...] = ("te
         write_table(folder / f"{table}.jsonl", content)
     parents = [Parent("image_sets", "image_sets", open_artifact(filtered).sha256)]
     files = [f"{table}.jsonl" for table in rows]
-    finish(
-        folder, kind="dataset", verb="aggregate", config={}, parents=parents, counts={}, models={}, files=files
-    )  # fmt: skip
+    finish(folder, kind="dataset", verb="aggregate", config={}, parents=parents, content=Content(files, {}, {}))
     return folder
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.store.tables import write_table
@@ -46,5 +46,5 @@ def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:
     for table, content in rows.items():
         write_table(folder / f"{table}.jsonl", content)  # type: ignore[type-var]
     files = [f"{table}.jsonl" for table in rows]
-    finish(folder, kind="dataset", verb="test", config={}, parents=[], counts={}, models={}, files=files)
+    finish(folder, kind="dataset", verb="test", config={}, parents=[], content=Content(files, {}, {}))
     return folder

@@ -12,6 +12,7 @@ from ctxr.store.artifacts import (
     MANIFEST,
     MARKER,
     Artifact,
+    Content,
     Parent,
     finish,
     finished,
@@ -33,9 +34,7 @@ def make(path: Path, config: dict[str, object] | None = None) -> Artifact:
         verb="build-sets",
         config=config or {"rate": 5.0},
         parents=[PARENT],
-        counts={"sets": 1},
-        models={},
-        files=["t.jsonl"],
+        content=Content(["t.jsonl"], {"sets": 1}, {}),
     )
 
 

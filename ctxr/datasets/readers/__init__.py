@@ -4,21 +4,21 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.recognise import read_dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 
 
-def open_dataset(path: Path | None, workdir: Path, talk: Talk) -> "Dataset":
+def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Dataset":
     """The dataset at `path`; without one the latest finished one in `workdir`, and says which.
 
     Raises UnfinishedError when the project has none, and whatever `read_dataset` raises.
     """
-    found = chosen(path, workdir, CHAIN, talk)
+    found = chosen(path, workdir, CHAIN, progress)
     if path is None:
-        talk.note(f"looking at {found}")
-    with talk.progress("pictures", None) as task:
+        progress.note(f"looking at {found}")
+    with progress.task("pictures", None) as task:
         return read_dataset(found, task.advance)
 
 

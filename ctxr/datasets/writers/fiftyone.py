@@ -16,7 +16,7 @@ def write(job: ExportJob) -> ExportResult:
     """Write `metadata.json`, `samples.json`, and pictures in `data/<set>/`."""
     check_names(job.dataset)
     samples: list[dict[str, Any]] = []
-    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             for position, image in enumerate(job.members(image_set)):
                 path = f"data/{image_set.id}/{position:02d}{suffix_of(image)}"

@@ -66,7 +66,7 @@ def write(job: ExportJob) -> ExportResult:
         begin = partial(_Parquet, arrow, parquet, columns)
         return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
 
-    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for split, own in sets.items():
             with shards("data", split, SETS) as files:
                 for image_set in own:

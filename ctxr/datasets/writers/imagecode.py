@@ -27,7 +27,7 @@ def write(job: ExportJob) -> ExportResult:
     skipped: list[str] = []
     taken: set[str] = set()
     encoded, named = 0, 0
-    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             side = job.split(image_set)
             if side not in tables:

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.coco import licences_of_files
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, some
 from ctxr.media.images import encode_jpeg, read_image
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -263,7 +263,7 @@ class ExportJob:
     out: Path
     licences: Licences
     shard_bytes: int
-    talk: Talk
+    progress: Progress
     videos: Path | None = None
     workers: int = 0
 

@@ -125,7 +125,9 @@ def _decoded(
         if done:
             memory.store(videos[name], seen[name])
 
-    failed = decode_frames(wanted, SourceLocator(job.origin, job.videos, job.talk), visit, job.talk, job.workers)
+    failed = decode_frames(
+        wanted, SourceLocator(job.origin, job.videos, job.progress), visit, job.progress, job.workers
+    )
     for error in (failed[name] for name in sorted(failed)):
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise DataError(f"{error.message}{more}: a recipe needs every source", hint=error.hint)

@@ -19,7 +19,7 @@ _NAME = 60
 def write(job: ExportJob) -> ExportResult:
     """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
     shards: dict[str, int] = {}
-    with job.talk.progress("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for split, sets in job.by_split().items():
             with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _Tar) as tars:
                 for number, image_set in enumerate(sets):

@@ -14,7 +14,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Dialogue, Unit
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
@@ -28,6 +28,7 @@ from ctxr.pipelines.crowd.votes import RULES, Acceptance, LabelRow, picks_of
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
+    Content,
     Parent,
     finish,
     finished,
@@ -186,7 +187,7 @@ def write_dataset(
     kept: Mapping[str, Query],
     judgments: Sequence[Judgment],
     dialogues: Sequence[Dialogue],
-    talk: Talk,
+    progress: Progress,
 ) -> tuple[list[str], dict[str, int]]:
     """Write tables and pictures of what was kept into `out`; returns the tables' names and how many rows each has.
 
@@ -202,7 +203,7 @@ def write_dataset(
     # in this order, so that a killed run leaves no picture that no table knows
     _remove_stale(out, {image.path for image in images})
     write_table(out / "images.jsonl", images)
-    with talk.progress("pictures", len(images)) as task:
+    with progress.task("pictures", len(images)) as task:
         for image in images:
             if image.path:
                 _link(root / image.path, out / image.path, image.id)
@@ -304,15 +305,15 @@ def _link(original: Path, copy: Path, image: str) -> None:
 KIND = "dataset"
 
 
-def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
+def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
     """Decide, measure, certify, and write the dataset; what was dropped is in `dropped.jsonl` with its votes.
 
     Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
     unknown rule.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
-    source = config.input or collected(config.workdir, talk, config.database)
+    source = config.input or collected(config.workdir, progress, config.database)
     every = read_judgments(source)
     if not every.answers:
         raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
@@ -333,7 +334,7 @@ def run(config: Aggregate, talk: Talk | None = None) -> AggregateReport:
     if ready is not None and not ready.changed_files():
         return _report(config, source, ready, figures, up_to_date=True)
     with locked(out):
-        artifact = _write(out, answered, config, settings, parents, figures, talk)
+        artifact = _write(out, answered, config, settings, parents, figures, progress)
     return _report(config, source, artifact, figures, up_to_date=False)
 
 
@@ -381,7 +382,7 @@ def _write(
     settings: dict[str, Any],
     parents: Any,
     figures: _Figures,
-    talk: Talk,
+    progress: Progress,
 ) -> "Artifact":
     from collections import Counter
 
@@ -391,7 +392,7 @@ def _write(
     kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
     judgments = judgments_of(answered, kept, figures.decisions, figures.labels, config.rule)
     talks = [one for one in answered.dialogues if one.id in kept]
-    names, counts = write_dataset(out, answered, kept, judgments, talks, talk)
+    names, counts = write_dataset(out, answered, kept, judgments, talks, progress)
     dropped = dropped_rows(answered, figures.decisions, kept)
     write_table(out / "dropped.jsonl", dropped)
     write_table(out / "workers.jsonl", figures.people)
@@ -411,10 +412,12 @@ def _write(
         verb="aggregate",
         config=settings,
         parents=parents,
-        counts=counts
-        | {"dropped": dict(sorted(Counter(row.reason for row in dropped).items())), "workers": len(figures.people)},
-        models={},
-        files=[*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
+        content=Content(
+            [*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
+            counts
+            | {"dropped": dict(sorted(Counter(row.reason for row in dropped).items())), "workers": len(figures.people)},
+            {},
+        ),
     )
 
 

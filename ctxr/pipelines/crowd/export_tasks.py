@@ -7,7 +7,7 @@ from ctxr.annotation.launching import backend_files, launch
 from ctxr.annotation.platforms.sheets import refuse_talks
 from ctxr.annotation.task_batch import ask
 from ctxr.datasets.rounds import sample_of
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.engine.staging import making
 from ctxr.errors import UsageError
@@ -16,16 +16,16 @@ from ctxr.store.artifacts import finished, locked, refuse_strangers
 _ON_THE_WEB = ("mturk", "label-studio")
 
 
-def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
+def run(config: ExportTasks, progress: Progress | None = None) -> ExportTasksReport:
     """Write what is asked, and with `launch` send it.
 
     Raises UsageError for wrong arguments, for a backend that cannot do the task, where answered tasks would change, and where
     other tasks of the project have the same units otherwise;
     UnfinishedError without the artifact that the task is made from; CtxrError for what a platform refuses.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
-    asked = ask(config, talk)
+    asked = ask(config, progress)
     if config.backend not in ("local", "prolific"):
         refuse_talks(asked.units, config.backend)
     out = config.folder()
@@ -39,7 +39,7 @@ def run(config: ExportTasks, talk: Talk | None = None) -> ExportTasksReport:
         if not config.force:
             refuse_changes(config.workdir, out, asked.units, settings)
         _write(config, asked)
-    launched, notes = launch(config, talk) if config.launch else (0, [])
+    launched, notes = launch(config, progress) if config.launch else (0, [])
     work = [unit for unit in asked.units if unit.purpose == "work"]
     return ExportTasksReport(
         out,

@@ -20,24 +20,24 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import SETS, chosen, refuse_seed
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Plan, PlanReport
-from ctxr.store.artifacts import Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
 
 KIND = "plan"
 
 
-def run(config: Plan, talk: Talk | None = None) -> PlanReport:
+def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     """Forecast, and write it as an artifact.
 
     Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError
     without finished sets.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
-    source = chosen(config.input, config.workdir, SETS, talk)
+    source = chosen(config.input, config.workdir, SETS, progress)
     sides = _sides(read_artifact(source))
     pilot = answered_work(config.workdir)
     notes: list[str] = []
@@ -71,7 +71,7 @@ def run(config: Plan, talk: Talk | None = None) -> PlanReport:
         votes = round(sum(one.votes for one in forecasts))
         counts = {"sets": sides, "units": forecasts[0].units, "votes": votes, "cost": cost}
         parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
-        finish(out, kind=KIND, verb="plan", config=settings, parents=[parent], counts=counts, models={}, files=[])
+        finish(out, kind=KIND, verb="plan", config=settings, parents=[parent], content=Content([], counts, {}))
     return report
 
 

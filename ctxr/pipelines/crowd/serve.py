@@ -25,7 +25,7 @@ from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
 from ctxr.annotation.web.site import Access, Site, Study
 from ctxr.datasets.rounds import newest_sample
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Collected, Opened, Serve
 from ctxr.store.artifacts import MANIFEST
@@ -104,18 +104,22 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine can reach."""
 
 
-def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None] = lambda _: None) -> Collected:
+def run(
+    config: Serve, progress: Progress | None = None, opened: Callable[[Opened], None] = lambda _: None
+) -> Collected:
     """Serve until interrupted; `opened` is called once, when somebody can come in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
     if config.host not in LOCAL and not config.base_url.startswith("https://"):
-        talk.warn("answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url")
+        progress.warn(
+            "answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url"
+        )
     listening = _listen(config.host, config.port)
     with listening:
-        site, waiting = open_site(config, _base_url(config, listening), talk)
+        site, waiting = open_site(config, _base_url(config, listening), progress)
         remember(config.workdir, config.database)
         before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
@@ -128,14 +132,14 @@ def run(config: Serve, talk: Talk | None = None, opened: Callable[[Opened], None
             site.identities.close()
 
 
-def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[str, int]]":
+def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, Mapping[str, int]]":
     """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
     from datetime import timedelta
     from functools import partial
 
     every = read_all_tasks(config.workdir)
-    everything = _ours(every, talk)
-    _warn_of_unfinished(config.workdir, talk)
+    everything = _ours(every, progress)
+    _warn_of_unfinished(config.workdir, progress)
     for tasks in everything[1:]:
         if tasks.protocol != everything[0].protocol:
             raise UsageError(
@@ -166,16 +170,16 @@ def open_site(config: Serve, base_url: str, talk: Talk) -> "tuple[Site, Mapping[
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
     if not any(waiting.values()):
-        talk.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+        progress.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     return site, {task: count for task, count in waiting.items() if count}
 
 
-def _ours(everything: "Sequence[Tasks]", talk: Talk) -> "Sequence[Tasks]":
+def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]":
     """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
     ours = [tasks for tasks in everything if tasks.backend in SERVED]
     for tasks in everything:
         if tasks.backend not in SERVED:
-            talk.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+            progress.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
     if not ours:
         raise UsageError(
             f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
@@ -244,10 +248,10 @@ def _pictures(everything: "Sequence[Tasks]") -> dict[str, Path]:
     return found
 
 
-def _warn_of_unfinished(workdir: Path, talk: Talk) -> None:
+def _warn_of_unfinished(workdir: Path, progress: Progress) -> None:
     for folder in sorted((workdir / TASKS).iterdir()):
         if folder.is_dir() and not (folder / MANIFEST).is_file():
-            talk.warn(f"{folder} is unfinished and is not served")
+            progress.warn(f"{folder} is unfinished and is not served")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -274,11 +278,11 @@ def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
 
 
 def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:
-    progress = journal.progress()
-    total = {task: one.answered for task, one in progress.items()}
+    counted = journal.progress()
+    total = {task: one.answered for task, one in counted.items()}
     new = {task: count - before.get(task, 0) for task, count in total.items()}
     workers = sum(standing.answers > 0 for standing in journal.standings())
-    still = {task: one.open for task, one in progress.items()}
+    still = {task: one.open for task, one in counted.items()}
     return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
 
 

@@ -7,25 +7,25 @@ from ctxr.annotation.artifacts import CROWD, read_judgments
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.project_journal import blocked_workers, is_there, opened
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, table
 from ctxr.pipelines.crowd.votes import picks_of
 
 
-def run(config: Workers, talk: Talk | None = None) -> WorkersReport:
+def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     """Change standings if asked to, then say what is known of everybody.
 
     Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     if not 0 <= config.poor <= config.good <= 1:
         raise UsageError(
             f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
         )
     changed = _change(config) if config.block or config.allow or config.undo else ()
-    answered = read_judgments(collected(config.workdir, talk, config.database))
+    answered = read_judgments(collected(config.workdir, progress, config.database))
     rows = people(
         answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
     )

@@ -12,7 +12,7 @@ from ctxr.datasets.changes import changed, discard
 from ctxr.datasets.image_sets import report_on
 from ctxr.datasets.splits import read_published
 from ctxr.engine.parallel import half_of_cores, side_by_side
-from ctxr.engine.progress import Silent, Talk, Task
+from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UsageError
 from ctxr.media.scan import ScanFailed, Scanner, ScanOptions
@@ -50,12 +50,12 @@ from ctxr.store.tables import write_table
 from ctxr.store.units import SOURCES, SourceUnit, Stamp, read_stamp, read_unit
 
 
-def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
+def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
     """Build image sets and say what was found.
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     config.check()
     QualityLimits.of(config).check()
     out = config.folder()
@@ -69,41 +69,43 @@ def run(config: BuildSets, talk: Talk | None = None) -> SetsReport:
         raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
     if config.workdir.exists() and not config.workdir.is_dir():
         raise UsageError(f"{config.workdir} is a file, not a folder", hint="choose another --workdir")
-    search = find_sources(config.sources, lambda total: talk.progress("read sources, MiB", round(total)))
+    search = find_sources(config.sources, lambda total: progress.task("read sources, MiB", round(total)))
     for path, why in search.left_out:
-        talk.warn(f"{path} is left out: {why}")
+        progress.warn(f"{path} is left out: {why}")
     for source in search.found:
         if source.path.resolve().is_relative_to(out.resolve()):
             raise UsageError(f"{source.path} lies inside the artifact folder {out}", hint="choose another --out")
     # content decides, not place
     parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
     ready = finished(out, IMAGE_SETS, "build-sets", config.result_config(), parents)
-    if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, talk):
+    if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, progress):
         ready = None
     files, units = changed(ready) if ready else ([], [])
     if ready and not files and not (config.retry_failed and ready.manifest.counts.get("failed")):
         if config.encoder == "auto" and ready.manifest.models["encoder"]["name"] == "ctxr-tiny":
-            talk.warn("these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai")
+            progress.warn(
+                "these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai"
+            )
         return report_on(out, up_to_date=True, curve=config.yield_curve)
     refuse_strangers(out)
     with locked(out):
-        _say_what_goes(out, search.found, talk)
+        _say_what_goes(out, search.found, progress)
         remember_places(out, {source.sha256: source.path for source in search.found})
-        build(config, out, search.found, parents, talk, lambda: discard(out, files, units, talk))
+        build(config, out, search.found, parents, progress, lambda: discard(out, files, units, progress))
     report = report_on(out, up_to_date=False, curve=config.yield_curve)
     if not report.counts["sets"]:
-        talk.warn(f"no set came about: {_cure_for_none(report)}")
+        progress.warn(f"no set came about: {_cure_for_none(report)}")
     return report
 
 
-def _say_what_goes(out: Path, found: "Sequence[FoundSource]", talk: Talk) -> None:
+def _say_what_goes(out: Path, found: "Sequence[FoundSource]", progress: Progress) -> None:
     """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
     units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
     before = {unit.name for unit in units if not unit.name.startswith(".")}
     if gone := sorted(before - {source.name for source in found}):
         named = ", ".join(gone[:3]) + (" …" if len(gone) > 3 else "")
         sources = "1 source" if len(before) == 1 else f"{len(before)} sources"
-        talk.warn(f"{out} held {sources}, of which {len(gone)} leave it now: {named} (another --out keeps both)")
+        progress.warn(f"{out} held {sources}, of which {len(gone)} leave it now: {named} (another --out keeps both)")
 
 
 def _cure_for_none(report: SetsReport) -> str:
@@ -115,9 +117,9 @@ def _cure_for_none(report: SetsReport) -> str:
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
 
 
-def _encoder_changed(config: BuildSets, ready: Any, talk: Talk) -> bool:
+def _encoder_changed(config: BuildSets, ready: Any, progress: Progress) -> bool:
     """Whether a folder of weights holds others than those the finished sets were made with: its name does not say."""
-    encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
+    encoder = load_encoder(config.encoder, config.device, config.precision, warn=progress.warn)
     return bool(encoder.fingerprint != ready.manifest.models["encoder"]["fingerprint"])
 
 
@@ -131,7 +133,7 @@ class SetsRun:
     """
 
     context: UnitContext
-    talk: Talk
+    progress: Progress
     retry: str
     hint: str = ""
     units: dict[str, SourceUnit] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class SetsRun:
             if not self.context.stopping.is_set():
                 hint = error.hint or self.hint
                 self.failures.append(Failure(name, str(file()), error.reason, error.message, self.retry))
-                self.talk.warn(f"{error.message} ({hint})" if hint else error.message)
+                self.progress.warn(f"{error.message} ({hint})" if hint else error.message)
             return None
         return unit
 
@@ -163,7 +165,7 @@ class SetsRun:
         """Note photos (album, position, why) that could not be read; the others of their albums go on."""
         for album, position, message in unreadable:
             self.failures.append(Failure(album.name, str(album.photos[position]), "unreadable", message, self.retry))
-            self.talk.warn(message)
+            self.progress.warn(message)
 
     def pick_photos(
         self,
@@ -175,7 +177,7 @@ class SetsRun:
         label: str,
     ) -> None:
         """The units of all albums, whose photos are one pool; see `photo_units.pick_photos`."""
-        with self.talk.progress(label, len(pool.photos)) as task:
+        with self.progress.task(label, len(pool.photos)) as task:
             made = pick_photos(self.context, pool, albums, stamps, choice, facts, task.advance)
         self.units.update({unit.source.name: unit for unit in made})
 
@@ -218,18 +220,18 @@ def build(
     out: Path,
     sources: Sequence[FoundSource],
     parents: Sequence[Parent],
-    talk: Talk,
+    progress: Progress,
     clear: Callable[[], None],
 ) -> None:
     """Make or complete the artifact `out`. The caller holds its lock; `clear` removes what must be made anew."""
-    encoder = load_encoder(config.encoder, config.device, config.precision, warn=talk.warn)
+    encoder = load_encoder(config.encoder, config.device, config.precision, warn=progress.warn)
     threshold = encoder.threshold if config.threshold is None else config.threshold
     quality = QualityGate(QualityLimits.of(config), config.brisque_weights, config.ocr)
     picking = Picking(threshold, config.set_size, encoder.margin, quality)
     context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(config))
     # of the encoder's own scale, whatever threshold was asked for
     choice = PhotoPicking(encoder.threshold * DUPLICATE_SHARE, config.sample, config.seed, config.neighbours)
-    published = _published(config, sources, talk)
+    published = _published(config, sources, progress)
     selection = {
         "threshold": threshold,
         "margin": encoder.margin,
@@ -248,7 +250,7 @@ def build(
     # everything that can be refused has been: from here on the old result is no longer complete
     finished_before = take_manifest(out)
     clear()
-    run = SetsRun(context, talk, _retry(config))
+    run = SetsRun(context, progress, _retry(config))
     videos = [source for source in sources if source.kind == "video"]
     _videos(run, videos, {video.name: stamp(video.sha256) for video in videos}, config.workers)
     if albums := [source for source in sources if source.kind == "photos"]:
@@ -256,7 +258,7 @@ def build(
         _photos(run, albums, {album.name: stamp(album.sha256, contents) for album in albums}, choice)
     run.require_units(finished_before, [], "every reason stands in a warning above")
     origin = SetsOrigin("build-sets", config.result_config(), parents, models, published, config.salt)
-    complete(out, origin, run.units, run.failures, talk)
+    complete(out, origin, run.units, run.failures, progress)
 
 
 _NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
@@ -270,11 +272,11 @@ def _scan_options(config: BuildSets) -> ScanOptions:
     return options
 
 
-def _published(config: BuildSets, sources: Sequence[FoundSource], talk: Talk) -> dict[str, SplitName]:
+def _published(config: BuildSets, sources: Sequence[FoundSource], progress: Progress) -> dict[str, SplitName]:
     published = read_published(config.splits) if config.splits else {}
     if unknown := sorted(published.keys() - {source.name for source in sources}):
         named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
-        talk.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
+        progress.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
     return published
 
 
@@ -288,11 +290,11 @@ def _retry(config: BuildSets) -> str:
 def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, Stamp], workers: int) -> None:
     todo = [found for found in videos if not run.take(found.name, stamps[found.name])]
     if run.units:
-        run.talk.note(f"{len(run.units)} of {len(videos)} videos were finished before")
+        run.progress.note(f"{len(run.units)} of {len(videos)} videos were finished before")
     if not todo:
         return
     workers = min(workers or half_of_cores(), len(todo))
-    with run.talk.progress("videos", len(todo)) as task, ExitStack() as stack:
+    with run.progress.task("videos", len(todo)) as task, ExitStack() as stack:
         scanners = [stack.enter_context(Scanner()) for _ in range(workers)]
         free = list(scanners)
 
@@ -304,7 +306,7 @@ def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, St
         side_by_side(lambda found: _video(run, free, found, stamps[found.name], task), todo, workers, stop)
 
 
-def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, task: Task) -> None:
+def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, task: ProgressTask) -> None:
     context, scanner, watch = run.context, free.pop(), _Watch(task)
 
     def make() -> SourceUnit:
@@ -323,7 +325,7 @@ def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, 
         return
     left, needed = sum(row.row is not None for row in unit.ledger), context.picking.set_size
     if left < needed:
-        run.talk.warn(
+        run.progress.warn(
             f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
             f"frames, fewer than a set of {needed}"
         )
@@ -340,20 +342,20 @@ def _photos(run: SetsRun, albums: Sequence[FoundSource], stamps: Mapping[str, St
         there = read_stamp(out, name)
         if there is not None and there.scan == stamp.scan and (unit := readable_unit(out, name)):
             known[name] = unit
-    with run.talk.progress("photos", sum(len(album.photos) for album in albums)) as task:
+    with run.progress.task("photos", sum(len(album.photos) for album in albums)) as task:
         scans = {name: stamp.scan for name, stamp in stamps.items()}
         pool = gather_pool(out, albums, known, scans, run.context.embedder, task.advance)
     run.fail_photos(pool.unreadable)
     run.pick_photos(pool, albums, stamps, choice, {}, "photo sets")
     if not any(run.units[album.name].sets for album in albums):
         count, needed = len(pool.photos), run.context.picking.set_size
-        run.talk.warn(f"no photo set: {count} different photos are too few for sets of {needed}")
+        run.progress.warn(f"no photo set: {count} different photos are too few for sets of {needed}")
 
 
 class _Watch:
     """Turns frames decoded into shares of one video."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ProgressTask) -> None:
         self._task, self._done, self._total = task, 0.0, 0
 
     def __call__(self, header: VideoHeader | None, index: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ctxr.datasets.changes import changed, discard, refuse_changed
 from ctxr.datasets.image_sets import report_on
 from ctxr.engine.parallel import side_by_side
-from ctxr.engine.progress import Silent, Talk, Task
+from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.project import require_workers
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -45,13 +45,13 @@ from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
 
-def run(config: Filter, talk: Talk | None = None) -> SetsReport:
+def run(config: Filter, progress: Progress | None = None) -> SetsReport:
     """Filter image sets and say what is left.
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
     cannot be found.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     limits = QualityLimits.of(config)
     limits.check()
     if not limits:
@@ -76,12 +76,12 @@ def run(config: Filter, talk: Talk | None = None) -> SetsReport:
         return report_on(out, up_to_date=True, read=source)
     refuse_strangers(out)
     with locked(out):
-        refilter(config, artifact, out, parents, talk, lambda: discard(out, files, units, talk))
+        refilter(config, artifact, out, parents, progress, lambda: discard(out, files, units, progress))
     report = report_on(out, up_to_date=False, read=source)
     if not report.counts["sets"]:
         asked = {"--brisque": config.brisque, "--max-text": config.max_text, "--min-size": config.min_size}
         limits_typed = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
-        talk.warn(f"no set is left by {limits_typed}: wider limits let more through")
+        progress.warn(f"no set is left by {limits_typed}: wider limits let more through")
     return report
 
 
@@ -109,7 +109,7 @@ def refilter(
     artifact: Artifact,
     out: Path,
     parents: Sequence[Parent],
-    talk: Talk,
+    progress: Progress,
     clear: Callable[[], None],
 ) -> None:
     """Make or complete the artifact `out` from the finished sets in `artifact`. The caller holds the lock of `out`; `clear`
@@ -129,8 +129,8 @@ def refilter(
     units = [read_unit(artifact.path, name) for name in there]
     # the search says nothing: a line of progress is there already when a worker first asks
     sources = SourceLocator(artifact.path, config.videos, Silent())
-    context = UnitContext(out, picking, _embedder(models["encoder"], built, config, talk))
-    run = SetsRun(context, talk, shlex.join(["ctxr", "filter", *typed_options(config)]), RESTORE)
+    context = UnitContext(out, picking, _embedder(models["encoder"], built, config, progress))
+    run = SetsRun(context, progress, shlex.join(["ctxr", "filter", *typed_options(config)]), RESTORE)
     stamps = {
         unit.source.name: Stamp(
             unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, vars(quality.limits)]), quality.stamps()
@@ -141,7 +141,7 @@ def refilter(
     finished_before = take_manifest(out)
     clear()
     videos = [unit for unit in units if unit.source.kind == "video"]
-    with talk.progress("filter videos", len(videos)) as task:
+    with progress.task("filter videos", len(videos)) as task:
         work = partial(_video, run, artifact, sources, stamps, task)
         side_by_side(work, videos, config.workers, context.stopping.set)
     if albums := [unit for unit in units if unit.source.kind == "photos"]:
@@ -155,7 +155,7 @@ def refilter(
     # the sides were dealt when the sets were built, and filtering moves nobody
     sides = {row.group: row.split for row in read_table(artifact.path / "splits.jsonl", Split)}
     origin = SetsOrigin("filter", config.result_config(), used, described, sides, built.get("salt", "ctxr"))
-    complete(out, origin, run.units, [*failed_before, *run.failures], talk)
+    complete(out, origin, run.units, [*failed_before, *run.failures], progress)
 
 
 def _check_built(artifact: Artifact) -> None:
@@ -176,7 +176,12 @@ def _check_built(artifact: Artifact) -> None:
 
 
 def _video(
-    run: SetsRun, artifact: Artifact, sources: SourceLocator, stamps: Mapping[str, Stamp], task: Task, unit: SourceUnit
+    run: SetsRun,
+    artifact: Artifact,
+    sources: SourceLocator,
+    stamps: Mapping[str, Stamp],
+    task: ProgressTask,
+    unit: SourceUnit,
 ) -> None:
     """Pick the sets of a video again, or take them as an earlier run left them."""
     source = unit.source
@@ -220,12 +225,12 @@ def _album(sources: SourceLocator, unit: SourceUnit) -> FoundSource:
     return FoundSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
-def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, talk: Talk) -> Embedder:
+def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, progress: Progress) -> Embedder:
     """The encoder that the sets were built with, loaded only if a decision has to be taken again."""
 
     @cache
     def make() -> "Encoder":
-        encoder = load_encoder(described["name"], config.device, built["precision"], warn=talk.warn)
+        encoder = load_encoder(described["name"], config.device, built["precision"], warn=progress.warn)
         if encoder.fingerprint != described["fingerprint"]:
             raise DataError(
                 f"the encoder {described['name']} is not the one the sets were built with (other weights)",

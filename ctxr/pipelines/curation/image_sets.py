@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.splits import assign_splits, find_leakage
-from ctxr.engine.progress import Talk
-from ctxr.store.artifacts import Parent, finish
+from ctxr.engine.progress import Progress
+from ctxr.store.artifacts import Content, Parent, finish
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import write_table
@@ -33,7 +33,7 @@ class SetsOrigin:
 
 
 def complete(
-    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], talk: Talk
+    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], progress: Progress
 ) -> None:
     """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
     files = merge_units(out, units.values())
@@ -45,16 +45,14 @@ def complete(
     counts = count(units, failures, splits)
     if counts["leaking_images"]:
         shared = f"sets of different splits share {counts['leaking_images']} pictures"
-        talk.warn(f"{shared}: albums that belong together need one split, see --splits")
+        progress.warn(f"{shared}: albums that belong together need one split, see --splits")
     finish(
         out,
         kind=IMAGE_SETS,
         verb=origin.verb,
         config=origin.config,
         parents=origin.parents,
-        counts=counts,
-        models=origin.models,
-        files=[*files, "failures.jsonl", "splits.jsonl"],
+        content=Content([*files, "failures.jsonl", "splits.jsonl"], counts, dict(origin.models)),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import require_workers
 from ctxr.errors import DataError, UsageError
 from ctxr.media.footage import WHERE, SourceLocator
@@ -19,6 +19,7 @@ from ctxr.store.artifacts import (
     MANIFEST,
     MARKER,
     Artifact,
+    Content,
     Parent,
     finish,
     finished,
@@ -36,13 +37,13 @@ from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import IMAGES, SOURCES
 
 
-def run(config: Rebuild, talk: Talk | None = None) -> RebuildReport:
+def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
     """Make the images of a recipe again and say which came out otherwise.
 
     A source that is not found costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
     DataError for a damaged recipe and when no source is found at all.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     require_workers(config.workers)
     source, out = config.source(), config.folder()
     artifact, recipe = recipe_of(source)
@@ -56,10 +57,10 @@ def run(config: Rebuild, talk: Talk | None = None) -> RebuildReport:
     if ready and not ready.changed_files() and ready.manifest.counts.get("failed") == 0 and all_there(out):
         return _report(out, source, up_to_date=True)
     with locked(out):
-        rebuild(config, recipe, out, parents, talk)
+        rebuild(config, recipe, out, parents, progress)
     report = _report(out, source, up_to_date=False)
     if report.differences:
-        talk.warn(f"{len(report.differences)} images are not those of the recipe: see {out / 'differences.jsonl'}")
+        progress.warn(f"{len(report.differences)} images are not those of the recipe: see {out / 'differences.jsonl'}")
     return report
 
 
@@ -124,24 +125,24 @@ def all_there(out: Path) -> bool:
     return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
 
 
-def rebuild(config: Rebuild, recipe: RebuildRecipe, out: Path, parents: Sequence[Parent], talk: Talk) -> None:
+def rebuild(config: Rebuild, recipe: RebuildRecipe, out: Path, parents: Sequence[Parent], progress: Progress) -> None:
     """Make or complete the artifact `out`. The caller holds its lock. Pictures that are there already are not made again."""
-    sources = SourceLocator(recipe.path, config.videos, talk)
+    sources = SourceLocator(recipe.path, config.videos, progress)
     frames = [image for image in recipe.images.values() if image.index is not None]
     photos = [image for image in recipe.images.values() if image.index is None]
     made = _Made(out)
     missing = [image for image in frames if not made.had(image)]
     wanted = _wanted(recipe, missing)
-    failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, talk, config.workers))
-    failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, talk)
+    failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, progress, config.workers))
+    failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, progress)
     if not made.images:
         first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
         raise no_source(first, max(0, len(failed) - 1))
     for name in sorted(failed):
-        talk.warn(failed[name].message)
+        progress.warn(failed[name].message)
     take_manifest(out)
     if made.differences and (other := other_software(recipe.head.software)):
-        talk.warn(f"other versions are installed here than where the recipe was made: {other}")
+        progress.warn(f"other versions are installed here than where the recipe was made: {other}")
     remember_places(out, sources.places)
     _complete(recipe, out, parents, made, failed)
 
@@ -205,7 +206,7 @@ def wanted_frames(images: Sequence[RecipeImage], files: dict[str, str]) -> list[
 
 
 def _photos(
-    recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, talk: Talk
+    recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, progress: Progress
 ) -> dict[str, DataError]:
     """Copy photos by their hash; returns an error for each album of which one was not found."""
     if not images:
@@ -213,7 +214,7 @@ def _photos(
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
     found = sources.photos(albums)
     lost: dict[str, list[str]] = defaultdict(list)
-    with talk.progress("copy photos", len(images)) as task:
+    with progress.task("copy photos", len(images)) as task:
         for image in images:
             if image.sha256 in found:
                 made.photo(image, found[image.sha256])
@@ -279,9 +280,7 @@ def _complete(
         verb=_VERB,
         config={},
         parents=parents,
-        counts=counts,
-        models=recipe.head.models,
-        files=[f"{name}.jsonl" for name in tables],
+        content=Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import SETS, chosen, require_workers
 from ctxr.errors import UsageError
 from ctxr.media.footage import SourceLocator
@@ -24,26 +24,26 @@ from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import Image, Source
 
 
-def run(config: Verify, talk: Talk | None = None) -> VerifyReport:
+def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     """Decode every frame again, look every photo up by its hash, and compare. Nothing is written.
 
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     require_workers(config.workers)
-    path = chosen(config.artifact, config.workdir, SETS, talk)
+    path = chosen(config.artifact, config.workdir, SETS, progress)
     for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"--{option} {folder} is not a folder", hint=f"leave --{option} out, or name a folder")
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
     if kind == "export" and to == "recipe":
-        return verify_recipe(path, config, talk)
+        return verify_recipe(path, config, progress)
     if kind == "export":
         raise UsageError(
             f"{path} is an export to {to}", hint=f"ctxr doctor {path} looks whether its files are as written"
         )
-    return verify_sets(path, config, talk)
+    return verify_sets(path, config, progress)
 
 
 P = TypeVar("P", Image, RecipeImage)
@@ -68,10 +68,10 @@ class _Tally:
             self.differences[name] = ImageDifference(name, what, message, distance)
 
 
-def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
+def verify_recipe(path: Path, config: Verify, progress: Progress) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
     _, recipe = recipe_of(path)
-    tally, sources = _Tally(), SourceLocator(path, config.videos, talk)
+    tally, sources = _Tally(), SourceLocator(path, config.videos, progress)
 
     def visit(image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
         content = encode_jpeg(rgb)
@@ -87,7 +87,7 @@ def verify_recipe(path: Path, config: Verify, talk: Talk) -> VerifyReport:
 
     frames = [image for image in recipe.images.values() if image.index is not None]
     files = {name: source.file for name, source in recipe.sources.items()}
-    failed = decode_frames(wanted_frames(frames, files), sources, visit, talk, config.workers)
+    failed = decode_frames(wanted_frames(frames, files), sources, visit, progress, config.workers)
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
     photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
 
@@ -119,15 +119,15 @@ def _photos(
     }
 
 
-def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
+def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:
     """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file, each
     photo must still lie among the sources.
     """
     _, dataset = open_sets(path)
-    tally, sources = _Tally(), SourceLocator(path, config.videos, talk)
+    tally, sources = _Tally(), SourceLocator(path, config.videos, progress)
     by_name = {source.name: source for source in dataset.sources}
     saved, frames, photos = {}, [], []
-    with talk.progress("read pictures", len(dataset.images)) as task:
+    with progress.task("read pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
             if (trouble := _trouble(path, image)) is not None:
                 tally.differs(image.id, *trouble)
@@ -148,7 +148,7 @@ def verify_sets(path: Path, config: Verify, talk: Talk) -> VerifyReport:
         tally.differs(image.id, "saved_file", message, distance)
 
     wanted, told = _by_video(frames, by_name)
-    failed = decode_frames(wanted, sources, visit, talk, config.workers)
+    failed = decode_frames(wanted, sources, visit, progress, config.workers)
     told |= {name: error.message for name, error in failed.items()}
     albums = {source.name: source.sha256 for source in dataset.sources if source.kind == "photos"}
     # a photo is a copy of its source: the same file says all

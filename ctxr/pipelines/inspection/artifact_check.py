@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check
@@ -29,7 +29,7 @@ def artifacts_in(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
 
 
-def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[Check]:
+def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
     """Manifest, tables, arrays, pictures, references between tables, what it was made from, and the sources.
 
     With `is_parent` it is looked at for the sake of what was made from it: its sources are the same and left out.
@@ -48,10 +48,10 @@ def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[
     yield Check(f"{told}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
     if manifest.verb == "filter":
         made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
-        yield from _check_parent(path, made_from, talk)
+        yield from _check_parent(path, made_from, progress)
     try:
         broken: dict[str, str] = {}
-        with talk.progress("files", len(manifest.files)) as task:
+        with progress.task("files", len(manifest.files)) as task:
             for name, entry in manifest.files.items():
                 if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
                     broken[name] = trouble
@@ -60,19 +60,19 @@ def check_artifact(path: Path, talk: Talk, is_parent: bool = False) -> Iterator[
         fine = f"{len(manifest.files)} files as they were written"
         yield summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
         if manifest.kind == "image_sets" and not broken:
-            yield from _check_sets(path, talk, manifest.verb, told)
+            yield from _check_sets(path, progress, manifest.verb, told)
     except CtxrError as error:
         yield Check(f"{told}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
     except OSError as error:
         yield _unreadable(f"{told}tables", error)
 
 
-def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[Check]:
+def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> Iterator[Check]:
     """The sets that a filter read, if they stand beside what it wrote: pictures of both are the same files."""
     try:
         for beside in sorted(path.resolve().parent.iterdir()):
             if (beside / MANIFEST).is_file() and sha256_file(beside / MANIFEST) in fingerprints:
-                yield from check_artifact(beside, talk, is_parent=True)
+                yield from check_artifact(beside, progress, is_parent=True)
                 return
     except OSError as error:
         yield _unreadable("parent", error)
@@ -85,7 +85,7 @@ def _check_parent(path: Path, fingerprints: list[str], talk: Talk) -> Iterator[C
     yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
 
 
-def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]:
+def _check_sets(path: Path, progress: Progress, verb: str, told: str) -> Iterator[Check]:
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
     facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
@@ -97,7 +97,7 @@ def _check_sets(path: Path, talk: Talk, verb: str, told: str) -> Iterator[Check]
     pictures = {row.path: (row.source, row.sha256) for row in facts}
     pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
     broken: dict[str, str] = {}
-    with talk.progress("pictures", len(pictures)) as task:
+    with progress.task("pictures", len(pictures)) as task:
         for name, (_, sha256) in pictures.items():
             if trouble := _trouble(path, name, sha256, "was changed"):
                 broken[name] = trouble
@@ -177,7 +177,7 @@ CURE = "put the picture back as it was published; the commands treat such a set 
 DECODE = "put them back as they were published; the commands stop at a picture that cannot be decoded"
 
 
-def check_release(dataset: Dataset, talk: Talk) -> Iterator[Check]:
+def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
     trust."""
     there = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
@@ -189,18 +189,18 @@ def check_release(dataset: Dataset, talk: Talk) -> Iterator[Check]:
             said = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
             detail = f"{len(lacking)} of {len(there)} sets lack pictures that can be read: {said}"
             yield Check("pictures", "problem", detail, CURE)
-        broken = undecodable(dataset, talk)
+        broken = undecodable(dataset, progress)
         if broken or not lacking:
             yield summary("pictures", broken, f"all of {len(there)} sets are here, every picture decoded", DECODE)
     for note in dataset.notes:
         yield Check("release", "note", note)
 
 
-def undecodable(dataset: Dataset, talk: Talk) -> list[str]:
+def undecodable(dataset: Dataset, progress: Progress) -> list[str]:
     """What is wrong with pictures that are there, a sentence each: all are decoded to their last row of pixels."""
     files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     broken = []
-    with talk.progress("decoding pictures", len(files)) as task:
+    with progress.task("decoding pictures", len(files)) as task:
         for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
             # a whole path would not fit beside the others, and its end is what tells pictures apart
             broken += [] if trouble is None else [trouble.message.replace(str(files[name]), name)]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers import open_dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, plural
 from ctxr.media.images import sharpness
 from ctxr.metrics.shortcuts import (
@@ -43,7 +43,7 @@ def asked_of(dataset: Dataset, worker: str) -> list[Trial]:
     return found
 
 
-def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, talk: Talk) -> Iterator[Rule | str]:
+def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
     The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
@@ -97,7 +97,7 @@ def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, talk: Talk)
     yield from _both_ends(("smallest", "largest"), "file", asked, wanted, sizes, why)
     wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
     files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
-    with open_pictures(files, "sharpness", talk) as opened:
+    with open_pictures(files, "sharpness", progress) as opened:
         seen = {name: sharpness(pixels) for name, pixels in opened}
     sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
     yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, wanted, sharpnesses, why)
@@ -158,20 +158,20 @@ def _bytes(dataset: Dataset, image: Image) -> float:
         return np.nan
 
 
-def run(config: Audit, talk: Talk | None = None) -> AuditReport:
+def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart.
 
     Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
     """
-    talk = talk or Silent()
-    dataset = open_dataset(config.dataset, config.workdir, talk)
+    progress = progress or Silent()
+    dataset = open_dataset(config.dataset, config.workdir, progress)
     _check_worker(dataset, config.worker)
     asked = asked_of(dataset, config.worker)
     if not asked:
         return AuditReport(dataset.name, 0, (), ("no target is known: nothing can be tried",), dataset.notes)
     verdicts = []
     missing: list[str] = []
-    for rule in rules(dataset, asked, config.skip_pictures, talk):
+    for rule in rules(dataset, asked, config.skip_pictures, progress):
         if isinstance(rule, str):
             missing.append(rule)
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ctxr.datasets.readers import open_dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import CtxrError, UsageError
 from ctxr.pipelines.inspection.artifact_check import artifacts_in, check_artifact, check_release
@@ -20,7 +20,7 @@ REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
 """What mends packages that were not built for one another."""
 
 
-def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
+def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
     """All checks, in order. Problems are part of the result; the command turns them into exit code 5.
 
     Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
@@ -29,33 +29,33 @@ def run(config: Doctor, talk: Talk | None = None) -> list[Check]:
     if config.scores and config.artifact is None:
         raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
     if config.artifact is not None:
-        talk = talk or Silent()
+        progress = progress or Silent()
         within = artifacts_in(config.artifact)
         checks: list[Check] = []
         for path in within or [config.artifact]:
             checks += [Check(str(path), "note", "")] if within else []
-            checks += _check(path, config, talk)
+            checks += _check(path, config, progress)
         return checks
     return list(check_machine(config.workdir))
 
 
-def _check(path: Path, config: Doctor, talk: Talk) -> list[Check]:
+def _check(path: Path, config: Doctor, progress: Progress) -> list[Check]:
     """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
     try:
         ordered = holds_sets(path)
     except (CtxrError, OSError):
         ordered = False  # what is wrong with the manifest is told below
-    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, talk))
+    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
     if ordered and not any(check.state == "problem" for check in checks):
-        checks += _check_order(path, config, talk)
+        checks += _check_order(path, config, progress)
     return checks
 
 
-def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
+def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Check]:
     try:
-        dataset = open_dataset(path, config.workdir, talk)
+        dataset = open_dataset(path, config.workdir, progress)
         if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
-            yield from check_release(dataset, talk)
+            yield from check_release(dataset, progress)
         yield from check_order(dataset)
     except UsageError:
         raise
@@ -65,7 +65,7 @@ def _check_order(path: Path, config: Doctor, talk: Talk) -> Iterator[Check]:
         return
     if config.scores:
         asked = [query.id for query, _, _ in dataset.targets()]
-        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, talk)
+        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, progress)
         yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 

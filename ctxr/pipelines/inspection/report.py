@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages.chain import load_chain
@@ -32,24 +32,24 @@ class ReportPage:
     notes: list[str]
 
 
-def run(config: Report, talk: Talk | None = None) -> ReportPage:
+def run(config: Report, progress: Progress | None = None) -> ReportPage:
     """Write the page and say what it is about.
 
     Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
     stands at the page's place.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     page = config.page()
     if config.inside < 0:
         raise UsageError(f"--inside {config.inside} is out of range", hint="a number of pictures, 0 or more")
     _refuse_strangers(page)
 
-    chain = load_chain(config.workdir, config.input, talk)
+    chain = load_chain(config.workdir, config.input, progress)
     for stage in chain.stages:
         if stage.manifest and page.resolve().is_relative_to(stage.path.resolve()):
             raise UsageError(f"{page} lies inside the artifact {stage.path}", hint="choose another --out")
     for note in chain.notes:
-        talk.warn(note)
+        progress.warn(note)
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
@@ -57,18 +57,18 @@ def run(config: Report, talk: Talk | None = None) -> ReportPage:
     folder = page.with_name(page.stem)
     beside = len(paths) > config.inside
     pictures = Thumbnails(chain.root, _new_folder(folder) if beside else None)
-    with talk.progress("pictures", len(paths)) as task:
+    with progress.task("pictures", len(paths)) as task:
         for path in sorted(paths):
             pictures.number(path)
             task.advance()
     others = [(one.resolve().parent.name, way) for one in map(Path, config.more) if (way := _way(page, one))]
-    edition = Edition(chain, pictures, _way(page, chain.root), talk)
+    edition = Edition(chain, pictures, _way(page, chain.root), progress)
     content = write_page(edition, folder.name if beside else "", more=others)
     _put_folder(folder, beside)
     write_bytes(page, content)
     if pictures.missing:
         more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
-        talk.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
+        progress.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
     return ReportPage(
         page=page,
         bytes=len(content),

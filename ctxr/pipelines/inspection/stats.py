@@ -11,7 +11,7 @@ from ctxr.datasets.readers import open_dataset
 from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.metrics.language import Parsed, language, mention_share
@@ -355,7 +355,7 @@ def licences(dataset: Dataset) -> Table | str:
     return Table("Images by licence", ("licence", "images"), tuple(sorted(rows, key=lambda row: (-row[1], row[0]))))
 
 
-def run(config: Stats, talk: Talk | None = None) -> StatsReport:
+def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     """Every table that the dataset allows, and a sentence for each that it does not.
 
     Raises UsageError for wrong arguments, DataError for content that does not fit, UnfinishedError without a dataset.
@@ -364,17 +364,17 @@ def run(config: Stats, talk: Talk | None = None) -> StatsReport:
         raise UsageError("--near and --near-embedding are distances of at least 0", hint="leave them out: 0.02 and 0.3")
     if config.out is not None and config.out.is_dir():
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
-    talk = talk or Silent()
+    progress = progress or Silent()
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
-    dataset = open_dataset(config.dataset, config.workdir, talk)
+    dataset = open_dataset(config.dataset, config.workdir, progress)
     described = descriptions_of(dataset)
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
-        talk.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
+        progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
                   "(pip install 'ctxr[stats]')")  # fmt: skip
     parsed: dict[str, Parsed] = {}
     if described:
         parsed = dict(zip(described, tokenizer.parse(described), strict=True))
-    vectors = vectors_of(dataset, config.encoder, config.device, talk)
+    vectors = vectors_of(dataset, config.encoder, config.device, progress)
     distances = distances_of(dataset, vectors if config.encoder else None)
     near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
     found = {
@@ -388,7 +388,7 @@ def run(config: Stats, talk: Talk | None = None) -> StatsReport:
         "distances": distance_table(dataset, distances),
         "phenomena": phenomena_table(dataset),
         "licences": licences(dataset),
-        "leakage": leakage_table(near, dataset, vectors, talk),
+        "leakage": leakage_table(near, dataset, vectors, progress),
     }
     made = {name: one for name, one in found.items() if isinstance(one, Table)}
     missing = [one for one in found.values() if isinstance(one, str) and one]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Task
+from ctxr.engine.progress import ProgressTask
 from ctxr.media.images import read_image
 from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, Rejected, ServerLimits, Unreadable
 from ctxr.problems.queries import EvalQuery
@@ -375,7 +375,7 @@ def ask_all(
     ask: Callable[[Request], Reply],
     at_once: int,
     purse: Budget,
-    task: Task,
+    task: ProgressTask,
     stop: Callable[[], None],
 ) -> list[Reply]:
     """Replies in the order in which they came, to all requests or to those that the purse reaches for.
@@ -404,7 +404,7 @@ def ask_all(
 
 
 def _arrived(
-    on_the_way: dict[Future[Reply], Request], purse: Budget, task: Task, everything: bool = False
+    on_the_way: dict[Future[Reply], Request], purse: Budget, task: ProgressTask, everything: bool = False
 ) -> Iterator[Reply]:
     """Replies that have come, at least one where any is awaited; they are on the way no longer."""
     while on_the_way:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.pairs import EntailmentPair
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
@@ -80,19 +80,19 @@ def classifiers_of(config: Eval) -> list[Path]:
     return folders
 
 
-def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> EvalReport:
+def evaluate_classifiers(config: Eval, folders: Sequence[Path], progress: Progress) -> EvalReport:
     """Ask every seed of every classifier about the pairs of one side, measure, and write the artifact.
 
     Raises DataError for pairs about pictures that a classifier was trained on, and where a side has no pair.
     """
-    pairs = open_pairs(config.dataset or common_dataset(folders, talk), config.workdir, talk)
+    pairs = open_pairs(config.dataset or common_dataset(folders, progress), config.workdir, progress)
     there: list[SplitName] = [side for side in ("test", "valid", "train") if pairs.side(side)]
     split = config.split or next(iter(there), "test")
     rows = pairs.side(split)
     if not rows:
         raise DataError(f"{pairs.name} has no pair on the side {split!r}", hint=f"--split {' or '.join(there)}")
     notes: list[str] = []
-    runs = [run for folder in folders for run in _answers(config, folder, pairs, rows, split, notes, talk)]
+    runs = [run for folder in folders for run in _answers(config, folder, pairs, rows, split, notes, progress)]
     tables = dict(_tables(config, runs, rows, split))
     out = config.out or config.workdir / RESULTS / results_name([folder.resolve().name for folder in folders])
     parents = [pairs.origin, *{run.origin.sha256: run.origin for run in runs}.values()]
@@ -101,7 +101,7 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], talk: Talk) -> E
     }  # fmt: skip
     if config.compare:
         notes.append("classifiers are not tested against each other: --compare is of runs that retrieve")
-    up_to_date = record(out, RESULT, settings, parents, lambda: _write(out, runs, rows, tables), talk)
+    up_to_date = record(out, RESULT, settings, parents, lambda: _write(out, runs, rows, tables), progress)
     return EvalReport(out, pairs.name, tuple(run.name for run in runs), up_to_date, tables, tuple(notes))
 
 
@@ -112,7 +112,7 @@ def _answers(
     rows: list[EntailmentPair],
     split: str,
     notes: list[str],
-    talk: Talk,
+    progress: Progress,
 ) -> list[_Run]:
     """What each seed of a classifier says."""
     artifact = open_artifact(folder, CLASSIFIER)
@@ -133,8 +133,8 @@ def _answers(
         if not chosen_by:
             refuse_seen(pairs, rows, judge.trained_on, judge.name)
         told = judged(rows, judge.recipe)
-        table = claim_table(told, pairs, judge.branches, config.workdir, judge.device, talk)
-        with talk.progress(f"asking {judge.name}", len(table)) as task:
+        table = claim_table(told, pairs, judge.branches, config.workdir, judge.device, progress)
+        with progress.task(f"asking {judge.name}", len(table)) as task:
             said = probabilities(judge.model, table, AT_ONCE, judge.device, advance=task.advance)
         runs.append(_Run(judge.name if len(seeds) > 1 else origin.name, judge.threshold, origin, said))
     return runs

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.pairs import EntailmentPair, choosing, refuse_leaks
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.models.entailment.checkpoint import Notes, read_notes, write_classifier
@@ -36,14 +36,14 @@ class ClassifierJob(TrainJob):
 
     KIND = CLASSIFIER
 
-    def __init__(self, config: Train, recipe: ClassifierRecipe, talk: Talk) -> None:
-        self.config, self.recipe, self.talk = config, recipe, talk
+    def __init__(self, config: Train, recipe: ClassifierRecipe, progress: Progress) -> None:
+        self.config, self.recipe, self.progress = config, recipe, progress
         self.out, self.device = config.folder(recipe), choose_device(config.device)
-        self.pairs = open_pairs(config.dataset, config.workdir, talk)
+        self.pairs = open_pairs(config.dataset, config.workdir, progress)
         self.train, self.dev = self.pairs.side("train"), self.pairs.side("valid")
         self.parents = (self.pairs.origin,)
         _refuse(self.pairs, self.train, self.dev)
-        self.train = _apart(self.pairs, self.train, self.dev, talk)
+        self.train = _apart(self.pairs, self.train, self.dev, progress)
         self.branches: Branches = find_branches(recipe, self.device)
         self.learned = learned(self.train, recipe)
         if not self.learned:
@@ -53,7 +53,7 @@ class ClassifierJob(TrainJob):
             )
         _refuse_one_label(self.pairs.name, [one.label for one in self.learned])
         if len({pair.label for pair in self.dev}) == 1:
-            talk.warn(
+            progress.warn(
                 f"all {len(self.dev)} pairs of valid have one label, so they choose neither epoch nor threshold well"
             )
 
@@ -79,37 +79,37 @@ class ClassifierJob(TrainJob):
     def table(self, rows: list[EntailmentPair]) -> "ClaimTable":
         """Pairs to be judged."""
         return claim_table(
-            judged(rows, self.recipe), self.pairs, self.branches, self.config.workdir, self.device, self.talk
+            judged(rows, self.recipe), self.pairs, self.branches, self.config.workdir, self.device, self.progress
         )
 
     def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
         """Raises CtxrError when the loss is no number any more; the threshold is chosen on dev."""
-        recipe, talk = self.recipe, self.talk
-        table = claim_table(self.learned, self.pairs, self.branches, self.config.workdir, self.device, talk)
+        recipe, progress = self.recipe, self.progress
+        table = claim_table(self.learned, self.pairs, self.branches, self.config.workdir, self.device, progress)
         dev = self.table(choosing(self.dev)) if self.dev else None
         model: EntailmentClassifier = new_classifier(recipe, self.branches, seed).to(self.device)
 
         def tell(row: "Epoch") -> None:
             found = "" if row.accuracy is None else f", dev {row.accuracy:.1%}"
-            talk.note(
+            progress.note(
                 f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s"
             )
 
         bf16 = in_bf16(recipe.precision, self.device)
-        with talk.progress(f"training seed {seed}", recipe.epochs * len(table)) as task:
-            callbacks = Callbacks(talk.warn, task.advance, tell, talk.note)
+        with progress.task(f"training seed {seed}", recipe.epochs * len(table)) as task:
+            callbacks = Callbacks(progress.warn, task.advance, tell, progress.note)
             run = TrainingRun(making, seed, self.key(seed), self.device, bf16, callbacks)
-            progress = ClassifierTrainer(model, recipe, table, dev, run).run()
+            trained = ClassifierTrainer(model, recipe, table, dev, run).run()
         fill(model, making / BEST, "the classifier that was trained")
         value, reached = HALF, None
         if dev is not None:
             entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
             value, reached = _threshold(self, dev, entailed, seed)
         else:
-            talk.warn(f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}")
-        notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, progress.best or 0, self.key(seed))
+            progress.warn(f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}")
+        notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, trained.best or 0, self.key(seed))
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
-        return progress.history, lambda final: write_classifier(final, making / BEST, notes, marks)
+        return trained.history, lambda final: write_classifier(final, making / BEST, notes, marks)
 
     def content(self) -> Content:
         """No table beside the checkpoints."""
@@ -146,13 +146,13 @@ class ClassifierJob(TrainJob):
         )
 
 
-def train_classifier(config: Train, recipe: ClassifierRecipe, talk: Talk) -> TrainReport:
+def train_classifier(config: Train, recipe: ClassifierRecipe, progress: Progress) -> TrainReport:
     """The classifier of a configuration, finished.
 
     Raises UsageError for wrong arguments, DataError for pairs that cannot be learned from or that would be judged again,
     CtxrError when the loss is no number any more.
     """
-    return train_run(ClassifierJob(config, recipe, talk))
+    return train_run(ClassifierJob(config, recipe, progress))
 
 
 def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: int) -> tuple[float, float | None]:
@@ -162,11 +162,11 @@ def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: 
     wanted, chances = job.recipe.wanted_precision, np.asarray(entailed, np.float64)
     found = threshold_for(dev.label.numpy() == 1, chances, wanted)
     if found is None:
-        job.talk.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
+        job.progress.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
         return HALF, None
-    job.talk.note(f"seed {seed}: threshold {found.value:.3f}, on dev {found.told()}")
+    job.progress.note(f"seed {seed}: threshold {found.value:.3f}, on dev {found.told()}")
     if found.called < FEW_CALLED:
-        job.talk.warn(f"seed {seed}: on dev {found.weakness()}")
+        job.progress.warn(f"seed {seed}: on dev {found.weakness()}")
     # as float32 says it: a probability that was on the threshold must stay there
     return float(np.float32(found.value)), found.precision.value
 
@@ -200,7 +200,7 @@ def _refuse_one_label(name: str, labels: list[int]) -> None:
 
 
 def _apart(
-    pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair], talk: Talk
+    pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair], progress: Progress
 ) -> list[EntailmentPair]:
     """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
     both. Raises DataError where none is left."""
@@ -211,5 +211,5 @@ def _apart(
     said = f"{len(same)} of {len(train)} training pairs have a premise of valid or test, the first is {same[0].id}"
     if len(same) == len(train):
         raise DataError(said, hint="name other pairs to learn from")
-    talk.warn(f"{said}: left out")
+    progress.warn(f"{said}: left out")
     return [pair for pair in train if pair.image is not None or pair.group not in held]

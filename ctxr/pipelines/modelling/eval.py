@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.readers import open_dataset, origin_of
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError
 from ctxr.models.hub import makes_pairs
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(config: Eval, talk: Talk | None = None) -> EvalReport:
+def run(config: Eval, progress: Progress | None = None) -> EvalReport:
     """Match scores with targets, measure, compare, and write the artifact.
 
     Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
     complete, UnfinishedError without a dataset or a run, and where what the runs were made on is not found.
     """
     recalls = _check(config)
-    talk = talk or Silent()
+    progress = progress or Silent()
     if classifiers := classifiers_of(config):
-        return evaluate_classifiers(config, classifiers, talk)
+        return evaluate_classifiers(config, classifiers, progress)
     for source in config.runs:
         check_name(source, config.workdir)
-    where = config.dataset or common_dataset(run_folders(config.runs, config.workdir), talk)
-    dataset = open_dataset(where, config.workdir, talk)
+    where = config.dataset or common_dataset(run_folders(config.runs, config.workdir), progress)
+    dataset = open_dataset(where, config.workdir, progress)
     if asks_galleries(config.runs, dataset, config.workdir):
-        return evaluate(config, dataset, recalls, talk)
-    return _evaluate_sets(config, dataset, recalls, talk)
+        return evaluate(config, dataset, recalls, progress)
+    return _evaluate_sets(config, dataset, recalls, progress)
 
 
-def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: Talk) -> EvalReport:
+def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], progress: Progress) -> EvalReport:
     """Figures of runs over sets of images, and the artifact. Raises what `run` says."""
-    vectors = vectors_of(dataset, config.encoder, config.device, talk) if config.encoder else None
+    vectors = vectors_of(dataset, config.encoder, config.device, progress) if config.encoder else None
     questions = questions_of(dataset, distances_of(dataset, vectors))
     wanted = _wanted(questions, config.split)
-    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, talk, config.regions)
+    scoring = Scoring(dataset, lambda: wanted, config.workdir, config.device, progress, config.regions)
     runs = find_runs(config.runs, scoring)
     names = [run.name for run in runs]
     refuse_same_files(names)
     questions, tokenizer = _counted(questions, runs, config.tokenizer)
     sides, unmatched = match(dataset, questions, runs, config.split, config.partial)
     recalls, pointless = telling(sides, recalls)
-    found = _measured(config, sides, recalls, talk)
+    found = _measured(config, sides, recalls, progress)
     people = beside.people(dataset)
     if people is not None:
         found.tables["people"] = people
@@ -74,7 +74,7 @@ def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: T
         *pointless,
         *beside.partial_notes(sides),
         *beside.tagged_elsewhere(dataset),
-        *beside.leakage_notes(dataset, sides, talk),
+        *beside.leakage_notes(dataset, sides, progress),
         *beside.contamination_notes(dataset, sides, runs),
     ]
     out = config.out or config.workdir / results.RESULTS / results_name(names)
@@ -89,14 +89,14 @@ def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], talk: T
         return Content(files, counts, {"tokenizer": {"name": tokenizer}})
 
     settings = config.result_config() | {"runs": names}
-    up_to_date = results.record(out, kinds.EVALUATION, settings, parents, write, talk)
+    up_to_date = results.record(out, kinds.EVALUATION, settings, parents, write, progress)
     return EvalReport(out, dataset.name, tuple(names), up_to_date, found.tables, tuple(found.notes))
 
 
-def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], talk: Talk) -> "Findings":
+def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], progress: Progress) -> "Findings":
     """The figures of every side, and the tables of them."""
     found = Findings()
-    with talk.progress("figures", len(sides)) as task:
+    with progress.task("figures", len(sides)) as task:
         for side in sides:
             seed = (config.seed, SIDES.index(side.name))
             clusters = measuring.clusters_of(side, measuring.unit_of(side, config.cluster), seed, config.resamples)

@@ -9,7 +9,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers import origin_of
 from ctxr.datasets.truth import read_judgments
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.metrics.compare import Clusters
@@ -67,14 +67,14 @@ class _Found(Findings):
     rankings: list[QueryRanking] = field(default_factory=list)
 
 
-def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk) -> EvalReport:
+def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], progress: Progress) -> EvalReport:
     """Figures of runs over the galleries of a dataset, and the artifact. Raises what `pipelines.eval.run` says."""
     sides = _sides(dataset, config.split)
     asked = [side.asked() for side in sides]
     files = pictures_of(dataset, asked)
     pictures = PictureFiles(files, contents_of(dataset, files), config.workdir)
     rerank = None if config.rerank is None else Rerank(config.rerank, config.rerank_by)
-    runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, talk, rerank, config.regions)
+    runs = find_gallery_runs(config.runs, pictures, config.workdir, config.device, progress, rerank, config.regions)
     if not runs:
         raise UnfinishedError(
             f"{config.workdir / 'runs'} holds no finished run", hint="ctxr train --recipe retrieval-clip"
@@ -82,23 +82,23 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], talk: Talk)
     ks = sorted({*KS, *recalls})
     found = _Found(notes=[*dataset.notes, *([beside.ALONE] if config.compare and len(runs) == 1 else [])])
     people = people_of([one for one in (config.judgments, dataset.root) if one is not None], config.workdir)
-    evaluation = _Evaluation(config, dataset, runs, ks, people, talk, found)
+    evaluation = _Evaluation(config, dataset, runs, ks, people, progress, found)
     for side in sides:
         evaluation.measure(side)
     refuse_same_files({row.scorer: None for row in found.rankings})
-    found.notes += [*beside.leakage_notes(dataset, sides, talk), *beside.contamination_notes(dataset, sides, runs)]
+    found.notes += [*beside.leakage_notes(dataset, sides, progress), *beside.contamination_notes(dataset, sides, runs)]
     parents = [origin_of(dataset), *(one.origin for one in runs), *people.parents]
     for name, path in (("judgments", config.judgments), ("positives", config.positives)):
         if path is not None:
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
     settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
-    settings |= {"looked_at": looked} if (looked := scored_runs(runs, talk)) else {}
+    settings |= {"looked_at": looked} if (looked := scored_runs(runs, progress)) else {}
     found.notes += shortlist_notes(runs, config.compare)
     if config.rerank and not looked:
         found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
     out = config.out or config.workdir / RESULTS / results_name([one.name for one in runs])
-    up_to_date = record(out, EVALUATION, settings, parents, lambda: _write(out, sides, runs, found), talk)
+    up_to_date = record(out, EVALUATION, settings, parents, lambda: _write(out, sides, runs, found), progress)
     return EvalReport(out, dataset.name, tuple(one.name for one in runs), up_to_date, found.tables, tuple(found.notes))
 
 
@@ -121,7 +121,7 @@ class _Evaluation:
     runs: Sequence[GalleryRun]
     ks: Sequence[int]
     people: HumanLabels
-    talk: Talk
+    progress: Progress
     found: _Found
 
     def measure(self, side: GallerySplit) -> None:
@@ -135,7 +135,7 @@ class _Evaluation:
         clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
         columns: dict[str, Columns] = {}
         seeds: dict[str, dict[str, float]] = {}
-        with self.talk.progress(f"figures of {name}", len(self.runs)) as task:
+        with self.progress.task(f"figures of {name}", len(self.runs)) as task:
             for run in self.runs:
                 scored = run.found(side)
                 each = {scorer: measuring.columns_of(side, one, truths, self.ks) for scorer, one in scored.items()}
@@ -174,7 +174,7 @@ class _Evaluation:
         root = config.judgments if config.judgments is not None and config.judgments.is_dir() else None
         labels = labels_of(dataset, side, more, root, people)
         truths = {} if config.positives is None else published(config.positives, dataset, side)
-        rated = [] if config.positives is None else measuring.read_ratings(config.positives, self.talk)
+        rated = [] if config.positives is None else measuring.read_ratings(config.positives, self.progress)
         ratings = measuring.ratings_of(side, rated)
         if config.positives is not None and not truths and not ratings:
             self.found.notes.append(

@@ -13,7 +13,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import remember_dataset
 from ctxr.datasets.readers import open_dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.endpoint import Endpoint, Place, key_of, place_of
@@ -36,6 +36,7 @@ from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import (
     MANIFEST,
     MARKER,
+    Content,
     Parent,
     finish,
     finished,
@@ -88,10 +89,10 @@ class ListenJob:
         return purse
 
 
-def job_of(config: Listen, talk: Talk) -> ListenJob:
+def job_of(config: Listen, progress: Progress) -> ListenJob:
     """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
     place = place_of(config.endpoint, config.insecure)
-    dataset = open_dataset(config.dataset, config.workdir, talk)
+    dataset = open_dataset(config.dataset, config.workdir, progress)
     side = [one for one in asked_of(dataset) if (one.split or "none") == config.split]
     if not side:
         raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")
@@ -294,12 +295,12 @@ JOURNAL = "journal.jsonl"
 PARTIAL = "partial.jsonl"
 
 
-def listen(config: Listen, talk: Talk, pause: Pause | None = None) -> ListenReport:
+def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> ListenReport:
     """The run of a configuration, or as much of it as was paid for; `pause` waits, for tests that do not.
 
     Raises what `pipelines.listen.run` says.
     """
-    job = job_of(config, talk)
+    job = job_of(config, progress)
     _refuse_others(job.out)
     replies = _replies(job.out)
     if config.dry_run:
@@ -313,7 +314,7 @@ def listen(config: Listen, talk: Talk, pause: Pause | None = None) -> ListenRepo
         take_manifest(job.out)
         _remove(job.out / SCORES, job.out / PARTIAL)
         try:
-            _ask(job, key, replies, talk, pause)
+            _ask(job, key, replies, progress, pause)
         finally:
             replies = _replies(job.out)
             if not is_complete(job, replies):
@@ -341,11 +342,11 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def _ask(job: ListenJob, key: str, replies: list[Reply], talk: Talk, pause: Pause | None) -> None:
+def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
     """Ask what nobody answered yet, as far as the money goes."""
     known = {reply.asked for reply in replies}
     todo = [one for one in job.requests if one.identity not in known]
-    with _endpoint(job, key, pause) as (endpoint, ended), talk.progress("asking", len(job.requests)) as task:
+    with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))
         listener = Listener(
             endpoint,
@@ -400,31 +401,33 @@ def _finish(job: ListenJob, replies: Sequence[Reply], report: ListenReport) -> N
         verb="listen",
         config=job.decides(),
         parents=job.parents,
-        counts={
-            "queries": len(job.asked),
-            "requests": len(job.requests),
-            "outcomes": report.outcomes,
-            "tokens_in": report.tokens_in,
-            "tokens_out": report.tokens_out,
-            "tokens_not_told": report.uncounted,
-            "price_in": job.config.price_in,
-            "price_out": job.config.price_out,
-            "cost": report.cost,
-            job.config.split: report.accuracy,
-        },
-        models={"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}},
-        files=[SCORES, REPLIES],
+        content=Content(
+            [SCORES, REPLIES],
+            {
+                "queries": len(job.asked),
+                "requests": len(job.requests),
+                "outcomes": report.outcomes,
+                "tokens_in": report.tokens_in,
+                "tokens_out": report.tokens_out,
+                "tokens_not_told": report.uncounted,
+                "price_in": job.config.price_in,
+                "price_out": job.config.price_out,
+                "cost": report.cost,
+                job.config.split: report.accuracy,
+            },
+            {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}},
+        ),
     )
 
 
-def run(config: Listen, talk: Talk | None = None) -> ListenReport:
+def run(config: Listen, progress: Progress | None = None) -> ListenReport:
     """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
 
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
     _check(config)
-    report = listen(config, talk or Silent())
+    report = listen(config, progress or Silent())
     if report.complete and not config.dry_run:
         remember_dataset(report.run, config.dataset)
     return report

@@ -7,7 +7,7 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import chosen_on_test, foreign_notes
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.models.leakage import Nearness, leakage_table
@@ -62,9 +62,9 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], talk: Talk) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
-    table = leakage_table(Nearness(None, 0.0), dataset, None, talk)
+    table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
         return [f"{table}: nothing can be said of leaks"]
     evaluated = {side.name for side in sides}

@@ -17,14 +17,23 @@ import numpy as np
 from ctxr.datasets.changes import parent_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers import open_dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
 from ctxr.pipelines.modelling.config import WAYS, RegionsConfig, RegionsReport
 from ctxr.problems.encoded import cached
 from ctxr.problems.queries import contents_of
-from ctxr.store.artifacts import Parent, finish, finished, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.artifacts import (
+    Content,
+    Parent,
+    finish,
+    finished,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image
@@ -219,11 +228,11 @@ class PictureRegions:
             return None
 
 
-def extract(config: RegionsConfig, talk: Talk) -> RegionsReport:
+def extract(config: RegionsConfig, progress: Progress) -> RegionsReport:
     """The artifact of a configuration, finished. Raises what `pipelines.regions.run` says."""
-    dataset = open_dataset(config.dataset, config.workdir, talk)
-    images, files = _pictures(dataset, talk)
-    maker, by = _maker(config, dataset, images, files, talk)
+    dataset = open_dataset(config.dataset, config.workdir, progress)
+    images, files = _pictures(dataset, progress)
+    maker, by = _maker(config, dataset, images, files, progress)
     keys = [maker.key(content) for content in images]
     decides = {"by": by, "most": config.most, "made_by": maker.describe(), "content": sha256_of(keys)}
     parents = [parent_of(dataset, sha256_of(list(images)))]
@@ -233,8 +242,8 @@ def extract(config: RegionsConfig, talk: Talk) -> RegionsReport:
         refuse_strangers(out)
         with locked(out):
             take_manifest(out)
-            _write(out, maker, images, keys, config.workdir, talk)
-            _finish(out, maker, images, decides, parents, talk)
+            _write(out, maker, images, keys, config.workdir, progress)
+            _finish(out, maker, images, decides, parents, progress)
     artifact = open_artifact(out, KIND)
     regions = read_regions(out)
     left_out = tuple(artifact.manifest.counts["left_out"])
@@ -243,7 +252,7 @@ def extract(config: RegionsConfig, talk: Talk) -> RegionsReport:
     )
 
 
-def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, Path]]:
+def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
     """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
     wanted = sorted({image for one in dataset.sets for image in one.images})
     places = {image: dataset.picture(dataset.images[image]) for image in wanted}
@@ -255,7 +264,7 @@ def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, P
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
     files = {image: file for image, file in places.items() if file is not None}
-    with talk.progress("hashing pictures", len(wanted)) as task:
+    with progress.task("hashing pictures", len(wanted)) as task:
         contents = contents_of(dataset, files, task.advance)
     images: dict[str, str] = {}
     for image, content in contents.items():
@@ -265,25 +274,27 @@ def _pictures(dataset: Dataset, talk: Talk) -> tuple[dict[str, str], dict[str, P
 
 
 def _maker(
-    config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], talk: Talk
+    config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], progress: Progress
 ) -> tuple[Maker, str]:
     """What makes the regions, and `--by` with the name that stands for one thing; places on this machine stay out of it."""
     way, _, rest = config.by.partition(":")
     if way == "file":
         return FileRegions(Path(rest), dataset, images, config.most), way
     if way == "grid":
-        grid = GridRegions(rest, config.most, config.device, talk.warn)
+        grid = GridRegions(rest, config.most, config.device, progress.warn)
         return PictureRegions(grid, files), f"grid:{grid.name}"
     detector = DetectorRegions(Path(rest) if rest else weights_here(), config.most, config.device)
     return PictureRegions(detector, files), way
 
 
-def _write(out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, talk: Talk) -> None:
+def _write(
+    out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, progress: Progress
+) -> None:
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
     contents = list(images)
     shutil.rmtree(out / "shards", ignore_errors=True)
     made_by = {"what": KIND, **maker.describe()}
-    with talk.progress("looking at regions", len(contents)) as task:
+    with progress.task("looking at regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
 
@@ -302,7 +313,7 @@ def _finish(
     images: Mapping[str, str],
     decides: dict[str, object],
     parents: list[Parent],
-    talk: Talk,
+    progress: Progress,
 ) -> None:
     """The table of pictures and the manifest. Raises DataError when no picture has regions."""
     contents = list(images)
@@ -320,7 +331,7 @@ def _finish(
         sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{more}"
         if not rows:
             raise DataError(f"no picture could be looked at; {sentence}", hint="ctxr doctor looks at an artifact")
-        talk.warn(f"{sentence}: left out")
+        progress.warn(f"{sentence}: left out")
     write_table(out / PICTURES, rows)
     finish(
         out,
@@ -328,14 +339,16 @@ def _finish(
         verb="regions",
         config=decides,
         parents=parents,
-        counts={
-            "pictures": len(rows),
-            "regions": max(row.regions for row in rows),
-            "features": maker.features,
-            "left_out": [images[content] for content in left_out],
-        },
-        models={"regions": maker.describe()},
-        files=[PICTURES, *shards],
+        content=Content(
+            [PICTURES, *shards],
+            {
+                "pictures": len(rows),
+                "regions": max(row.regions for row in rows),
+                "features": maker.features,
+                "left_out": [images[content] for content in left_out],
+            },
+            {"regions": maker.describe()},
+        ),
     )
 
 
@@ -363,7 +376,7 @@ def _counts(block: Array) -> list[int]:
     return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
 
 
-def run(config: RegionsConfig, talk: Talk | None = None) -> RegionsReport:
+def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsReport:
     """Look at every picture once, or go on where it was stopped, and write the artifact.
 
     Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a
@@ -379,4 +392,4 @@ def run(config: RegionsConfig, talk: Talk | None = None) -> RegionsReport:
         raise UsageError(f"--most {config.most} leaves no region", hint="--most 36")
     if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):
         raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name grid-6x6")
-    return extract(config, talk or Silent())
+    return extract(config, progress or Silent())

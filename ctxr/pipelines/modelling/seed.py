@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar, Protocol
 
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
@@ -108,7 +108,7 @@ class TrainJob(Protocol):
 
     out: Path
     parents: tuple[Parent, ...]
-    talk: Talk
+    progress: Progress
 
     @property
     def decides(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def train_run(job: TrainJob) -> "TrainReport":
     job.check()
     refuse_strangers(out)
     with locked(out):
-        make_way(out, job.KIND, decides, job.parents, job.talk)
+        make_way(out, job.KIND, decides, job.parents, job.progress)
         seeds = [f"seed{number}" for number in range(decides["seeds"])]
         for number, seed in enumerate(seeds):
             if _is_made(job, number):
@@ -165,9 +165,7 @@ def train_run(job: TrainJob) -> "TrainReport":
             verb="train",
             config=decides,
             parents=job.parents,
-            counts=counts,
-            models=models,
-            files=files,
+            content=Content(files, counts, models),
         )
         shutil.rmtree(out / MAKING, ignore_errors=True)
     return job.report(up_to_date=False)
@@ -186,7 +184,7 @@ def stands(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[P
     return found is not None and not found.changed_files()
 
 
-def make_way(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent], talk: Talk) -> None:
+def make_way(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent], progress: Progress) -> None:
     """Say what becomes of a finished run in `out` that is not the one asked for.
 
     Seeds with damaged files are removed, to be trained again. A run of other settings is left as it is: it goes when the first new
@@ -198,7 +196,7 @@ def make_way(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence
         known, wanted = open_artifact(out, kind).manifest.config, plain(decides)
         other = [name for name, value in wanted.items() if known.get(name) != value]
         why = ", ".join(other[:_NAMED]) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
-        talk.warn(
+        progress.warn(
             f"{out} holds a run that was trained otherwise ({why or 'on other data'}): it stays until the first seed of the new one "
             "is done; --name keeps both"
         )
@@ -206,7 +204,7 @@ def make_way(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence
     damaged = open_artifact(out, kind).changed_files()
     take_manifest(out)
     for seed in sorted({Path(name).parts[0] for name in damaged if "/" in name}):
-        talk.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
+        progress.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
         shutil.rmtree(out / seed, ignore_errors=True)
 
 
@@ -287,7 +285,7 @@ class ScorerJob(TrainJob):
     start: Path | None
     parents: tuple[Parent, ...]
     device: str
-    talk: Talk
+    progress: Progress
     tensorboard: bool = False
     galleries: Mapping[str, GallerySplit] = field(default_factory=dict)
 
@@ -310,28 +308,26 @@ class ScorerJob(TrainJob):
         if self.recipe.learns:
             sides = [one for side, asked in self.asked.items() if side != "train" for one in asked]
             sides += [one.asked() for side, one in self.galleries.items() if side != "train"]
-            self.pictures.of(sides).check(self.talk)
+            self.pictures.of(sides).check(self.progress)
 
     def fit(self, seed: int, making: Path) -> "tuple[list[Epoch], Callable[[Path], None]]":
         """Raises CtxrError when the loss is no number any more, DataError where the start is of another encoder."""
         recipe = self.recipe
         below = None if self.start is None else _start_of(self.start, seed)
-        source = source_of(below, recipe.encoder, self.talk)
-        progress = _fit(self, source, seed, making) if recipe.learns else None
-        best = 0 if progress is None else progress.best or 0
+        source = source_of(below, recipe.encoder, self.progress)
+        trained = _fit(self, source, seed, making) if recipe.learns else None
+        best = 0 if trained is None else trained.best or 0
         own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
         kept = {name: getattr(recipe, name) for name in own}
 
         def save(final: Path) -> None:
-            write_weights(
-                final, None if progress is None else making / BEST, None if below is None else below / ENCODER
-            )
+            write_weights(final, None if trained is None else making / BEST, None if below is None else below / ENCODER)
             # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
-            fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.talk.warn), final, source.name))
+            fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.progress.warn), final, source.name))
             width, made_by = width_of(source), self.key(seed)
             write_config(final, Checkpoint(**kept, fingerprint=fingerprint, width=width, epoch=best, made_by=made_by))
 
-        return [] if progress is None else progress.history, save
+        return [] if trained is None else trained.history, save
 
     def content(self) -> Content:
         """Write what each seed says of validation and test."""
@@ -339,10 +335,10 @@ class ScorerJob(TrainJob):
         recipe, machine = self.recipe, Device(self.device, self.recipe.precision)
         if self.galleries:
             sides = [self.galleries[side] for side in ("valid", "test") if side in self.galleries]
-            files = write_rankings(self.out, recipe, sides, self.pictures, machine, self.talk)
+            files = write_rankings(self.out, recipe, sides, self.pictures, machine, self.progress)
         else:
             judged = [one for side in ("valid", "test") for one in self.asked.get(side, [])]
-            scores = scores_by_seeds(self.out, recipe.encoder, judged, self.pictures, machine, self.talk)
+            scores = scores_by_seeds(self.out, recipe.encoder, judged, self.pictures, machine, self.progress)
             write_scores(self.out / SCORES, scores)
             files = [SCORES]
         report = self.report(up_to_date=False)
@@ -385,10 +381,10 @@ class ScorerJob(TrainJob):
 
 def _fit(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int, making: Path) -> "TrainingState":
     """The training itself; its states lie in `making`."""
-    recipe, talk = job.recipe, job.talk
+    recipe, progress = job.recipe, job.progress
     encoder, train, valid = _questions(job, source)
     if valid is None:
-        talk.warn(f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts")
+        progress.warn(f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts")
     with memory_for(f"a scorer over {recipe.encoder}", job.device, "use a smaller encoder or head, or --device cpu"):
         scorer = new_scorer(recipe, width_of(source), encoder, seed).to(job.device)
     if recipe.start_at_cosine:
@@ -404,11 +400,13 @@ def _fit(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int, makin
         if events is not None:
             events.epoch(row)
         found = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
-        talk.note(f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s")
+        progress.note(
+            f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s"
+        )
 
     kind, more = _trainer(job, source)
-    with talk.progress(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
-        callbacks = Callbacks(talk.warn, task.advance, tell, talk.note, looked)
+    with progress.task(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
+        callbacks = Callbacks(progress.warn, task.advance, tell, progress.note, looked)
         run = TrainingRun(making, seed, job.key(seed), job.device, bf16, callbacks)
         trainer: Trainer = kind(scorer, recipe, train, valid, run, **more)
         try:
@@ -426,7 +424,7 @@ def _trainer(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[Any
         return ContrastTrainer, {}
     rerank, side = Rerank(job.recipe.rerank, job.recipe.rerank_by), job.galleries.get("valid")
     return MatchingTrainer, {
-        "shortlist": None if side is None else shortlist_for(side, job.pictures, rerank, job.device, job.talk)
+        "shortlist": None if side is None else shortlist_for(side, job.pictures, rerank, job.device, job.progress)
     }
 
 
@@ -439,7 +437,7 @@ def _validating(
     if side is None or not isinstance(source, CrossSource):
         yield lambda _: None
         return
-    with job.talk.progress(f"validating seed {seed}", job.recipe.epochs * len(side.images)) as task:
+    with job.progress.task(f"validating seed {seed}", job.recipe.epochs * len(side.images)) as task:
         yield task.advance
 
 
@@ -448,7 +446,7 @@ def _questions(
 ) -> tuple[object | None, "Questions", "Questions | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     if job.galleries:
-        pairs = partial(as_pairs, pictures=job.pictures, source=source, device=job.device, talk=job.talk)
+        pairs = partial(as_pairs, pictures=job.pictures, source=source, device=job.device, progress=job.progress)
         chooses = job.galleries.get("valid")
         return trainable(source.build), pairs(job.galleries["train"]), None if chooses is None else pairs(chooses)
     prepare = _prepares(job, source)
@@ -459,15 +457,15 @@ def _questions(
 
 def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
-    recipe, pictures, device, talk = job.recipe, job.pictures, job.device, job.talk
+    recipe, pictures, device, progress = job.recipe, job.pictures, job.device, job.progress
     if isinstance(source, CrossSource):
         if recipe.tunes:
-            return lambda asked: as_inputs(asked, pictures, source, device, talk)
-        return lambda asked: as_features(asked, pictures, source, device, recipe.precision, talk)
+            return lambda asked: as_inputs(asked, pictures, source, device, progress)
+        return lambda asked: as_features(asked, pictures, source, device, recipe.precision, progress)
     if recipe.tunes:
-        return lambda asked: as_pixels(asked, pictures, source, device, talk)
-    frozen = Encoder(source, device, resolved(recipe.precision, device), talk.warn)
-    return lambda asked: as_vectors(asked, pictures, frozen, talk)
+        return lambda asked: as_pixels(asked, pictures, source, device, progress)
+    frozen = Encoder(source, device, resolved(recipe.precision, device), progress.warn)
+    return lambda asked: as_vectors(asked, pictures, frozen, progress)
 
 
 def _judged(job: ScorerJob) -> list[EvalQuery]:
@@ -476,9 +474,9 @@ def _judged(job: ScorerJob) -> list[EvalQuery]:
     if not job.recipe.judged_on_test:
         return sides["valid"]
     if not sides["test"]:
-        job.talk.warn("judged_on_test: no target of the test side is known, so valid chooses the epoch")
+        job.progress.warn("judged_on_test: no target of the test side is known, so valid chooses the epoch")
         return sides["valid"]
-    job.talk.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
+    job.progress.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
     return sides["test"]
 
 

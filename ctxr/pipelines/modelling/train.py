@@ -9,7 +9,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import foreign_notes, remember_dataset
 from ctxr.datasets.readers import open_dataset
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_nothing
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.context import PLACES
@@ -35,22 +35,22 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.regions import KIND
 
 
-def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
+def train(config: Train, recipe: Recipe, progress: Progress) -> TrainReport:
     """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
     if config.tensorboard:
         find_writer()  # hours before it is wanted
     refuse_nothing(config.dataset)
     device = choose_device(config.device)
-    source = find_encoder(recipe.encoder, talk.warn)
+    source = find_encoder(recipe.encoder, progress.warn)
     recipe = replace(recipe, encoder=source.name)
     check_head(recipe, width_of(source), device)
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config, recipe)
-    dataset = open_dataset(config.dataset, config.workdir, talk)
+    dataset = open_dataset(config.dataset, config.workdir, progress)
     galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
     sides = {} if galleries else _sides(dataset, recipe)
     if sides and recipe.weak != "off":
-        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, talk)
+        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, progress)
     everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
         check_places(everything, PLACES, recipe.all_positions)
@@ -61,18 +61,18 @@ def train(config: Train, recipe: Recipe, talk: Talk) -> TrainReport:
         origin = open_artifact(start, RUN)
         parents.append(Parent(start.name, RUN, origin.sha256))
         for note in foreign_notes(origin, dataset):
-            talk.warn(note)
+            progress.warn(note)
     if regions is not None:
         parents.append(Parent(recipe.regions, KIND, regions.sha256))
     if recipe.rerank:
-        parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, talk.warn))))
+        parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, progress.warn))))
     if recipe.weak != "off":
         weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
         parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
     pictures, seeds = PictureFiles(files, contents, config.workdir, regions), config.seeds if recipe.learns else 1
     job = ScorerJob(
         recipe, seeds, config.folder(), dataset.name, sides, pictures, fingerprint_of(source), start, tuple(parents), device,
-        talk, config.tensorboard, galleries,
+        progress, config.tensorboard, galleries,
     )  # fmt: skip
     return train_run(job)
 
@@ -142,7 +142,7 @@ def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
     return ({"train": train} if recipe.learns else {}) | judged
 
 
-def run(config: Train, talk: Talk | None = None) -> TrainReport:
+def run(config: Train, progress: Progress | None = None) -> TrainReport:
     """Train, or go on where it was stopped, and say what came out.
 
     Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
@@ -159,14 +159,14 @@ def run(config: Train, talk: Talk | None = None) -> TrainReport:
         if config.text_only or config.image_only:
             recipe = replace(recipe, image="") if config.text_only else replace(recipe, text="")
             recipe.check()
-        return _remembered(config, train_classifier(config, recipe, talk or Silent()))
+        return _remembered(config, train_classifier(config, recipe, progress or Silent()))
     if config.text_only or config.image_only:
         raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
     if config.judgments is not None and recipe.weak == "off":
         raise UsageError(
             "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
         )
-    return _remembered(config, train(config, recipe, talk or Silent()))
+    return _remembered(config, train(config, recipe, progress or Silent()))
 
 
 def _remembered(config: Train, report: TrainReport) -> TrainReport:

@@ -32,7 +32,7 @@ from ctxr.datasets.rounds import (
     refuse_changed,
     refuse_unknown,
 )
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
@@ -42,7 +42,16 @@ from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliabili
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import as_records, entail_figures, entail_table, export_hint, looked_at
-from ctxr.store.artifacts import MANIFEST, Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.artifacts import (
+    MANIFEST,
+    Content,
+    Parent,
+    finish,
+    locked,
+    open_artifact,
+    refuse_strangers,
+    take_manifest,
+)
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SERVED
 from ctxr.store.records import Judgment
@@ -137,7 +146,7 @@ class Audited:
     waiting: int
 
 
-def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
+def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """Measure a round against what people answered, and write it to `revision-audit/` of the project.
 
     Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there, DataError where a
@@ -147,7 +156,7 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     refuse_changed(out)
     made = _round(config, out)
     drawn = read_table(out / folder_of(made.number) / STRATA, AuditSample)
-    source = _answers(config, made, drawn, talk)
+    source = _answers(config, made, drawn, progress)
     answered = read_judgments(source)
     found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
     if not found.looked:
@@ -158,10 +167,10 @@ def audit(config: ReviseLabels, talk: Talk) -> ReviseReport:
     return _report(config, folder, made, found, corrected)
 
 
-def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], talk: Talk) -> Path:
+def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], progress: Progress) -> Path:
     """The judgments of the project as they are now. Raises UnfinishedError where nobody can have answered yet."""
     asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
-    source = collected(config.workdir, talk, config.database) if asked else config.workdir / JUDGMENTS
+    source = collected(config.workdir, progress, config.database) if asked else config.workdir / JUDGMENTS
     if not (source / MANIFEST).is_file():
         raise _nobody(config, made, drawn)
     return source
@@ -295,9 +304,9 @@ def _write(
             verb="revise-labels",
             config={"round": made.number, "seed": config.seed},
             parents=parents,
-            counts={"looked": len(found.looked), "ties": found.ties, "unseen": found.unseen},
-            models={},
-            files=[LOOKED, FIGURES],
+            content=Content(
+                [LOOKED, FIGURES], {"looked": len(found.looked), "ties": found.ties, "unseen": found.unseen}, {}
+            ),
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.cross.sources import CrossSource
@@ -64,16 +64,18 @@ class PairMiner:
     device: str
     precision: str
 
-    def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, talk: Talk) -> "Scores":
+    def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, progress: Progress) -> "Scores":
         """What gives the scores of some pictures with some texts, by their places; `k` candidates are wanted of each.
 
         Raises what `regions_for` raises.
         """
         seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
-        looks = pair_looks(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), talk)
-        shortlist = shortlist_of(seen, texts, self.rerank, self.device, talk)
+        looks = pair_looks(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), progress)
+        shortlist = shortlist_of(seen, texts, self.rerank, self.device, progress)
         if 0 < self.rerank.most < k:
-            talk.note(f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others")
+            progress.note(
+                f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others"
+            )
 
         def scores(
             images: Codes, captions: Codes, known: Codes, advance: Callable[[float], None]
@@ -180,7 +182,7 @@ def galleries_of(
     return found
 
 
-def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | PairMiner":
+def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "Encoder | PairMiner":
     """The retrieval model: an encoder by name, or the one that a run of the project has trained.
 
     Raises UsageError for a run whose scores are those of whole sets, and what `find_encoder` raises.
@@ -189,8 +191,8 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     folder = run_folder(by, workdir)
     if folder is None:
         if not makes_pairs(by):
-            return load_encoder(by, device, warn=talk.warn)
-        pairs = cast("CrossSource", find_encoder(by, talk.warn))
+            return load_encoder(by, device, warn=progress.warn)
+        pairs = cast("CrossSource", find_encoder(by, progress.warn))
         if pairs.looks_at == "regions":
             raise UsageError(
                 f"--by {by} looks at regions, and only a run says at which",
@@ -202,16 +204,16 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
     if not seeds:
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
     if len(seeds) > 1:
-        talk.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
+        progress.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
     if read_checkpoint(seeds[0]).variant in WITH_HEAD:
         raise UsageError(
             f"--by {by} scores a picture by the others of its set, and every picture would have to meet every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
     config, made = artifact.manifest.config, choose_device(device)
-    source = source_of(seeds[0], str(config["encoder"]), talk)
+    source = source_of(seeds[0], str(config["encoder"]), progress)
     if not isinstance(source, CrossSource):
-        return Encoder(source, made, "auto", talk.warn)
+        return Encoder(source, made, "auto", progress.warn)
     rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
     return PairMiner(
         source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), made,
@@ -221,7 +223,7 @@ def open_encoder(by: str, workdir: Path, device: str, talk: Talk) -> "Encoder | 
 
 def pools_of(
     galleries: Sequence[MinedGallery], encoder: "Encoder | PairMiner", pictures: PictureFiles, texts: Mapping[str, str], k: int,
-    both: bool, talk: Talk,
+    both: bool, progress: Progress,
 ) -> list[Candidates]:  # fmt: skip
     """The candidates of each gallery; `texts` of all captions by id."""
     image_row = {name: row for row, name in enumerate(pictures.files)}
@@ -241,14 +243,14 @@ def pools_of(
                 f"{encoder.name} looks at every pair, and a gallery has {largest:,}: their scores do not fit into memory",
                 hint="--by an encoder of vectors, or --limit",
             )
-        scores = encoder.over(pictures, list(texts.values()), k, talk)
-        with talk.progress("mining", sum(len(images) for _, images, _ in rows)) as task:
+        scores = encoder.over(pictures, list(texts.values()), k, progress)
+        with progress.task("mining", sum(len(images) for _, images, _ in rows)) as task:
             return [
                 mine_table(one, *scores(ours, theirs, one.known, task.advance), k, both) for one, ours, theirs in rows
             ]
-    seen, told = embedded(pictures, list(texts.values()), encoder, talk)
+    seen, told = embedded(pictures, list(texts.values()), encoder, progress)
     pools = []
-    with talk.progress("mining", len(rows)) as task:
+    with progress.task("mining", len(rows)) as task:
         for one, images, captions in rows:
             pools.append(mine(one, seen[images], told[captions], k, both))
             task.advance()

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of
@@ -112,7 +112,7 @@ class Spread:
     mean: float
 
 
-def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, talk: Talk) -> tuple[ImageSet, ...]:
+def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
     """The sets of a dataset, those without distances with those between the encoder's vectors.
 
     Raises DataError where a picture of such a set is not at hand.
@@ -129,7 +129,7 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, talk: Ta
             f"{len(files) - len(found)} of {len(files)} pictures of {dataset.name} are not there, the first is {lost}",
             hint="put the pictures where the dataset names them",
         )
-    vectors = embedded(PictureFiles(found, contents_of(dataset, found), workdir), [], encoder, talk)[0]
+    vectors = embedded(PictureFiles(found, contents_of(dataset, found), workdir), [], encoder, progress)[0]
     row = {image: place for place, image in enumerate(found)}
     told = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(

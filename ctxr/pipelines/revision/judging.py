@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing, seen_pictures
 from ctxr.datasets.rounds import Base, Round, ThresholdFrom
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
@@ -106,7 +106,7 @@ class ChosenThreshold:
 
 
 def probabilities(
-    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, talk: Talk
+    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, progress: Progress
 ) -> list[Doubles]:
     """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
     asked = [
@@ -120,7 +120,7 @@ def probabilities(
         )
         for image, caption in asked
     ]
-    found = _judged(classifier, claims, workdir, "judging candidates", talk)
+    found = _judged(classifier, claims, workdir, "judging candidates", progress)
     return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
 
 
@@ -133,7 +133,9 @@ class _Claim(NamedTuple):
     hypothesis: str
 
 
-def _judged(classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, talk: Talk) -> Doubles:
+def _judged(
+    classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, progress: Progress
+) -> Doubles:
     def make(part: slice) -> npt.NDArray[np.float32]:
         asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
         found = np.asarray(classifier.probabilities(asked), np.float32)
@@ -143,7 +145,7 @@ def _judged(classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, l
 
     made_by = {"what": "entailed", "classifier": classifier.fingerprint}
     keys = [sha256_of((one.content, one.text, one.hypothesis)) for one in claims]
-    with talk.progress(label, len(keys)) as task:
+    with progress.task(label, len(keys)) as task:
         parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
     return np.concatenate([np.zeros(0), *parts])
 
@@ -155,7 +157,7 @@ def choose_edge(
     classifier: "Classifier",
     dataset: Dataset,
     workdir: Path,
-    talk: Talk,
+    progress: Progress,
 ) -> ChosenThreshold:
     """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
 
@@ -176,7 +178,7 @@ def choose_edge(
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
     usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _is_at_hand(pair, dataset)]
     if len(usable) < len(pairs):
-        talk.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
+        progress.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
     if not usable:
         raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
     usable = choosing(usable)
@@ -185,7 +187,7 @@ def choose_edge(
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
         claims.append(_Claim(content, pair.premise or "", file, pair.hypothesis or ""))
-    found = _judged(classifier, claims, workdir, "judging dev", talk)
+    found = _judged(classifier, claims, workdir, "judging dev", progress)
     best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
     if best is None:
         raise DataError(
@@ -193,7 +195,7 @@ def choose_edge(
             hint="--precision with a lower share, or a better classifier",
         )
     if best.called < FEW_CALLED:
-        talk.warn(f"on dev {best.weakness()}")
+        progress.warn(f"on dev {best.weakness()}")
     low, high = best.precision.low, best.precision.high
     return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
 

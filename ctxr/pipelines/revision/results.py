@@ -27,7 +27,7 @@ from ctxr.datasets.rounds import (
     read_figures,
     stratum_of,
 )
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
 from ctxr.metrics.stratified import Sampled, known_at
@@ -275,7 +275,7 @@ class Revised:
         ]
 
 
-def write(config: ReviseLabels, revised: Revised, number: int, decides: str, talk: Talk) -> Round:
+def write(config: ReviseLabels, revised: Revised, number: int, decides: str, progress: Progress) -> Round:
     """Write a round and put it in force."""
     links = list(revised.links())
     rng = np.random.default_rng((config.seed, number))
@@ -315,7 +315,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, tal
     }  # fmt: skip
     figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
-    add_round(config.folder(), revised.base, made, tables, files, revised.sets, talk)
+    add_round(config.folder(), revised.base, made, tables, files, revised.sets, progress)
     return made
 
 

@@ -27,7 +27,7 @@ from ctxr.datasets.rounds import (
     turn,
     written_for,
 )
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import chosen, refuse_seed
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.votes import Doubles
@@ -59,7 +59,7 @@ from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.records import ImageSet
 
 
-def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier | None" = None) -> ReviseReport:
+def run(config: ReviseLabels, progress: Progress | None = None, classifier: "Classifier | None" = None) -> ReviseReport:
     """Revise, take back, put in force again, audit, or say what would be done.
 
     Args:
@@ -68,15 +68,15 @@ def run(config: ReviseLabels, talk: Talk | None = None, classifier: "Classifier 
     Raises UsageError for wrong arguments; UnfinishedError without a dataset, a classifier or answers; DataError for pictures,
     weights or tables that cannot be used, and where the classifier was trained on evaluated pictures.
     """
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
     if config.undo or config.redo:
-        return turn_round(config, talk)
+        return turn_round(config, progress)
     if config.audit:
-        return audit(config, talk)
+        return audit(config, progress)
     if config.entail:
-        return revise(config, talk, classifier)
-    return plan(config, talk)
+        return revise(config, progress, classifier)
+    return plan(config, progress)
 
 
 def _check(config: ReviseLabels) -> None:
@@ -101,12 +101,12 @@ def _check(config: ReviseLabels) -> None:
         raise UsageError(f"{config.dev} {what}", hint="--dev names a table of pairs, such as pairs.jsonl of a dataset")
 
 
-def turn_round(config: ReviseLabels, talk: Talk) -> ReviseReport:
+def turn_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """Take a round back, or put one in force again. Raises UnfinishedError where nothing was revised."""
     out = config.folder()
     if not read_rounds(out):
         raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
-    base = open_project(config, talk)
+    base = open_project(config, progress)
     with locked(out):
         turned = turn(out, base, config.round, active=config.redo, again=config.again)
     rounds = read_rounds(out)
@@ -120,9 +120,9 @@ def turn_round(config: ReviseLabels, talk: Talk) -> ReviseReport:
     return ReviseReport(out, "in force again" if turned.active else "taken back", turned.number, facts)
 
 
-def plan(config: ReviseLabels, talk: Talk) -> ReviseReport:
+def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """What `--entail` would do; nothing is written. Raises what `pipelines.revise_labels.run` says."""
-    base = open_project(config, talk)
+    base = open_project(config, progress)
     rounds = read_rounds(config.folder())
     asked = asked_of(config, base, [one for one in rounds if one.active])
     check_by(config.by, config.workdir)
@@ -236,7 +236,7 @@ REVISABLE = ("dataset",)
 """Folders of a project that hold labels to revise."""
 
 
-def open_project(config: ReviseLabels, talk: Talk) -> Base:
+def open_project(config: ReviseLabels, progress: Progress) -> Base:
     """The dataset that `config` names, or that was revised before, or the project's. A round that was stopped while it was put
     in force is in force afterwards, or was never there. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
@@ -247,7 +247,7 @@ def open_project(config: ReviseLabels, talk: Talk) -> Base:
             f"{before}, the dataset that {out} revises, is not there any more",
             hint="ctxr revise-labels DATASET names the folder where it is now",
         )
-    base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, talk))
+    base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, progress))
     refuse_other_base(out, base)
     if read_rounds(out) and not (out / MANIFEST).is_file():
         with locked(out):
@@ -255,30 +255,32 @@ def open_project(config: ReviseLabels, talk: Talk) -> Base:
     return base
 
 
-def revise(config: ReviseLabels, talk: Talk, given: "Classifier | None") -> ReviseReport:
+def revise(config: ReviseLabels, progress: Progress, given: "Classifier | None") -> ReviseReport:
     """Add a round, or say that it is there already. Raises what `pipelines.revise_labels.run` says."""
-    base = open_project(config, talk)
+    base = open_project(config, progress)
     out = config.folder()
     rounds = read_rounds(out)
     classifier = given or open_classifier(config)
-    encoder = open_encoder(config.by, config.workdir, config.device, talk)
+    encoder = open_encoder(config.by, config.workdir, config.device, progress)
     asked = asked_of(config, base, [one for one in rounds if one.active])
-    leaked = _guard(config, asked, classifier, talk)
-    edge = _edge(config, base, classifier, talk)
+    leaked = _guard(config, asked, classifier, progress)
+    edge = _edge(config, base, classifier, progress)
     for one in rounds:
         if one.decides == decides(config, base, rounds[: one.number - 1], encoder, classifier, edge):
             return _there_already(config, base, one, leaked)
     if asked.before:
         settings = read_figures(out / folder_of(asked.before[-1].number)).get("settings", {})
-        talk.note(on_top(config, asked.before, settings, encoder, classifier, edge))
+        progress.note(on_top(config, asked.before, settings, encoder, classifier, edge))
     asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
     if asked.rejected:
-        talk.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
+        progress.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
     _refuse_nothing_left(config, asked)
     refuse_strangers(out)
     with locked(out):
-        revised = _revised(config, asked, encoder, classifier, edge, leaked, talk)
-        made = write(config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), talk)
+        revised = _revised(config, asked, encoder, classifier, edge, leaked, progress)
+        made = write(
+            config, revised, len(rounds) + 1, decides(config, base, rounds, encoder, classifier, edge), progress
+        )
     return reported(config, made, "added", leaked)
 
 
@@ -300,7 +302,7 @@ def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[st
     return reported(config, one, "in force again", leaked)
 
 
-def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier", talk: Talk) -> list[str]:
+def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier", progress: Progress) -> list[str]:
     """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
     dataset = asked.base.dataset
     leaked = leaked_images(dataset, asked.images, classifier.trained_on)
@@ -313,14 +315,14 @@ def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier",
         )
     if leaked:
         more = "" if len(leaked) == 1 else f" and {len(leaked) - 1} more"
-        talk.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and judges what it has seen")
+        progress.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and judges what it has seen")
     return leaked
 
 
-def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", talk: Talk) -> ChosenThreshold:
+def _edge(config: ReviseLabels, base: Base, classifier: "Classifier", progress: Progress) -> ChosenThreshold:
     there = "pairs.jsonl" in (base.tables or {})
     dev = config.dev or (base.path / "pairs.jsonl" if there else None)
-    return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, talk)
+    return choose_edge(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, progress)
 
 
 def _revised(
@@ -330,23 +332,23 @@ def _revised(
     classifier: "Classifier",
     edge: ChosenThreshold,
     leaked: list[str],
-    talk: Talk,
+    progress: Progress,
 ) -> Revised:
     dataset = asked.base.dataset
     files = _files(dataset, asked.images)
     pictures = PictureFiles(files, contents_of(dataset, files), config.workdir)
     hypotheses = {name: _text(dataset, name) for name in asked.captions}
-    pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, talk)
+    pools = pools_of(asked.galleries, encoder, pictures, hypotheses, config.top_k, config.both, progress)
     own = written_for(dataset)
     premises = Premises({image: " ".join(told) for image, told in own.items()}, files, pictures.contents, hypotheses)
-    found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, talk)
+    found: list[Doubles] = probabilities(classifier, pools, premises, config.workdir, progress)
     verdicts = [
         decide(pool, one, edge.value, config.per_image, config.per_caption)
         for pool, one in zip(pools, found, strict=True)
     ]
     return Revised(
         base=asked.base,
-        sets=_sets(config, asked.base, encoder, talk),
+        sets=_sets(config, asked.base, encoder, progress),
         pools=tuple(pools),
         probabilities=tuple(found),
         verdicts=tuple(verdicts),
@@ -363,11 +365,11 @@ def _revised(
     )
 
 
-def _sets(config: ReviseLabels, base: Base, encoder: "Encoder | PairMiner", talk: Talk) -> tuple[ImageSet, ...]:
+def _sets(config: ReviseLabels, base: Base, encoder: "Encoder | PairMiner", progress: Progress) -> tuple[ImageSet, ...]:
     """The sets of the dataset, bare ones with their distances where there are vectors to measure them by."""
     if base.tables is not None or isinstance(encoder, PairMiner):
         return base.dataset.sets
-    return with_distances(base.dataset, encoder, config.workdir, talk)
+    return with_distances(base.dataset, encoder, config.workdir, progress)
 
 
 def lost_pictures(dataset: Dataset, images: Sequence[str]) -> str:

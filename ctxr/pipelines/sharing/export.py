@@ -10,28 +10,28 @@ from typing import Any
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.writers.card import card
 from ctxr.datasets.writers.job import ExportJob, read_licences, without_test_answers
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.staging import keep_card, making, refuse_others
 from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.pipelines.sharing.config import FORMATS, Export, ExportReport
-from ctxr.store.artifacts import Parent, finish, finished, locked
+from ctxr.store.artifacts import Content, Parent, finish, finished, locked
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
 
 KIND = "export"
 
 
-def run(config: Export, talk: Talk | None = None) -> ExportReport:
+def run(config: Export, progress: Progress | None = None) -> ExportReport:
     """Write an export and say what is in it.
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError for pictures that are missing or changed.
     """
     from dataclasses import replace
 
-    talk = talk or Silent()
+    progress = progress or Silent()
     _check(config)
-    source, out = chosen(config.input, config.workdir, CHAIN, talk), config.folder()
+    source, out = chosen(config.input, config.workdir, CHAIN, progress), config.folder()
     _check_apart(source, out)
     artifact, dataset = open_sets(source)
     if not dataset.sets:
@@ -46,14 +46,14 @@ def run(config: Export, talk: Talk | None = None) -> ExportReport:
         return _report(config, source, ready.manifest.counts, up_to_date=True)
     dataset = without_test_answers(dataset) if config.hide_test else dataset
     with locked(out), making(out) as folder:
-        keep_card(out, talk)
+        keep_card(out, progress)
         size = config.shard_mb * 10**6
-        job = ExportJob(dataset, source, folder, licences, size, talk, config.videos, config.workers)
+        job = ExportJob(dataset, source, folder, licences, size, progress, config.videos, config.workers)
         counts = _write(config, job, artifact.manifest, artifact.sha256, parents)
     for line in counts["left_out"]:
-        talk.warn(line)
+        progress.warn(line)
     if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
-        talk.note(
+        progress.note(
             f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url), or COCO captions"
         )
     return _report(replace(config, out=out), source, counts, up_to_date=False)
@@ -73,9 +73,7 @@ def _write(config: Export, job: Any, made_by: Any, fingerprint: str, parents: An
         verb="export",
         config=config.result_config(),
         parents=parents,
-        counts=counts,
-        models={"software": written.software} if written.software else {},
-        files=files,
+        content=Content(files, counts, {"software": written.software} if written.software else {}),
     )
     return dict(counts)
 

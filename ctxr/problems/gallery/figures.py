@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ctxr.datasets.readers.relevance import Rated, read_similarities
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
@@ -305,14 +305,14 @@ class Ratings:
     rated: Doubles
 
 
-def read_ratings(folder: Path, talk: Talk) -> list[Rated]:
+def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
     """CxC's tables in a folder (`*.csv`), one or several of a kind; what was left out of them is said."""
     found = []
     for file in sorted(folder.glob("*.csv")):
         read = read_similarities(file)
         left = sum(not one.kept for one in read.oddities)
         if left:
-            talk.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
+            progress.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
         found.append(read)
     return found
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval, top
 from ctxr.models.cross.sources import CrossSource
@@ -36,21 +36,23 @@ from ctxr.store.tables import write_table
 
 
 def as_pairs(
-    side: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, talk: Talk
+    side: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, progress: Progress
 ) -> "GalleryPairs":
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     own, row = _rows(side, pictures)
     if isinstance(source, CrossSource):
-        images = looked_at(own, source, device, talk)
+        images = looked_at(own, source, device, progress)
     else:
-        images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, talk)
+        images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
     written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (side.written, side.weak))
     return make_pairs(images, source.tokenize(list(side.texts)).numpy(), _galleries(side, row), written, weak)
 
 
-def shortlist_for(side: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, talk: Talk) -> "Shortlist":
+def shortlist_for(
+    side: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, progress: Progress
+) -> "Shortlist":
     """What an encoder of pairs looks at of a side, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
-    return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, talk)
+    return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, progress)
 
 
 def found_by(
@@ -60,7 +62,7 @@ def found_by(
     pictures: PictureFiles,
     machine: Device,
     rerank: Rerank,
-    talk: Talk,
+    progress: Progress,
 ) -> Vectors | Matrix:
     """What a checkpoint, or the published `encoder` where there is none, says of every picture, as a query, with every caption.
 
@@ -68,10 +70,10 @@ def found_by(
     same weights and precision. Raises what `source_of` raises.
     """
     device = choose_device(machine.device)
-    source = source_of(checkpoint, encoder, talk)
+    source = source_of(checkpoint, encoder, progress)
     if isinstance(source, CrossSource):
-        return _matched(checkpoint, source, side, pictures, Device(device, machine.precision), rerank, talk)
-    return _vectors(side, pictures, Encoder(source, device, machine.precision, talk.warn), talk)
+        return _matched(checkpoint, source, side, pictures, Device(device, machine.precision), rerank, progress)
+    return _vectors(side, pictures, Encoder(source, device, machine.precision, progress.warn), progress)
 
 
 def first_owners(side: GallerySplit) -> np.ndarray:
@@ -81,22 +83,22 @@ def first_owners(side: GallerySplit) -> np.ndarray:
     return owners
 
 
-def _vectors(side: GallerySplit, pictures: PictureFiles, encoder: "Encoder", talk: Talk) -> Vectors:
+def _vectors(side: GallerySplit, pictures: PictureFiles, encoder: "Encoder", progress: Progress) -> Vectors:
     """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
     own, row = _rows(side, pictures)
-    images, captions = embedded(own, list(side.texts), encoder, talk)
+    images, captions = embedded(own, list(side.texts), encoder, progress)
     return Vectors(images[row], captions)
 
 
 def _matched(
     checkpoint: Path | None, source: "CrossSource", side: GallerySplit, pictures: PictureFiles, machine: Device,
-    rerank: Rerank, talk: Talk,
+    rerank: Rerank, progress: Progress,
 ) -> Matrix:  # fmt: skip
     """Scores of pictures with captions, pair by pair, in the order of the side."""
     own, row = _rows(side, pictures)
-    looks = pair_looks(checkpoint, source, own, side.texts, machine, talk)
-    shortlist = shortlist_of(own, side.texts, rerank, machine.device, talk)
-    with talk.progress(f"looking at pairs of {side.name}", len(row)) as task:
+    looks = pair_looks(checkpoint, source, own, side.texts, machine, progress)
+    shortlist = shortlist_of(own, side.texts, rerank, machine.device, progress)
+    with progress.task(f"looking at pairs of {side.name}", len(row)) as task:
         look = partial(looks.look, advance=task.advance)
         found = gallery_scores(_galleries(side, row), np.array(side.caption_galleries), shortlist, look)
     return Matrix(found.values[row])
@@ -191,7 +193,12 @@ def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | No
 
 
 def write_rankings(
-    run: Path, recipe: Recipe, sides: Sequence[GallerySplit], pictures: PictureFiles, machine: Device, talk: Talk
+    run: Path,
+    recipe: Recipe,
+    sides: Sequence[GallerySplit],
+    pictures: PictureFiles,
+    machine: Device,
+    progress: Progress,
 ) -> list[str]:
     """Rankings and recalls by every seed of a run; the names of the tables."""
     rankings: list[QueryRanking] = []
@@ -200,7 +207,7 @@ def write_rankings(
     for seed in seeds:
         scorer = scorer_name(run, seed, len(seeds))
         for side in sides:
-            found = found_by(seed, recipe.encoder, side, pictures, machine, rerank, talk)
+            found = found_by(seed, recipe.encoder, side, pictures, machine, rerank, progress)
             rankings += rankings_of(side, found, scorer)
             recalls += recalls_of(side, found, scorer)
     write_table(run / RANKINGS, rankings)
@@ -233,7 +240,7 @@ def asks_galleries(sources: Sequence[str], dataset: Dataset, workdir: Path) -> b
 
 
 def find_gallery_runs(
-    sources: Sequence[str], pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None = None,
+    sources: Sequence[str], pictures: PictureFiles, workdir: Path, device: str, progress: Progress, rerank: Rerank | None = None,
     regions: str = "",
 ) -> list[GalleryRun]:  # fmt: skip
     """The runs that `sources` name, or every one of the project. Raises what `find_encoder` and `open_artifact` raise.
@@ -244,7 +251,8 @@ def find_gallery_runs(
     for source in sources:
         check_name(source, workdir)
     runs = [
-        _open(source, pictures, workdir, device, talk, rerank, regions) for source in sources or finished_runs(workdir)
+        _open(source, pictures, workdir, device, progress, rerank, regions)
+        for source in sources or finished_runs(workdir)
     ]
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -261,7 +269,13 @@ def _searches(source: str, workdir: Path) -> bool:
 
 
 def _open(
-    source: str, pictures: PictureFiles, workdir: Path, device: str, talk: Talk, rerank: Rerank | None, regions: str
+    source: str,
+    pictures: PictureFiles,
+    workdir: Path,
+    device: str,
+    progress: Progress,
+    rerank: Rerank | None,
+    regions: str,
 ) -> GalleryRun:
     folder = run_folder(source, workdir)
     artifact: Artifact | None = None
@@ -269,7 +283,7 @@ def _open(
     machine = Device(device)
     if folder is None:
         encoder, name, way = source, source, rerank or Rerank()
-        origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, talk.warn)))
+        origin = Parent(source, MODEL, fingerprint_of(find_encoder(source, progress.warn)))
     else:
         artifact, seeds = open_artifact(folder, RUN), checkpoints(folder)
         refuse_changed(artifact)
@@ -282,22 +296,22 @@ def _open(
         machine = Device(device, str(config.get("precision", "auto")))
 
     def found(side: GallerySplit) -> Mapping[str, Vectors | Matrix]:
-        seen = with_regions(pictures, encoder, regions, talk)
+        seen = with_regions(pictures, encoder, regions, progress)
         return {
-            scorer: found_by(checkpoint, encoder, side, seen, machine, way, talk)
+            scorer: found_by(checkpoint, encoder, side, seen, machine, way, progress)
             for scorer, checkpoint in scorers.items()
         }
 
     return GalleryRun(name, found, origin, artifact, way if makes_pairs(encoder) else None)
 
 
-def scored_runs(runs: Sequence[GalleryRun], talk: Talk) -> dict[str, dict[str, object]]:
+def scored_runs(runs: Sequence[GalleryRun], progress: Progress) -> dict[str, dict[str, object]]:
     """What each encoder of pairs looks at, with the weights of what proposes it, for the settings of an evaluation."""
     told: dict[str, dict[str, object]] = {}
     for one in runs:
         if one.looked is not None:
             by = one.looked.by if one.looked.most else ""
-            weights = fingerprint_of(find_encoder(by, talk.warn)) if by else ""
+            weights = fingerprint_of(find_encoder(by, progress.warn)) if by else ""
             told[one.name] = {"most": one.looked.most, "by": by, "weights": weights}
     return told
 

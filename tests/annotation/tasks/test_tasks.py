@@ -190,7 +190,7 @@ def test_only_the_sender_sees_the_photo_and_makes_the_rows() -> None:
     assert other is None
     by_sender = task_of(DIALOGUE).score(DIALOGUE, answer(DIALOGUE, "w-anna", values=as_values(SHARED)))
     assert task_of(DIALOGUE).score(DIALOGUE, answer(DIALOGUE, "w-ben", values=as_values(SHARED))).dialogues == ()
-    (talk,) = by_sender.dialogues
-    assert (talk.shared_at, talk.workers, len(by_sender.texts)) == (5, ("w-anna", "w-ben"), 5)
+    (progress,) = by_sender.dialogues
+    assert (progress.shared_at, progress.workers, len(by_sender.texts)) == (5, ("w-anna", "w-ben"), 5)
     assert [text.author for text in by_sender.texts[:2]] == ["w-anna", "w-ben"]
     assert dialogue.SEATS == 2

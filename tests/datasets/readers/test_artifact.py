@@ -8,7 +8,7 @@ import pytest
 
 from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Split, Text
 from ctxr.store.tables import write_table
 from tests.releases import write_release
@@ -39,7 +39,7 @@ def write(folder: Path, content: Tables, kind: str = "dataset") -> Path:
     for name, rows in content.items():
         write_table(folder / f"{name}.jsonl", rows)
     files = [f"{name}.jsonl" for name in content]
-    finish(folder, kind=kind, verb="test", config={}, parents=[], counts={}, models={}, files=files)
+    finish(folder, kind=kind, verb="test", config={}, parents=[], content=Content(files, {}, {}))
     return folder
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctxr.annotation.answers import REFUSED, Taken, UnitContext, merged, run, take
+from ctxr.annotation.answers import REFUSED, AnsweredUnit, Taken, merged, run, take
 from ctxr.annotation.artifacts import read_judgments, read_tasks
 from ctxr.annotation.config import ImportAnswers
 from ctxr.annotation.journal.identities import Identities
@@ -32,7 +32,7 @@ SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
 DESCRIBE = Unit("d", "describe", "s", "s", IMAGES, target="s/2", split="train")
 OTHER = Unit("e", "describe", "s", "s", IMAGES, target="s/3", split="train")
 PROTOCOL = Protocol()
-QUESTIONS = {unit.id: UnitContext(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
+QUESTIONS = {unit.id: AnsweredUnit(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
 TEXT = "The red cup beside the door lacks its handle today."
 
 
@@ -164,7 +164,7 @@ def test_a_picture_that_was_not_shown_is_refused(pick: str) -> None:
 
 def test_answers_to_tasks_that_are_gone_stay_and_get_no_company() -> None:
     before = answer(DESCRIBE, "w-a", 1, description=TEXT)
-    past = {"d": UnitContext(DESCRIBE, SET, None)}
+    past = {"d": AnsweredUnit(DESCRIBE, SET, None)}
     taken = take(
         (before,), arrived(answer(DESCRIBE, "w-b", 2, description="Nothing but a green bottle stands there.")), {}, past
     )
@@ -318,9 +318,9 @@ def test_answers_from_two_places_are_one_table(workdir: Path, monkeypatch: pytes
 def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = study.work_locally(workdir, "retrieve", "prolific")
     said: list[str] = []
-    talk = Silent()
-    monkeypatch.setattr(talk, "warn", said.append)
-    assert run(ImportAnswers(workdir=workdir), talk).new == 0
+    progress = Silent()
+    monkeypatch.setattr(progress, "warn", said.append)
+    assert run(ImportAnswers(workdir=workdir), progress).new == 0
     assert said == [
         f"{len(done)} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
     ]

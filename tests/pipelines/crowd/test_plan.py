@@ -8,7 +8,7 @@ from ctxr.cli.views import plan_table as as_table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.plan import run
-from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.tables import write_table
 from tests.annotation.crowd_units import unit
 from tests.pipelines.report_artifacts import project
@@ -55,9 +55,13 @@ def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
     write_table(folder / "units.jsonl", units)
     write_table(folder / "answers.jsonl", answers)
     finish(
-        folder, kind="judgments", verb="import-answers", config={}, parents=[], counts={}, models={},
-        files=["units.jsonl", "answers.jsonl"],
-    )  # fmt: skip
+        folder,
+        kind="judgments",
+        verb="import-answers",
+        config={},
+        parents=[],
+        content=Content(["units.jsonl", "answers.jsonl"], {}, {}),
+    )
     report = run(planned(work))
     assert (report.forecasts[1].seconds, report.forecasts[1].measured) == (24.0, 3)
     assert report.right == pytest.approx(2 / 3)
@@ -93,9 +97,13 @@ def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
     answer = Answer(check.id, "w-a", {"pick": ("clip/img3",)}, check.images, 0, "2026-01-01T00:00:00Z", 2.0, "local")
     write_table(folder / "answers.jsonl", [answer])
     finish(
-        folder, kind="judgments", verb="import-answers", config={}, parents=[], counts={}, models={},
-        files=["units.jsonl", "answers.jsonl"],
-    )  # fmt: skip
+        folder,
+        kind="judgments",
+        verb="import-answers",
+        config={},
+        parents=[],
+        content=Content(["units.jsonl", "answers.jsonl"], {}, {}),
+    )
     report = run(planned(work))
     assert (report.forecasts[1].measured, report.right) == (0, 0.735)
 

@@ -13,7 +13,7 @@ from ctxr.cli.app import app
 from ctxr.errors import UsageError
 from ctxr.pipelines.inspection.audit import run
 from ctxr.pipelines.inspection.config import Audit
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Facts
 from ctxr.store.tables import write_table
 from tests.pipelines.world_dataset import write_world_dataset
@@ -128,7 +128,7 @@ def test_measured_brisque_is_a_rule_and_the_toy_world_has_no_shortcut(tmp_path: 
     ]
     write_table(folder / "facts.jsonl", facts)
     files = [file.name for file in folder.glob("*.jsonl")]
-    finish(folder, kind="dataset", verb="test", config={}, parents=[], counts={}, models={}, files=files)
+    finish(folder, kind="dataset", verb="test", config={}, parents=[], content=Content(files, {}, {}))
     result = runner.invoke(app, ["audit", "-w", str(tmp_path), "--json"])
     assert result.exit_code == 0
     report = json.loads(result.stdout)

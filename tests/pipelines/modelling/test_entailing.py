@@ -304,17 +304,17 @@ class Listening(Silent):
 
 def test_a_threshold_on_few_pairs_is_warned_of() -> None:
     for pairs, warned in ((1, True), (40, False)):
-        talk = Listening()
+        progress = Listening()
         label = torch.tensor([0] * 60 + [1] * 40)
         said = np.arange(100) / 128 if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
-        job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), talk=talk)
+        job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), progress=progress)
         dev: Any = SimpleNamespace(label=label)
         value, reached = _threshold(job, dev, said, 0)
         assert (said >= value).sum() == pairs
         assert reached == 1
         rests = f"{pairs} pair{'s' if pairs > 1 else ''}"
-        assert f" on {rests}, recall " in talk.said[0]
-        assert any(f"rests on {rests}, fewer than 20" in line for line in talk.said) == warned
+        assert f" on {rests}, recall " in progress.said[0]
+        assert any(f"rests on {rests}, fewer than 20" in line for line in progress.said) == warned
 
 
 def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp_path: Path) -> None:
@@ -323,21 +323,21 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
     table.write_bytes(
         (head + "1\tcaf\xe9 a\tb\tentailment\n1\tc\td\tmaybe\n1\te\tf\tnot_entailment\n").encode("latin-1")
     )
-    talk = Listening()
-    assert len(open_pairs(table, Path(), talk).rows) == 2
-    assert talk.said[0] == "rte_train.tsv: 2 pairs of rte in 3 rows"
-    assert sorted(line.split(":")[0].strip() for line in talk.said[1:]) == [
+    progress = Listening()
+    assert len(open_pairs(table, Path(), progress).rows) == 2
+    assert progress.said[0] == "rte_train.tsv: 2 pairs of rte in 3 rows"
+    assert sorted(line.split(":")[0].strip() for line in progress.said[1:]) == [
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
     table.write_text(head + "1\tc\td\tmaybe\n")
     with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is no label of rte"):
-        open_pairs(table, Path(), talk)
+        open_pairs(table, Path(), progress)
     table.write_text(head)
     with pytest.raises(DataError, match="there is no row below its header"):
-        open_pairs(table, Path(), talk)
+        open_pairs(table, Path(), progress)
     table.unlink()
     with pytest.raises(DataError, match="holds no file of pairs"):
-        open_pairs(tmp_path, Path(), talk)
+        open_pairs(tmp_path, Path(), progress)
 
 
 def test_positives_of_eccv_are_pairs_of_a_folder(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_p
     ]
     table = tmp_path / "rte_train.tsv"
     table.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
-    talk = Listening()
+    progress = Listening()
     config = Train(
         "entailment-tiny",
         table,
@@ -376,8 +376,8 @@ def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_p
         workdir=tmp_path / "w",
         text_only=True,
     )
-    assert train.run(config, talk).judged_on == ""
-    assert any("no pairs of valid, so the last epoch counts" in text for text in talk.said)
+    assert train.run(config, progress).judged_on == ""
+    assert any("no pairs of valid, so the last epoch counts" in text for text in progress.said)
     with pytest.raises(DataError, match="was trained on these very pairs"):
         evaluate(Eval(("entailment-tiny",), table, tmp_path / "w", device="cpu"))
 
@@ -419,9 +419,9 @@ def test_pairs_that_all_have_one_label_are_refused_before_training(tmp_path: Pat
         train.run(config)
     assert not (tmp_path / "w" / "classifiers").exists()
     published(tmp_path, {"train": ("entailment", "not_entailment"), "dev": ("entailment",) * 3})
-    talk = Listening()
-    train.run(replace(config, changes=(*config.changes, "epochs=1")), talk)
-    assert "all 3 pairs of valid have one label, so they choose neither epoch nor threshold well" in talk.said
+    progress = Listening()
+    train.run(replace(config, changes=(*config.changes, "epochs=1")), progress)
+    assert "all 3 pairs of valid have one label, so they choose neither epoch nor threshold well" in progress.said
 
 
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.pipelines.modelling.notes import IN_MIXTURES
 from ctxr.problems import runs as sources
 from ctxr.problems.results import QueryResult
-from ctxr.store.artifacts import Parent, finish, open_artifact
+from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores as write_table_of_scores
 from ctxr.store.tables import read_table
@@ -233,8 +233,8 @@ def trained(dataset: Path, name: str, seeds: dict[str, Value], variant: str = "b
         (folder / lost).write_bytes(b"weights")
         files.append(lost)
     finish(
-        folder, kind="run", verb="train", config={"variant": variant}, parents=parents, counts={}, models={}, files=files
-    )  # fmt: skip
+        folder, kind="run", verb="train", config={"variant": variant}, parents=parents, content=Content(files, {}, {})
+    )
     if lost:
         (folder / lost).unlink()
     return folder

@@ -30,7 +30,7 @@ from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
 from ctxr.problems.gallery.truth import coco_places, labels_of, people_of, published
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.problems.scoring import scores_of
-from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
@@ -235,8 +235,14 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     looked = [AuditVerdict(image, caption, "added", "added", False) for caption, image in yes[:1]]
     (tmp_path / "revision-audit" / "001").mkdir(parents=True)
     write_table(tmp_path / "revision-audit" / "001" / "looked.jsonl", looked)
-    finish(tmp_path / "revision-audit" / "001", kind="revision_audit", verb="revise-labels", config={}, parents=[],
-           counts={}, models={}, files=["looked.jsonl"])  # fmt: skip
+    finish(
+        tmp_path / "revision-audit" / "001",
+        kind="revision_audit",
+        verb="revise-labels",
+        config={},
+        parents=[],
+        content=Content(["looked.jsonl"], {}, {}),
+    )
     assert audit() == ((("called", 120, 3, 2), ("not", 800, 4, 0), ("not", 200, 4, 3)), 11)
     report = evaluate(judgments=folder)
     shown = [row for row in report.tables["test/entailed"].rows if row[2] == "classifier"]

@@ -6,13 +6,13 @@ import pytest
 
 from ctxr.datasets.lineage import common_dataset, remember_dataset
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.store.artifacts import Parent, finish, open_artifact
+from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from tests.pipelines.modelling.training.test_train import Note
 
 
 def artifact(folder: Path, kind: str, *parents: Parent, note: str = "") -> Path:
     config = {"note": note}
-    finish(folder, kind=kind, verb="test", config=config, parents=parents, counts={}, models={}, files=[])
+    finish(folder, kind=kind, verb="test", config=config, parents=parents, content=Content([], {}, {}))
     return folder
 
 
@@ -25,12 +25,12 @@ def made_on(run: Path, *folders: Path) -> Path:
 
 
 def test_the_dataset_of_runs_is_found_in_their_project_beside_newer_ones(tmp_path: Path) -> None:
-    old, talk = dataset(tmp_path / "dataset", "old"), Note()
+    old, progress = dataset(tmp_path / "dataset", "old"), Note()
     dataset(tmp_path / "revised", "new")
     runs = [made_on(tmp_path / "runs" / name, old) for name in ("a", "b", "c")]
-    assert common_dataset(runs, talk) == old
-    assert talk.said == [f"looking at what the runs were made on: a and 2 more on {old}"]
-    assert common_dataset([artifact(tmp_path / "runs" / "mute", "run"), runs[0]], talk) == old
+    assert common_dataset(runs, progress) == old
+    assert progress.said == [f"looking at what the runs were made on: a and 2 more on {old}"]
+    assert common_dataset([artifact(tmp_path / "runs" / "mute", "run"), runs[0]], progress) == old
 
 
 def test_runs_that_name_no_dataset_leave_the_choice_open(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ctxr.models import regions as models
 from ctxr.pipelines.modelling import regions as regions_run
 from ctxr.pipelines.modelling.config import RegionsConfig
 from ctxr.pipelines.modelling.regions import run
-from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.regions import BOX, RegionRow, load_shard, read_regions
 from ctxr.store.tables import read_table, write_table
@@ -47,7 +47,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 def sign_again(dataset: Path) -> None:
     """Write the manifest of a dataset anew, as if its tables had come so."""
     files = sorted(open_artifact(dataset).manifest.files)
-    finish(dataset, kind="dataset", verb="test", config={}, parents=[], counts={}, models={}, files=files)
+    finish(dataset, kind="dataset", verb="test", config={}, parents=[], content=Content(files, {}, {}))
 
 
 def export_files(dataset: Path, folder: Path, change: Callable[[int, Arrays], None] = lambda _n, _a: None) -> Path:

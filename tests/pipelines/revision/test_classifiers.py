@@ -14,12 +14,12 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.judging import find_classifier, open_classifier
 from ctxr.pipelines.revision.revise_labels import threshold
 from ctxr.problems.entailment import open_pairs
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 
 
 def trained(folder: Path, kind: str = "classifier") -> Path:
     folder.mkdir(parents=True)
-    finish(folder, kind=kind, verb="train", config={}, parents=[], counts={}, models={}, files=[])
+    finish(folder, kind=kind, verb="train", config={}, parents=[], content=Content([], {}, {}))
     return folder
 
 
@@ -56,7 +56,7 @@ def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
     }  # fmt: skip
     (folder / "seed0" / "config.json").write_text(json.dumps(notes))
     settings: dict[str, Any] = {"config": {}, "parents": [], "counts": {}, "models": {}}
-    finish(folder, kind="classifier", verb="train", files=["seed0/config.json"], **settings)
+    finish(folder, kind="classifier", verb="train", **settings, content=Content(["seed0/config.json"], {}, {}))
     config = ReviseLabels(workdir=tmp_path)
     own = "0.625, the classifier's own: chosen on dev in training, with a precision of 0.750 there"
     assert threshold(config, str(folder)) == own

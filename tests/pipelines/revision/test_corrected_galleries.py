@@ -17,7 +17,7 @@ from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed
 from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
 from ctxr.problems.gallery.tables import entailment_table
 from ctxr.problems.gallery.truth import Labels, labels_of, people_of
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import StandIn
 
@@ -41,8 +41,14 @@ def look(workdir: Path, judge: StandIn, number: int) -> list[AuditSample]:
     folder = workdir / "revision-audit" / f"{number:03d}"
     folder.mkdir(parents=True)
     write_table(folder / "looked.jsonl", looked)
-    finish(folder, kind="revision_audit", verb="revise-labels", config={}, parents=[], counts={}, models={},
-           files=["looked.jsonl"])  # fmt: skip
+    finish(
+        folder,
+        kind="revision_audit",
+        verb="revise-labels",
+        config={},
+        parents=[],
+        content=Content(["looked.jsonl"], {}, {}),
+    )
     return drawn
 
 

@@ -21,7 +21,7 @@ from ctxr.pipelines.revision.candidates import galleries_of
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.scoring import scores_of
-from ctxr.store.artifacts import MANIFEST, finish
+from ctxr.store.artifacts import MANIFEST, Content, finish
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import write_captions
@@ -249,7 +249,7 @@ def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
 
 
 def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> None:
-    finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], counts={}, models={}, files=[])
+    finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], content=Content([], {}, {}))
     for config in (ReviseLabels(workdir=workdir, by="nosuch"), options(workdir, by="nosuch")):
         with pytest.raises(
             UsageError, match="--by nosuch: there is neither a run nor an encoder of that name"
@@ -403,9 +403,7 @@ def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
         verb="train",
         config={"encoder": "ctxr-tiny"},
         parents=[],
-        counts={},
-        models={},
-        files=["seed0/config.json"],
+        content=Content(["seed0/config.json"], {}, {}),
     )
     with pytest.raises(UsageError, match="--by batch scores a picture by the others of its set"):
         run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))

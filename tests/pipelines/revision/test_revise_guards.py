@@ -65,16 +65,16 @@ class Listening(Silent):
 def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(workdir: Path) -> None:
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
-    dataset, talk = read_dataset(workdir / "dataset"), Listening()
-    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, talk)
+    dataset, progress = read_dataset(workdir / "dataset"), Listening()
+    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
-    (said,) = talk.warned
+    (said,) = progress.warned
     assert said.startswith(
         "on dev the threshold 0.750 rests on 1 pair, fewer than 20: its precision may be as low as 0.02"
     )
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, talk)
+    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 
@@ -123,13 +123,13 @@ def test_an_edited_round_without_a_manifest_is_not_put_in_force(workdir: Path) -
 
 
 def test_how_a_threshold_came_about_is_told_again_with_its_round(workdir: Path) -> None:
-    judge, talk = StandIn(workdir / "dataset", specificity=0.7), Listening()
+    judge, progress = StandIn(workdir / "dataset", specificity=0.7), Listening()
     for _ in range(2):
-        report = run(options(workdir, precision=0.8), talk, classifier=judge)
+        report = run(options(workdir, precision=0.8), progress, classifier=judge)
         assert " called; recall " in report.facts["added"]
     (made,) = read_table(workdir / "revised" / "rounds.jsonl", Round)
     assert made.called is not None
-    assert bool(talk.warned) == (made.called < FEW_CALLED)
+    assert bool(progress.warned) == (made.called < FEW_CALLED)
     assert f" of {made.called:,} called; recall " in report.facts["added"]
 
 

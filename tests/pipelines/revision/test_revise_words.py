@@ -26,7 +26,7 @@ def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(
     assert words[:3] == ["ctxr", "revise-labels", str(workdir / "dataset")]
     # typed as it was said, it is the configuration that was planned, with --entail
     seen: list[ReviseLabels] = []
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.run", lambda config, talk: seen.append(config))
+    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.run", lambda config, progress: seen.append(config))
     CliRunner().invoke(app, words[1:])
     assert seen[0].entail
     assert typed(seen[0]) == shlex.join(words)
@@ -73,30 +73,30 @@ class Listening(Silent):
 def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, split="test"), classifier=judge)
-    asked, talk = judge.claims, Listening()
+    asked, progress = judge.claims, Listening()
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     judge.probabilities = stop  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
-        run(options(workdir, split="test", sample=0, threshold=0.75), talk, judge)
+        run(options(workdir, split="test", sample=0, threshold=0.75), progress, judge)
     assert judge.claims == asked
-    assert talk.notes[0] == (
+    assert progress.notes[0] == (
         "round 1 stays in force; this is another one on top, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
     )
-    assert run(options(workdir, split="test"), talk, judge).did == "up to date"
+    assert run(options(workdir, split="test"), progress, judge).did == "up to date"
 
 
 def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) -> None:
-    judge, talk = StandIn(workdir / "dataset"), Listening()
+    judge, progress = StandIn(workdir / "dataset"), Listening()
     for changes in ({"top_k": 5}, {"top_k": 6}, {"top_k": 7, "seed": 1, "sample": 9}):
-        run(options(workdir, split="test", **changes), talk, judge)
-    assert [note for note in talk.notes if "on top" in note] == [
+        run(options(workdir, split="test", **changes), progress, judge)
+    assert [note for note in progress.notes if "on top" in note] == [
         "round 1 stays in force; this is another one on top, since --top-k (5, now 6) differs",
         "rounds 1 and 2 stay in force; this is another one on top, since --top-k (6, now 7), --sample (200, now 9) and "
         "--seed (0, now 1) differ from round 2",
     ]
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
-    run(options(workdir, split="test", top_k=7, seed=1, sample=9), talk, judge)
-    assert talk.notes[-2].endswith("this is another one on top, since round 3 was made on top of others")
+    run(options(workdir, split="test", top_k=7, seed=1, sample=9), progress, judge)
+    assert progress.notes[-2].endswith("this is another one on top, since round 3 was made on top of others")

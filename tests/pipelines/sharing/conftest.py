@@ -8,7 +8,7 @@ import pytest
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import write_table
 from tests.pipelines.curation.test_build_sets import build
@@ -54,8 +54,6 @@ def described(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         verb=made.verb,
         config=made.config,
         parents=made.parents,
-        counts=made.counts,
-        models=made.models,
-        files=[*made.files, "texts.jsonl", "queries.jsonl", "judgments.jsonl"],
+        content=Content([*made.files, "texts.jsonl", "queries.jsonl", "judgments.jsonl"], made.counts, made.models),
     )
     return folder / "sets"

@@ -14,7 +14,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers import origin_of
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
 from ctxr.datasets.readers.recognise import read_dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.engine.project import DATASETS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
@@ -286,14 +286,14 @@ def _rows(unit: SourceUnit) -> dict[str, tuple[Vectors, int]]:
     }
 
 
-def load_chain(workdir: Path, named: Path | None, talk: Talk) -> Chain:
+def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     """Everything a report shows: of `named`, else of the project.
 
     Raises what `find_stages` and `read_dataset` raise; DataError naming file and line for a damaged table.
     """
     stages, notes = find_stages(workdir, named)
     last = stages[-1]
-    units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, talk)
+    units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, progress)
     if dataset is not None and last.manifest is None:
         last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
     if dataset is not None:
@@ -324,11 +324,11 @@ def _of_sets(last: Stage, notes: list[str]) -> Content:
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
 
 
-def _of_dataset(last: Stage, notes: list[str], talk: Talk) -> Content:
+def _of_dataset(last: Stage, notes: list[str], progress: Progress) -> Content:
     """Units, splits and the dataset itself; nothing where there are results alone."""
     if last.kind == ALONE:
         return (), {}, None
-    with talk.progress("reading", None) as task:
+    with progress.task("reading", None) as task:
         dataset = read_dataset(last.path, task.advance)
     # what was changed is said of each stage
     notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]

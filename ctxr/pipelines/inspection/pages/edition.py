@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ctxr.engine.progress import Silent, Talk
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.media.images import thumbnail
 from ctxr.pipelines.inspection.pages.chain import Chain, inside
@@ -116,7 +116,7 @@ class Edition:
 
     Attributes:
         near: path from the page to the artifact, with `/`, by which whole pictures are opened; "" if there is none.
-        talk: hears of what takes long.
+        progress: hears of what takes long.
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
         evaluations: those whose figures the page shows; known once its results are made.
@@ -126,7 +126,7 @@ class Edition:
     chain: Chain
     pictures: Thumbnails
     near: str
-    talk: Talk = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Silent)
     data: dict[str, Any] = field(default_factory=dict)
     evaluations: tuple[Artifact, ...] = ()
 

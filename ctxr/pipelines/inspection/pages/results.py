@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.recognise import read_dataset
-from ctxr.engine.progress import Talk
+from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.models.precision import choose_device
@@ -158,7 +158,7 @@ Attended = dict[tuple[str, str], list[list[int]]]
 
 
 def attended(
-    project: Path, scored: EvaluationRows, shown: Collection[str], talk: Talk, known: Dataset | None = None
+    project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, known: Dataset | None = None
 ) -> tuple[Attended, list[str]]:
     """Attention of the last layer, averaged over heads, of every trained head that was evaluated; and what is missing, in words.
 
@@ -175,7 +175,7 @@ def attended(
         return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
     for run in runs:
         try:
-            found |= _of_run(run, dataset, set(shown), project, talk)
+            found |= _of_run(run, dataset, set(shown), project, progress)
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return found, notes
@@ -202,7 +202,7 @@ def _attended_dataset(project: Path, sha256: str) -> Dataset | None:
     return None
 
 
-def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, talk: Talk) -> Attended:
+def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, progress: Progress) -> Attended:
     # whole sides, as they were asked for when the run was trained and evaluated: their vectors are in the cache
     sides = by_side(asked_of(dataset))
     seeds = checkpoints(run.path)
@@ -215,10 +215,12 @@ def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, tal
         wanted = [row for row, one in enumerate(asked) if one.query in shown]
         if wanted:
             files = pictures_of(dataset, asked)
-            pictures = with_regions(PictureFiles(files, contents_of(dataset, files), project), encoder, regions, talk)
+            pictures = with_regions(
+                PictureFiles(files, contents_of(dataset, files), project), encoder, regions, progress
+            )
             for seed in seeds:
                 name = scorer_name(run.path, seed, len(seeds))
-                shares = _shares(seed, encoder, asked, wanted, pictures, Device(precision=precision), talk)
+                shares = _shares(seed, encoder, asked, wanted, pictures, Device(precision=precision), progress)
                 for row, table in zip(wanted, shares, strict=True):
                     count = len(asked[row].images)
                     found[name, asked[row].query] = np.rint(100 * table[:count, :count]).astype(int).tolist()
@@ -232,7 +234,7 @@ def _shares(
     wanted: list[int],
     pictures: PictureFiles,
     machine: Device,
-    talk: Talk,
+    progress: Progress,
 ) -> Array:
     """float32 [n, K, K] of the queries at `wanted`, by the checkpoint `seed`; computed once."""
     most = max(len(one.images) for one in asked)
@@ -244,11 +246,11 @@ def _shares(
 
     def make(part: slice) -> Array:
         device = choose_device(machine.device)
-        way = way_of(seed, source_of(seed, encoder, talk), pictures, Device(device, machine.precision), talk)
+        way = way_of(seed, source_of(seed, encoder, progress), pictures, Device(device, machine.precision), progress)
         shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
         return shares
 
-    with talk.progress("attention", len(wanted)) as task:
+    with progress.task("attention", len(wanted)) as task:
         arrays = cached(pictures.workdir, made_by, contents, make, task.advance)
     return np.concatenate(arrays)
 
@@ -310,7 +312,7 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     edition.evaluations += scored.artifacts
     ranked = _ranked(scored)
     known = chain.dataset if scored.dataset == chain.evaluated else None
-    shares, unseen = attended(chain.project, scored, list(ranked), edition.talk, known)
+    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, known)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
     data["asked"] = asked = len({row.query for row in scored.rows})

@@ -37,10 +37,10 @@ def train(benchmark: Path, encoder: str, tmp_path: Path) -> Trains:
 
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
         dataset, workdir = more.pop("dataset", benchmark), more.pop("workdir", tmp_path / "work")
-        talk = more.pop("talk", None)
+        progress = more.pop("talk", None)
         small = (f"encoder={encoder}", *SMALL, *changes)
         if recipe == "clip-zero-shot":
             small = (f"encoder={encoder}", *changes)
-        return run(Train(recipe, dataset, changes=small, workdir=workdir, **more), talk)
+        return run(Train(recipe, dataset, changes=small, workdir=workdir, **more), progress)
 
     return call

@@ -30,9 +30,9 @@ def untested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def evaluated(dataset: Path | None, workdir: Path, *runs: str, talk: Note | None = None, **more: str) -> EvalReport:
+def evaluated(dataset: Path | None, workdir: Path, *runs: str, progress: Note | None = None, **more: str) -> EvalReport:
     config = Eval(runs, dataset, workdir, resamples=20, permutations=20, tokenizer="regex", **more)  # type: ignore[arg-type]
-    return run(config, talk)
+    return run(config, progress)
 
 
 def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_from(
@@ -40,10 +40,10 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
 ) -> None:
     work = tmp_path / "work"
     train("clip-batch", dataset=other, name="far")
-    talk = Note()
-    train("clip-module", "start=far", name="near", seeds=2, talk=talk)
+    progress = Note()
+    train("clip-module", "start=far", name="near", seeds=2, progress=progress)
     foreign = "far: trained on another dataset (other) than this one; the two may share sets"
-    assert foreign in talk.warned
+    assert foreign in progress.warned
 
     fit = evaluated(benchmark, work, "near", split="train")
     assert set(fit.tables) > {"train/accuracy", "train/seeds"}
@@ -52,23 +52,23 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
     assert "test/accuracy" in evaluated(other, work, "near").tables
     assert foreign in evaluated(benchmark, work, "near", "far").notes
 
-    talk = Note()
-    assert evaluated(benchmark, work, talk=talk).runs == ("near",)
+    progress = Note()
+    assert evaluated(benchmark, work, progress=progress).runs == ("near",)
     assert "the run far is left out, it was made on another dataset (other): ctxr eval far   scores it on this one" in (
-        talk.warned
+        progress.warned
     )
 
 
 def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_on_the_newest_sets(
     train: Trains, benchmark: Path, other: Path, tmp_path: Path
 ) -> None:
-    work, talk = tmp_path / "work", Note()
+    work, progress = tmp_path / "work", Note()
     shutil.copytree(other, work / "dataset")
     train("clip-zero-shot", name="base")
-    report = evaluated(None, work, talk=talk)
+    report = evaluated(None, work, progress=progress)
     assert report.dataset == benchmark.name
-    assert talk.said == [f"looking at what the runs were made on: base on {benchmark}"]
-    assert not talk.warned
+    assert progress.said == [f"looking at what the runs were made on: base on {benchmark}"]
+    assert not progress.warned
     assert (report.results / "manifest.json").read_text() == (
         evaluated(benchmark, work, "base").results / "manifest.json"
     ).read_text()
@@ -81,12 +81,12 @@ def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_
 def test_a_run_without_anything_to_judge_is_left_out_of_all_and_scored_by_name(
     train: Trains, benchmark: Path, untested: Path, tmp_path: Path
 ) -> None:
-    work, talk = tmp_path / "work", Note()
+    work, progress = tmp_path / "work", Note()
     report = train("clip-module", dataset=untested, name="blind")
     assert "chooses the epoch" not in (table(report).note or "")
     with pytest.raises(UnfinishedError, match=r"no run in .* has scores for untested"):
-        evaluated(untested, work, talk=talk)
-    assert talk.warned[-1].startswith("the run blind is left out, it scored nothing: ctxr eval blind")
+        evaluated(untested, work, progress=progress)
+    assert progress.warned[-1].startswith("the run blind is left out, it scored nothing: ctxr eval blind")
     assert "train/accuracy" in evaluated(untested, work, "blind").tables
     with pytest.raises(UnfinishedError, match=r"no run in .* has scores for dataset"):
         evaluated(benchmark, work)

@@ -72,14 +72,14 @@ def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits
 
 
 def test_history_and_clock_have_a_row_for_each_epoch(train: Trains, tmp_path: Path) -> None:
-    talk = Note()
-    report = train("clip-module", talk=talk, seeds=2)
+    progress = Note()
+    report = train("clip-module", progress=progress, seeds=2)
     rows = [json.loads(line) for line in (report.folder / "history.jsonl").read_text().splitlines()]
     assert [(row["seed"], row["epoch"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(rows[0]) == ["seed", "epoch", "loss", "accuracy"]
     assert len((report.folder / "clock.jsonl").read_text().splitlines()) == 4
     assert "clock.jsonl" not in open_artifact(report.folder).manifest.files
-    assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in talk.said)
+    assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in progress.said)
 
 
 def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
@@ -111,12 +111,12 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_
     whole = train(recipe, "epochs=3", workdir=tmp_path / "whole").folder
     for epoch in (1, 2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, "epochs=3", talk=Note(f"epoch {epoch} of 3"))
+            train(recipe, "epochs=3", progress=Note(f"epoch {epoch} of 3"))
         with pytest.raises(UnfinishedError, match="unfinished"):
             open_artifact(tmp_path / "work" / "runs" / recipe)
-    talk = Note()
-    cut = train(recipe, "epochs=3", talk=talk).folder
-    told = [text.partition(":")[0] for text in talk.said if text.startswith("seed")]
+    progress = Note()
+    cut = train(recipe, "epochs=3", progress=progress).folder
+    told = [text.partition(":")[0] for text in progress.said if text.startswith("seed")]
     assert told == ["seed 0 goes on after epoch 2 of 3", "seed 0, epoch 3 of 3"]
     for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()

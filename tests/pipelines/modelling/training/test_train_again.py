@@ -27,12 +27,12 @@ def test_a_dataset_that_was_renamed_is_the_same(train: Trains, benchmark: Path, 
 def test_a_run_of_other_settings_stays_until_the_first_new_seed_is_done(train: Trains) -> None:
     run = train("clip-module").folder
     before = contents(run)
-    talk = Note("epoch 1 of 2")
+    progress = Note("epoch 1 of 2")
     with pytest.raises(KeyboardInterrupt):
-        train("clip-module", "lr=1e-2", talk=talk)
+        train("clip-module", "lr=1e-2", progress=progress)
     assert contents(run) == before
     assert train("clip-module").up_to_date
-    assert any("was trained otherwise (lr): it stays until" in text for text in talk.warned)
+    assert any("was trained otherwise (lr): it stays until" in text for text in progress.warned)
     assert not train("clip-module", "lr=1e-2").up_to_date
     assert contents(run)[SCORES] != before[SCORES]
 
@@ -42,11 +42,11 @@ def test_damaged_weights_are_trained_again_and_the_other_seeds_are_kept(train: T
     before = contents(run)
     (run / WEIGHTS).write_bytes(before[WEIGHTS][:99])
     kept = (run / "seed0/head.safetensors").stat().st_mtime_ns
-    talk = Note()
-    assert not train("clip-module", seeds=2, talk=talk).up_to_date
+    progress = Note()
+    assert not train("clip-module", seeds=2, progress=progress).up_to_date
     assert any(
         text.endswith("seed1 was changed or damaged since it was written, so this seed is trained again")
-        for text in talk.warned
+        for text in progress.warned
     )
     assert {name: text for name, text in contents(run).items() if "clock" not in name} == {
         name: text for name, text in before.items() if "clock" not in name

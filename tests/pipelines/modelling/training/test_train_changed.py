@@ -95,15 +95,15 @@ def test_other_weights_of_an_encoder_of_the_same_name_train_again(train: Trains,
     first = (train("clip-module", named).folder / "scores.jsonl").read_bytes()
     assert train("clip-module", named).up_to_date
     with pytest.raises(KeyboardInterrupt):
-        train("clip-batch", named, talk=Note("epoch 1 of 2"))
+        train("clip-batch", named, progress=Note("epoch 1 of 2"))
     other = make_folder(tmp_path / "other", seed=1)
     shutil.copy(other / "open_clip_model.safetensors", folder)
     again = train("clip-module", named)
     assert not again.up_to_date
     assert (again.folder / "scores.jsonl").read_bytes() != first
-    talk = Note()
-    resumed = train("clip-batch", named, talk=talk).folder
-    assert [text[:21] for text in talk.said] == ["seed 0, epoch 1 of 2:", "seed 0, epoch 2 of 2:"]
+    progress = Note()
+    resumed = train("clip-batch", named, progress=progress).folder
+    assert [text[:21] for text in progress.said] == ["seed 0, epoch 1 of 2:", "seed 0, epoch 2 of 2:"]
     fresh = train("clip-batch", f"encoder=local-dir:{other}", name="fresh").folder
     own, whole = (load_file(run / "seed0" / "encoder.safetensors") for run in (resumed, fresh))
     assert all((own[name] == whole[name]).all() for name in own)

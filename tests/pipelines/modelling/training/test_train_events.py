@@ -40,7 +40,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("writer")
 def test_each_epoch_is_written_once_whether_or_not_the_run_was_interrupted(train: Trains, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train("clip-module", tensorboard=True, talk=Note("epoch 1 of 2"))
+        train("clip-module", tensorboard=True, progress=Note("epoch 1 of 2"))
     run = train("clip-module", tensorboard=True).folder
     files = sorted((run / "tensorboard" / "seed0").iterdir())
     assert [file.name for file in files] == ["events-1", "events-2"]

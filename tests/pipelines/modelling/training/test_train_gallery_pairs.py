@@ -34,10 +34,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def train(world: Path, tmp_path: Path) -> Trains:
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
-        talk = more.pop("talk", None)
+        progress = more.pop("talk", None)
         whole = () if any(one.startswith("rerank=") for one in changes) else ("rerank=0",)
         small = ("lr=1e-3", "epochs=1", "batch=20", "at_once=8", "patience=0", *whole, *changes)
-        return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more), talk)
+        return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more), progress)
 
     return call
 
@@ -120,9 +120,13 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
 
 def test_regions_are_looked_at_in_galleries_too(train: Trains, encoder: str, world: Path, tmp_path: Path) -> None:
     found = look(RegionsConfig(world, f"grid:{encoder}", 4, "small", tmp_path / "work", "cpu"))
-    talk = Note()
+    progress = Note()
     report = train(
-        "retrieval-uniter", f"encoder=random:uniter-tiny:{found.features}", "regions=small", "new_score=true", talk=talk
+        "retrieval-uniter",
+        f"encoder=random:uniter-tiny:{found.features}",
+        "regions=small",
+        "new_score=true",
+        progress=progress,
     )
     assert report.regions == "small"
     assert (report.folder / "seed0" / "score.safetensors").is_file()

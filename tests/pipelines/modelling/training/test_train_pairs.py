@@ -99,7 +99,7 @@ def test_a_training_of_pairs_that_was_interrupted_goes_on_to_the_same_bits(
 ) -> None:
     whole = train(recipe, BLIP, change, workdir=tmp_path / "whole").folder
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, BLIP, change, talk=Note("epoch 1 of 2"))
+        train(recipe, BLIP, change, progress=Note("epoch 1 of 2"))
     cut = train(recipe, BLIP, change).folder
     for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()

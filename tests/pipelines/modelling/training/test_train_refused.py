@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.store.artifacts import finish, open_artifact
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image
 from ctxr.store.tables import read_table, write_table
@@ -71,9 +71,9 @@ def test_a_damaged_picture_of_the_test_side_is_named_before_anything_is_trained(
         damaged / "images.jsonl",
         [msgspec.structs.replace(row, **changed) if damaged / row.path == file else row for row in rows],
     )
-    finish(damaged, kind="dataset", verb="world", config={}, parents=[], counts={}, models={}, files=files)
-    talk = Note()
+    finish(damaged, kind="dataset", verb="world", config={}, parents=[], content=Content(files, {}, {}))
+    progress = Note()
     with pytest.raises(DataError, match=rf"{file.name} is not a readable picture") as caught:
-        train(recipe, dataset=damaged, talk=talk)
-    assert (caught.value.hint, talk.said) == ("restore it, or name a dataset without it", [])
+        train(recipe, dataset=damaged, progress=progress)
+    assert (caught.value.hint, progress.said) == ("restore it, or name a dataset without it", [])
     assert not (tmp_path / "work" / "runs").exists()

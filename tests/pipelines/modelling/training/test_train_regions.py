@@ -82,7 +82,7 @@ def test_the_whole_network_learns_with_the_head(over: TrainsOver) -> None:
 def test_a_run_over_regions_that_was_interrupted_goes_on_to_the_same_bits(over: TrainsOver, tmp_path: Path) -> None:
     whole = over("uniter-module", workdir=tmp_path / "whole").folder
     with pytest.raises(KeyboardInterrupt):
-        over("uniter-module", talk=Note("epoch 1 of 2"))
+        over("uniter-module", progress=Note("epoch 1 of 2"))
     cut = over("uniter-module").folder
     for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
@@ -143,9 +143,9 @@ def test_regions_that_are_not_there_or_of_another_width_are_one_sentence(
 
 
 def test_test_may_choose_the_epoch_only_where_somebody_says_so(over: TrainsOver) -> None:
-    talk = Note()
-    report = over("uniter-batch", "judged_on_test=true", talk=talk)
-    assert any("test chooses the epoch" in text for text in talk.warned)
+    progress = Note()
+    report = over("uniter-batch", "judged_on_test=true", progress=progress)
+    assert any("test chooses the epoch" in text for text in progress.warned)
     rows = (report.folder / "history.jsonl").read_text().splitlines()
     assert len(rows) == 2
     best = max(float(row.rpartition(":")[2].strip(" }")) for row in rows)

@@ -86,9 +86,9 @@ def test_the_command_line_trains_on_a_table_and_the_run_names_it(
 def test_every_variant_learns_another_model_from_them(
     train: Trains, table: Path, recipe: str, changes: tuple[str, ...], told: str
 ) -> None:
-    talk = Note()
-    weak = train(recipe, "epochs=1", *changes, judgments=table, name="weak", talk=talk)
-    assert any(text.startswith(told) for text in talk.said)
+    progress = Note()
+    weak = train(recipe, "epochs=1", *changes, judgments=table, name="weak", progress=progress)
+    assert any(text.startswith(told) for text in progress.said)
     off = train(recipe, "epochs=1", *changes, "weak=off", name="off")
     files = [next(run.folder.glob("seed0/*.safetensors")) for run in (weak, off)]
     assert files[0].name == files[1].name

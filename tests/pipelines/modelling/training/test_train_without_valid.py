@@ -29,21 +29,21 @@ def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder:
     world = tmp_path / "dataset"
     write_captions(WorldCaptions(world, train=8, valid=0, test=0, pair_train=0, pair_valid=0, side=32, workers=1))
     changes = (f"encoder={encoder}", "lr=1e-3", "epochs=1", "batch=40", "patience=0")
-    talk = Listening()
-    report = run(Train("retrieval-clip", world, changes=changes, workdir=tmp_path / "work"), talk)
-    assert SAYS in talk.warned
+    progress = Listening()
+    report = run(Train("retrieval-clip", world, changes=changes, workdir=tmp_path / "work"), progress)
+    assert SAYS in progress.warned
     assert table(report).columns == ("seed", "epoch", "of")
 
 
 def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains, tmp_path: Path) -> None:
     out = tmp_path / "untold"
     write_benchmark(WorldBenchmark(out, train=4, valid=0, test=2, side=48, workers=1))
-    talk = Listening()
-    report = train("clip-batch", "epochs=1", dataset=out, talk=talk)
-    assert SAYS in talk.warned
+    progress = Listening()
+    report = train("clip-batch", "epochs=1", dataset=out, progress=progress)
+    assert SAYS in progress.warned
     assert table(report).columns == ("seed", "epoch", "of", "test")
     again = Listening()
-    train("clip-batch", "epochs=1", name="judged", talk=again)
+    train("clip-batch", "epochs=1", name="judged", progress=again)
     assert SAYS not in again.warned
 
 
