@@ -37,7 +37,7 @@ from ctxr.annotation.tasks.values import Exposure
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
-from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, refuse_strangers
+from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
@@ -460,7 +460,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
     out = config.folder()
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         before, earlier = _before(out)
         arrivals = arrive(config, exported, progress)

@@ -23,7 +23,7 @@ from ctxr.store.artifacts import (
     Parent,
     finish,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -307,7 +307,7 @@ def add_round(
     before it as they were.
 
     `sets` are those of a release, with distances that it does not tell."""
-    refuse_strangers(out)
+    require_ours(out)
     refuse_changed(out)
     _put_base(out, base, sets, progress)
     folder = out / folder_of(made.number)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.store.artifacts import MANIFEST, MARKER, open_artifact, refuse_strangers
+from ctxr.store.artifacts import MANIFEST, MARKER, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import stays_inside
@@ -27,7 +27,7 @@ def refuse_others(out: Path, kind: str, to: str = "") -> None:
     """Make the folder `out` ours, or leave it alone: raises UsageError when it holds something that is no export, or one in
     another format than `to`.
     """
-    refuse_strangers(out)
+    require_ours(out)
     with disk_errors(out):
         names = {path.name for path in out.iterdir()}
     if MANIFEST in names:

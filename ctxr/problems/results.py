@@ -27,7 +27,7 @@ from ctxr.store.artifacts import (
     locked,
     open_artifact,
     plain,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import disk_errors, write_bytes
@@ -281,7 +281,7 @@ def record(
     progress: Progress,
 ) -> bool:
     """Write an evaluation by `write` and its manifest, if exactly this one does not lie in `out` yet; whether it did."""
-    refuse_strangers(out)
+    require_ours(out)
     _tell_replaced(out, settings, progress)
     ready = finished(out, kind, "eval", settings, parents)
     if ready is not None and not ready.changed_files():

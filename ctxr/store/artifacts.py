@@ -147,7 +147,7 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return decoded
 
 
-def refuse_strangers(path: Path) -> None:
+def require_ours(path: Path) -> None:
     """Make the folder `path` ours, or leave it alone: raises UsageError when it holds something and is no artifact."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")

@@ -21,7 +21,7 @@ from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.store.arrays import pairwise_distances
-from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
@@ -92,7 +92,7 @@ def write_benchmark(config: WorldBenchmark, progress: Progress | None = None) ->
     ready = finished(config.out, "dataset", "world", decides, [])
     if ready is not None:
         return ready
-    refuse_strangers(config.out)
+    require_ours(config.out)
     with locked(config.out):
         take_manifest(config.out)
         counts, models = _write(config, progress)

@@ -29,7 +29,7 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
-from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
@@ -97,7 +97,7 @@ def write_captions(config: WorldCaptions, progress: Progress | None = None) -> "
     ready = finished(config.out, "dataset", "world-captions", decides, [])
     if ready is not None:
         return ready
-    refuse_strangers(config.out)
+    require_ours(config.out)
     with locked(config.out):
         take_manifest(config.out)
         counts = write_rows(config, galleries_of(config), progress)

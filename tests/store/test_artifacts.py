@@ -19,7 +19,7 @@ from ctxr.store.artifacts import (
     locked,
     open_artifact,
     plain,
-    refuse_strangers,
+    require_ours,
 )
 
 PARENT = Parent("clip", "video", "ab" * 32)
@@ -108,7 +108,7 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
 def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_text("precious")
     with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is no part of an artifact") as caught:
-        refuse_strangers(tmp_path)
+        require_ours(tmp_path)
     assert caught.value.hint.startswith("choose an empty or new folder: --out")
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
 
@@ -117,7 +117,7 @@ def test_a_new_an_empty_and_an_own_folder_are_taken_and_marked(tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     make(tmp_path / "finished")
     for name in ("new/deep", "empty", "finished", "empty"):
-        refuse_strangers(tmp_path / name)
+        require_ours(tmp_path / name)
         assert (tmp_path / name / MARKER).read_bytes() == b""
         (tmp_path / name / "sets.jsonl").write_text("")
 
@@ -125,7 +125,7 @@ def test_a_new_an_empty_and_an_own_folder_are_taken_and_marked(tmp_path: Path) -
 def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file, not a folder"):
-        refuse_strangers(tmp_path / "file")
+        require_ours(tmp_path / "file")
 
 
 def test_a_configuration_reads_back_as_it_is_compared() -> None:

@@ -34,7 +34,7 @@ from ctxr.store.artifacts import (
     finished,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
@@ -327,7 +327,7 @@ def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
     out = config.folder()
     parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
     settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
-    refuse_strangers(out)
+    require_ours(out)
     _refuse_others(out)
     figures = _Figures(answered, config, blocked)
     ready = finished(out, KIND, "aggregate", settings, parents)

@@ -11,7 +11,7 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.engine.staging import making
 from ctxr.errors import UsageError
-from ctxr.store.artifacts import finished, locked, refuse_strangers
+from ctxr.store.artifacts import finished, locked, require_ours
 
 _ON_THE_WEB = ("mturk", "label-studio")
 
@@ -31,7 +31,7 @@ def run(config: ExportTasks, progress: Progress | None = None) -> ExportTasksRep
     out = config.folder()
     if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
         asked = with_seen(config.workdir, out, asked)
-    refuse_strangers(out)
+    require_ours(out)
     settings = tasks_config(out, asked.root, config.protocol(), config.backend, config.result_config())
     ready = finished(out, TASKS, "export-tasks", settings, asked.parents)
     up_to_date = ready is not None and not ready.changed_files()

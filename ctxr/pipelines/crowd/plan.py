@@ -24,7 +24,7 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import SETS, chosen, refuse_seed
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Plan, PlanReport
-from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, refuse_strangers, take_manifest
+from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 
 KIND = "plan"
 
@@ -64,7 +64,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
         notes=tuple(notes),
     )
     out = config.folder()
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         take_manifest(out)
         settings = {name: value for name, value in asdict(config).items() if name not in ("input", "out", "workdir")}

@@ -38,7 +38,7 @@ from ctxr.store.artifacts import (
     locked,
     open_artifact,
     package_versions,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import write_bytes
@@ -87,7 +87,7 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
                 "these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai"
             )
         return report_on(out, up_to_date=True, curve=config.yield_curve)
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         _say_what_goes(out, search.found, progress)
         remember_places(out, {source.sha256: source.path for source in search.found})

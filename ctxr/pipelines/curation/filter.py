@@ -34,7 +34,7 @@ from ctxr.store.artifacts import (
     finished,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.hashing import sha256_of
@@ -74,7 +74,7 @@ def run(config: Filter, progress: Progress | None = None) -> SetsReport:
     files, units = changed(ready) if ready else ([], [])
     if ready and not files:
         return report_on(out, up_to_date=True, read=source)
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         refilter(config, artifact, out, parents, progress, lambda: discard(out, files, units, progress))
     report = report_on(out, up_to_date=False, read=source)

@@ -25,7 +25,7 @@ from ctxr.store.artifacts import (
     finished,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
@@ -108,7 +108,7 @@ def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
 
 def refuse_others(out: Path) -> None:
     """Make the folder `out` ours; raises UsageError when it holds something that was not rebuilt."""
-    refuse_strangers(out)
+    require_ours(out)
     if (out / MANIFEST).is_file():
         verb = open_artifact(out).manifest.verb
         if verb != _VERB:

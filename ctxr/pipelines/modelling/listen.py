@@ -42,7 +42,7 @@ from ctxr.store.artifacts import (
     finished,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import disk_errors
@@ -308,7 +308,7 @@ def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> Li
     if finished(job.out, RUN, "listen", job.decides(), job.parents) and is_complete(job, replies):
         return replace(report_on(job, replies), up_to_date=True)
     key = key_of(config.key_from, job.place)
-    refuse_strangers(job.out)
+    require_ours(job.out)
     with locked(job.out):
         replies = _replies(job.out)
         take_manifest(job.out)

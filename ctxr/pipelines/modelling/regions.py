@@ -31,7 +31,7 @@ from ctxr.store.artifacts import (
     finished,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import link_or_copy
@@ -239,7 +239,7 @@ def extract(config: RegionsConfig, progress: Progress) -> RegionsReport:
     out = config.folder()
     there = finished(out, KIND, "regions", decides, parents)
     if there is None:
-        refuse_strangers(out)
+        require_ours(out)
         with locked(out):
             take_manifest(out)
             _write(out, maker, images, keys, config.workdir, progress)

@@ -52,7 +52,7 @@ from ctxr.store.artifacts import (
     locked,
     open_artifact,
     plain,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.hashing import sha256_of
@@ -140,7 +140,7 @@ def train_run(job: TrainJob) -> "TrainReport":
     if stands(out, job.KIND, decides, job.parents):
         return job.report(up_to_date=True)
     job.check()
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         make_way(out, job.KIND, decides, job.parents, job.progress)
         seeds = [f"seed{number}" for number in range(decides["seeds"])]

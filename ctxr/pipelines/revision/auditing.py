@@ -49,7 +49,7 @@ from ctxr.store.artifacts import (
     finish,
     locked,
     open_artifact,
-    refuse_strangers,
+    require_ours,
     take_manifest,
 )
 from ctxr.store.atomic import write_bytes
@@ -293,7 +293,7 @@ def _write(
     ]
     told = {name: value for name, value in asdict(found).items() if name not in ("looked", "parts")}
     told |= {"round": made.number, "strata": _strata(found), "entail_at": corrected}
-    refuse_strangers(folder)
+    require_ours(folder)
     with locked(folder):
         take_manifest(folder)
         write_table(folder / LOOKED, found.looked)

@@ -54,7 +54,7 @@ from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.encoded import PictureFiles
 from ctxr.problems.entailment import own_fingerprint, own_threshold
 from ctxr.problems.queries import contents_of
-from ctxr.store.artifacts import MANIFEST, locked, refuse_strangers
+from ctxr.store.artifacts import MANIFEST, locked, require_ours
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.records import ImageSet
 
@@ -275,7 +275,7 @@ def revise(config: ReviseLabels, progress: Progress, given: "Classifier | None")
     if asked.rejected:
         progress.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
     _refuse_nothing_left(config, asked)
-    refuse_strangers(out)
+    require_ours(out)
     with locked(out):
         revised = _revised(config, asked, encoder, classifier, edge, leaked, progress)
         made = write(

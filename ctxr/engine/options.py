@@ -1,0 +1,208 @@
+"""Options of a verb, declared once: names, types, defaults, help, ranges, identity and the command to repeat follow from the fields."""
+
+import ast
+import functools
+import inspect
+import shlex
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from ctxr.errors import UsageError
+
+OPTION_NAMES = {
+    # what a field cannot be called: a word of Python or a type, a method of the class that it extends
+    "platform_of": "from",
+    "raters": "votes",
+    "changes": "set",
+}
+"""How a field is typed where that is not its own name."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number from `low` to `high`, both included unless `above`; NaN lies outside.
+
+    Attributes:
+        meaning: what the number is, with its unit: the hint of an error.
+        above: whether `low` itself lies outside.
+    """
+
+    low: float
+    high: float
+    meaning: str
+    above: bool = False
+
+    def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
+        """(sentence, hint) for a value outside; None for one inside."""
+        inside = self.low < value <= self.high if self.above else self.low <= value <= self.high
+        return None if inside else (f"{typed} {value} is out of range", f"it is {self.meaning}")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
+        """(sentence, hint) for an unknown word; None for a known one."""
+        if value in self.words:
+            return None
+        near = get_close_matches(str(value), self.words, n=1)
+        sentence = f"{typed} {value} is unknown" if value else f"{typed} is missing"
+        return sentence, f"did you mean {typed} {near[0]}?" if near else f"choose one of {', '.join(self.words)}"
+
+
+class NotDecisive:
+    """Marks an option on which the result does not depend."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The frozen name of an option in manifests and hashes, whatever the field is called."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Since:
+    """Marks an option that came later: artifacts without it were made with the value `was`."""
+
+    was: Any
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field: its type without markers, the markers, and its help on one line."""
+
+    kind: Any
+    markers: tuple[Any, ...]
+    help: str
+
+    def marker(self, kind: type) -> Any:
+        """The marker of that class; None without one."""
+        return next((one for one in self.markers if one is kind or isinstance(one, kind)), None)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of the options of all verbs; subclasses are frozen dataclasses whose fields have a default and a docstring each.
+
+    An option decides the result unless it is marked `NotDecisive`.
+    """
+
+    COMMAND: ClassVar[str] = ""
+    CONSTANTS: ClassVar[Mapping[str, Any]] = {}
+    """Written into the key beside the options: what format 1 recorded and the class no longer offers."""
+
+    @classmethod
+    def describe(cls) -> dict[str, Option]:
+        """The options by field name, in their order."""
+        return _described(cls)
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
+        yield from ()
+
+    def check(self) -> Self:
+        """The options themselves. Raises UsageError, one sentence and a hint, for the first value that is not admitted."""
+        for name, option in self.describe().items():
+            value = getattr(self, name)
+            for marker in option.markers:
+                if (
+                    isinstance(marker, Range | Choices)
+                    and value is not None
+                    and (wrong := marker.problem(typed(name), value))
+                ):
+                    raise UsageError(wrong[0], hint=wrong[1])
+        for sentence, hint in self.rules():
+            raise UsageError(sentence, hint=hint)
+        return self
+
+    def key(self) -> dict[str, Any]:
+        """What decides the result, under the names that manifests and hashes hold."""
+        decisive = dict(self.CONSTANTS)
+        for name, option in self.describe().items():
+            if option.marker(NotDecisive) is None:
+                wire = option.marker(Wire)
+                decisive[wire.name if wire else name] = getattr(self, name)
+        return decisive
+
+    @classmethod
+    def complete(cls, old: Mapping[str, Any]) -> dict[str, Any]:
+        """The key of an older artifact, with the options that came later at what they were then."""
+        later = {}
+        for name, option in cls.describe().items():
+            if since := option.marker(Since):
+                wire = option.marker(Wire)
+                later[wire.name if wire else name] = since.was
+        return later | dict(old)
+
+    def command_line(self, *words: str, **changes: Any) -> str:
+        """The command that was typed, with `words` and `changes`; what is at its default is left out.
+
+        >>> @dataclass(frozen=True)
+        ... class Copy(Options):
+        ...     COMMAND = "copy"
+        ...     workdir: Path = Path("work")
+        ...     fast: bool = False
+        >>> Copy(Path("my work")).command_line(fast=True)
+        "ctxr copy --workdir 'my work' --fast"
+        """
+        changed = replace(self, **changes)
+        line = ["ctxr", self.COMMAND, *words]
+        for field in fields(self):
+            value = getattr(changed, field.name)
+            if value == field.default:
+                continue
+            if isinstance(value, bool):
+                line.append(typed(field.name) if value else typed(field.name).replace("--", "--no-", 1))
+                continue
+            for one in value if isinstance(value, tuple) else (value,):
+                line += [typed(field.name), str(one)]
+        return shlex.join(line)
+
+
+def typed(field: str) -> str:
+    """How a field is typed.
+
+    >>> typed("set_size"), typed("raters")
+    ('--set-size', '--votes')
+    """
+    return f"--{OPTION_NAMES.get(field, field).replace('_', '-')}"
+
+
+@functools.cache
+def _described(cls: Any) -> dict[str, Option]:
+    texts = field_texts(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found = {}
+    for field in fields(cls):
+        if field.default is MISSING:
+            raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
+        kind, markers = hints[field.name], ()
+        if typing.get_origin(kind) is typing.Annotated:
+            kind, *rest = typing.get_args(kind)
+            markers = tuple(rest)
+        found[field.name] = Option(kind, markers, texts.get(field.name, ""))
+    return found
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """The text under each field of a dataclass and of those it extends, on one line."""
+    found: dict[str, str] = {}
+    for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):
+        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
+        name = ""
+        for node in getattr(body, "body", []):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                name = node.target.id
+            elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                found[name] = " ".join(str(node.value.value).split())
+                name = ""
+            else:
+                name = ""
+    return found

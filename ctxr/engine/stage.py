@@ -1,0 +1,141 @@
+"""The life of a verb that writes an artifact, once: check, resolve, up to date?, ours?, lock, write, manifest last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ctxr.engine.options import Options
+from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.staging import making
+from ctxr.errors import CtxrError
+from ctxr.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    Content,
+    Parent,
+    finish,
+    identity,
+    locked,
+    open_artifact,
+    plain,
+    require_ours,
+    take_manifest,
+)
+from ctxr.store.atomic import write_bytes
+
+
+class NothingWritten(CtxrError):
+    """The stage could do nothing and has changed nothing: the earlier result stays in force."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a stage reads, resolved once and cheaply: nothing is computed before it is known whether there is work to do.
+
+    Attributes:
+        parents: what the artifact is made from, by content.
+        data: handed on to `write`.
+        key: what decides beside the options, such as the fingerprint of an encoder.
+    """
+
+    parents: Sequence[Parent]
+    data: Any = None
+    key: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The artifact, None while it is incomplete, and whether it was finished before."""
+
+    artifact: Artifact | None
+    up_to_date: bool
+
+
+class Stage:
+    """A verb that writes one artifact. A verb that only reads is a plain function of its options.
+
+    Attributes:
+        KIND: of the artifact. STAGED: write into an empty folder that replaces the old artifact once it is whole, instead of
+            completing the folder in place.
+    """
+
+    KIND: ClassVar[str]
+    STAGED: ClassVar[bool] = False
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def out(self) -> Path:
+        """The folder of the artifact."""
+        raise NotImplementedError
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """What is read. Raises for inputs that are missing or unfinished."""
+        raise NotImplementedError
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        """Do the work in `out`, which is locked; None for work that was paid for or computed in part: no manifest is written,
+        and the same command goes on. May raise NothingWritten: then the earlier result stays in force."""
+        raise NotImplementedError
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """The artifact in `out` if it is the finished result of the same options and inputs, and nothing in it was changed."""
+        if not (out / MANIFEST).is_file():
+            return None
+        artifact = open_artifact(out, self.KIND)
+        known = artifact.manifest
+        same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
+        same = same and identity(known.parents) == identity(inputs.parents)
+        return artifact if same and not artifact.changed_files() else None
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        """What decides the result, as the manifest records it."""
+        return plain(self.options.key() | dict(inputs.key))
+
+    def require_free(self, out: Path) -> None:
+        """Make the folder ours. Raises UsageError where it holds something else."""
+        require_ours(out)
+
+
+def execute(stage: Stage, progress: Progress | None = None) -> Outcome:
+    """Do what is left to do.
+
+    Raises UsageError for options that are not admitted and for a folder that is not ours, UnfinishedError for a folder that
+    another process is writing to, and whatever the stage raises.
+    """
+    progress = progress or Silent()
+    stage.options.check()
+    inputs, out = stage.inputs(progress), stage.out()
+    if artifact := stage.current(out, inputs):
+        return Outcome(artifact, up_to_date=True)
+    stage.require_free(out)
+    with locked(out):
+        if artifact := stage.current(out, inputs):  # another process was faster
+            return Outcome(artifact, up_to_date=True)
+        if stage.STAGED:
+            with making(out) as folder:
+                content = stage.write(inputs, folder, progress)
+                if content is None:
+                    raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
+                _finish(stage, inputs, folder, content)
+            return Outcome(open_artifact(out), up_to_date=False)
+        before = take_manifest(out)
+        try:
+            content = stage.write(inputs, out, progress)
+        except NothingWritten:
+            if before is not None:
+                write_bytes(out / MANIFEST, before)
+            raise
+        return Outcome(_finish(stage, inputs, out, content) if content is not None else None, up_to_date=False)
+
+
+def _finish(stage: Stage, inputs: Inputs, out: Path, content: Content) -> Artifact:
+    return finish(
+        out,
+        kind=stage.KIND,
+        verb=stage.options.COMMAND,
+        config=stage.key(inputs),
+        parents=inputs.parents,
+        content=content,
+    )

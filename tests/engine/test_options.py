@@ -1,0 +1,110 @@
+"""Options: ranges, choices, identity, and the command that repeats them follow from the fields alone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import pytest
+
+from ctxr.engine.options import Choices, NotDecisive, Options, Range, Since, Wire, typed
+from ctxr.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Build(Options):
+    """Options of a verb that does not exist."""
+
+    COMMAND: ClassVar[str] = "build"
+    CONSTANTS: ClassVar[Mapping[str, str]] = {"colour": "red"}
+
+    sources: tuple[str, ...] = ()
+    """Where from."""
+    workdir: Annotated[Path, NotDecisive] = Path("work")
+    """Where to."""
+    threshold: Annotated[float | None, Range(0, 2, "a distance: 0..2")] = None
+    """How far,
+    at least."""
+    share: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 1.0
+    """How much."""
+    detector: Annotated[str, Choices(("adaptive", "hash")), Wire("finder")] = "adaptive"
+    """Which."""
+    loud: Annotated[bool, Since(False)] = False
+    """Whether loud."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """What does not go together."""
+        if self.loud and self.detector == "hash":
+            yield "--loud and --detector hash exclude each other", "leave one out"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "hint"),
+    [
+        ({"threshold": 3.0}, "--threshold 3.0 is out of range", "it is a distance: 0..2"),
+        ({"threshold": float("nan")}, "--threshold nan is out of range", "it is a distance: 0..2"),
+        ({"share": 0.0}, "--share 0.0 is out of range", "it is a share above 0, at most 1"),
+        ({"detector": "adaptiv"}, "--detector adaptiv is unknown", "did you mean --detector adaptive?"),
+        ({"detector": "zzz"}, "--detector zzz is unknown", "choose one of adaptive, hash"),
+        ({"detector": ""}, "--detector is missing", "choose one of adaptive, hash"),
+        ({"loud": True, "detector": "hash"}, "--loud and --detector hash exclude each other", "leave one out"),
+    ],
+)
+def test_a_value_that_is_not_admitted_is_one_sentence_with_a_hint(
+    changes: dict[str, object], sentence: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{sentence}$") as caught:
+        replace(Build(), **changes).check()  # type: ignore[arg-type]
+    assert caught.value.hint == hint
+
+
+def test_admitted_values_pass_and_an_unset_one_has_no_range() -> None:
+    options = Build(threshold=2.0, share=0.01, detector="hash")
+    assert options.check() is options
+    assert Build().check() == Build()
+
+
+def test_every_option_decides_the_result_unless_it_says_otherwise() -> None:
+    assert Build(loud=True, workdir=Path("elsewhere")).key() == {
+        "colour": "red",
+        "sources": (),
+        "threshold": None,
+        "share": 1.0,
+        "finder": "adaptive",
+        "loud": True,
+    }
+
+
+def test_an_option_that_came_later_is_what_it_was_in_an_older_key() -> None:
+    old = {name: value for name, value in Build().key().items() if name != "loud"}
+    assert Build.complete(old) == Build().key()
+    assert Build.complete(old | {"loud": True})["loud"] is True
+
+
+def test_the_command_is_repeated_without_what_is_at_its_default() -> None:
+    options = Build(("a b", "c"), Path("w"), detector="hash")
+    assert options.command_line() == "ctxr build --sources 'a b' --sources c --workdir w --detector hash"
+    assert Build(loud=True).command_line("words", loud=False) == "ctxr build words"
+
+
+def test_help_is_the_text_below_a_field_on_one_line() -> None:
+    assert {name: one.help for name, one in Build.describe().items()}["threshold"] == "How far, at least."
+    assert Build.describe()["detector"].kind is str
+
+
+def test_an_option_without_a_default_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Bare(Options):
+        name: str
+
+    with pytest.raises(TypeError, match="the option name of Bare needs a default"):
+        Bare("x").check()
+
+
+def test_a_field_that_python_cannot_name_is_typed_otherwise() -> None:
+    assert [typed(name) for name in ("platform_of", "raters", "changes", "set_size")] == [
+        "--from",
+        "--votes",
+        "--set",
+        "--set-size",
+    ]

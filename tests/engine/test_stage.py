@@ -1,0 +1,124 @@
+"""The life of a verb: nothing is done twice, an edited file and another key are, and a stage that fails leaves what was there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import pytest
+
+from ctxr.engine.options import NotDecisive, Options, Range, Since
+from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
+from ctxr.errors import UnfinishedError, UsageError
+from ctxr.store.artifacts import MANIFEST, Content, Parent, locked, open_artifact
+
+PARENT = Parent("source", "video", "0" * 64)
+
+
+@dataclass(frozen=True)
+class Copy(Options):
+    """Options of a verb that does not exist."""
+
+    COMMAND: ClassVar[str] = "copy"
+
+    out: Annotated[Path, NotDecisive] = Path("work")
+    """Where to."""
+    times: Annotated[int, Range(1, 9, "a number from 1 to 9")] = 1
+    """How often."""
+    loud: Annotated[bool, Since(False)] = False
+    """Whether loud."""
+
+
+class Copies(Stage):
+    """Writes a line for each time."""
+
+    KIND = "copies"
+    options: Copy
+
+    def __init__(self, options: Copy, encoder: str = "a", fails: Exception | None = None, part: bool = False) -> None:
+        super().__init__(options)
+        self.encoder, self.fails, self.part, self.runs = encoder, fails, part, 0
+
+    def out(self) -> Path:
+        return self.options.out
+
+    def inputs(self, progress: Progress) -> Inputs:
+        return Inputs([PARENT], key={"encoder": self.encoder})
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        self.runs += 1
+        if self.fails is not None:
+            raise self.fails
+        (out / "lines.txt").write_text("line\n" * self.options.times)
+        return None if self.part else Content(["lines.txt"], {"lines": self.options.times}, {})
+
+
+class Replaced(Copies):
+    """The same, written beside the old artifact and then put in its place."""
+
+    STAGED = True
+
+
+@pytest.mark.parametrize("kind", [Copies, Replaced])
+def test_what_is_finished_is_done_once_and_what_changed_is_done_again(kind: type[Copies], tmp_path: Path) -> None:
+    options = Copy(tmp_path / "out", 2)
+    first = execute(kind(options))
+    assert (first.up_to_date, (tmp_path / "out" / "lines.txt").read_text()) == (False, "line\nline\n")
+    again = kind(options)
+    second = execute(again)
+    assert (second.up_to_date, again.runs, second.artifact) == (True, 0, first.artifact)
+    (tmp_path / "out" / "lines.txt").write_text("edited")
+    assert not execute(kind(options)).up_to_date
+    assert (tmp_path / "out" / "lines.txt").read_text() == "line\nline\n"
+    assert not execute(kind(options, encoder="b")).up_to_date
+    assert not execute(kind(Copy(tmp_path / "out", 3), encoder="b")).up_to_date
+    manifest = open_artifact(tmp_path / "out").manifest
+    assert (manifest.verb, manifest.config) == ("copy", {"times": 3, "loud": False, "encoder": "b"})
+
+
+def test_an_artifact_from_before_an_option_existed_is_up_to_date(tmp_path: Path) -> None:
+    options = Copy(tmp_path / "out")
+    execute(Copies(options))
+    manifest = tmp_path / "out" / MANIFEST
+    manifest.write_text(manifest.read_text().replace(',\n  "loud": false', "").replace('"loud": false,', ""))
+    assert "loud" not in open_artifact(tmp_path / "out").manifest.config
+    assert execute(Copies(options)).up_to_date
+
+
+def test_a_stage_that_can_do_nothing_leaves_the_earlier_result_in_force(tmp_path: Path) -> None:
+    execute(Copies(Copy(tmp_path / "out")))
+    before = (tmp_path / "out" / MANIFEST).read_bytes()
+    with pytest.raises(NothingWritten, match="no source"):
+        execute(Copies(Copy(tmp_path / "out", 2), fails=NothingWritten("no source could be read")))
+    assert (tmp_path / "out" / MANIFEST).read_bytes() == before
+
+
+def test_a_stage_that_breaks_off_leaves_no_manifest_and_a_staged_one_leaves_the_old_artifact(tmp_path: Path) -> None:
+    for kind, left in ((Copies, False), (Replaced, True)):
+        out = tmp_path / kind.__name__
+        execute(kind(Copy(out)))
+        with pytest.raises(KeyboardInterrupt):
+            execute(kind(Copy(out, 2), fails=KeyboardInterrupt()))  # type: ignore[arg-type]
+        assert (out / MANIFEST).is_file() is left
+
+
+def test_work_done_in_part_has_no_manifest_and_goes_on(tmp_path: Path) -> None:
+    assert execute(Copies(Copy(tmp_path / "out"), part=True)).artifact is None
+    assert not (tmp_path / "out" / MANIFEST).exists()
+    assert not execute(Copies(Copy(tmp_path / "out"))).up_to_date
+
+
+def test_options_are_checked_first_and_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--times 10 is out of range"):
+        execute(Copies(Copy(tmp_path / "out", 10)))
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("dear")
+    with pytest.raises(UsageError, match="no part of an artifact"):
+        execute(Copies(Copy(tmp_path / "letters")))
+
+
+def test_a_folder_that_another_process_writes_to_is_not_touched(tmp_path: Path) -> None:
+    stage: Any = Copies(Copy(tmp_path / "out"))
+    with locked(tmp_path / "out"), pytest.raises(UnfinishedError, match="another ctxr process"):
+        execute(stage)
+    assert stage.runs == 0
