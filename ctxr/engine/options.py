@@ -75,7 +75,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionField:
     """One field: its type without markers, the markers, and its help on one line."""
 
     kind: Any
@@ -99,9 +99,9 @@ class Options:
     """Written into the key beside the options: what format 1 recorded and the class no longer offers."""
 
     @classmethod
-    def describe(cls) -> dict[str, Option]:
+    def describe(cls) -> dict[str, OptionField]:
         """The options by field name, in their order."""
-        return _described(cls)
+        return _described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
@@ -176,7 +176,7 @@ def typed(field: str) -> str:
 
 
 @functools.cache
-def _described(cls: Any) -> dict[str, Option]:
+def _described(cls: Any) -> dict[str, OptionField]:
     texts = field_texts(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
     found = {}
@@ -187,7 +187,7 @@ def _described(cls: Any) -> dict[str, Option]:
         if typing.get_origin(kind) is typing.Annotated:
             kind, *rest = typing.get_args(kind)
             markers = tuple(rest)
-        found[field.name] = Option(kind, markers, texts.get(field.name, ""))
+        found[field.name] = OptionField(kind, markers, texts.get(field.name, ""))
     return found
 
 

@@ -45,7 +45,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageResult:
     """The artifact, None while it is incomplete, and whether it was finished before."""
 
     artifact: Artifact | None
@@ -98,7 +98,7 @@ class Stage:
         require_ours(out)
 
 
-def execute(stage: Stage, progress: Progress | None = None) -> Outcome:
+def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
     """Do what is left to do.
 
     Raises UsageError for options that are not admitted and for a folder that is not ours, UnfinishedError for a folder that
@@ -108,18 +108,18 @@ def execute(stage: Stage, progress: Progress | None = None) -> Outcome:
     stage.options.check()
     inputs, out = stage.inputs(progress), stage.out()
     if artifact := stage.current(out, inputs):
-        return Outcome(artifact, up_to_date=True)
+        return StageResult(artifact, up_to_date=True)
     stage.require_free(out)
     with locked(out):
         if artifact := stage.current(out, inputs):  # another process was faster
-            return Outcome(artifact, up_to_date=True)
+            return StageResult(artifact, up_to_date=True)
         if stage.STAGED:
             with making(out) as folder:
                 content = stage.write(inputs, folder, progress)
                 if content is None:
                     raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
                 _finish(stage, inputs, folder, content)
-            return Outcome(open_artifact(out), up_to_date=False)
+            return StageResult(open_artifact(out), up_to_date=False)
         before = take_manifest(out)
         try:
             content = stage.write(inputs, out, progress)
@@ -127,7 +127,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> Outcome:
             if before is not None:
                 write_bytes(out / MANIFEST, before)
             raise
-        return Outcome(_finish(stage, inputs, out, content) if content is not None else None, up_to_date=False)
+        return StageResult(_finish(stage, inputs, out, content) if content is not None else None, up_to_date=False)
 
 
 def _finish(stage: Stage, inputs: Inputs, out: Path, content: Content) -> Artifact:

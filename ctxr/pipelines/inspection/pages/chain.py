@@ -67,7 +67,7 @@ ALONE = "results"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChainStage:
     """One step of the chain: an artifact, or something without a manifest.
 
     Attributes:
@@ -108,7 +108,7 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def find_stages(workdir: Path, named: Path | None) -> tuple[list[Stage], list[str]]:
+def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], list[str]]:
     """The stages to report on, oldest first, and what is worth knowing about the choice, in words without places.
 
     Without a name they end in the last finished image sets of the project, whose making is known; else in its dataset; else
@@ -122,10 +122,10 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[Stage], list[st
             open_artifact(file.parent).manifest.kind == RESULT for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
         ):
             told = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
-        return [Stage(workdir, name, ALONE)], [told]
+        return [ChainStage(workdir, name, ALONE)], [told]
     artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:
-        return [Stage(path, path.resolve().name, RELEASE)], notes
+        return [ChainStage(path, path.resolve().name, RELEASE)], notes
     chain = [artifact]
     while parent := _parent(chain[0]):
         found = _beside(chain[0].path, parent)
@@ -171,10 +171,10 @@ def _readable(folder: Path) -> Iterator[Artifact]:
             continue  # damaged: not the one
 
 
-def _stage(artifact: Artifact) -> Stage:
+def _stage(artifact: Artifact) -> ChainStage:
     manifest = artifact.manifest
     listed = manifest.kind == IMAGE_SETS or "failures.jsonl" in manifest.files
-    return Stage(
+    return ChainStage(
         path=artifact.path,
         name=artifact.path.resolve().name,
         kind=manifest.kind,
@@ -211,7 +211,7 @@ class Chain:
             and for results alone.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[ChainStage, ...]
     units: tuple[SourceUnit, ...]
     splits: dict[str, SplitName]
     notes: tuple[str, ...]
@@ -219,7 +219,7 @@ class Chain:
     dataset: Dataset | None = None
 
     @property
-    def last(self) -> Stage:
+    def last(self) -> ChainStage:
         """What the report is about."""
         return self.stages[-1]
 
@@ -310,7 +310,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
 Content = tuple[tuple[SourceUnit, ...], dict[str, SplitName], Dataset | None]
 
 
-def _of_sets(last: Stage, notes: list[str]) -> Content:
+def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     """Units and splits of image sets."""
     parents = last.manifest.parents if last.manifest else []
     present = [parent.name for parent in parents if parent.kind != IMAGE_SETS]
@@ -324,7 +324,7 @@ def _of_sets(last: Stage, notes: list[str]) -> Content:
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
 
 
-def _of_dataset(last: Stage, notes: list[str], progress: Progress) -> Content:
+def _of_dataset(last: ChainStage, notes: list[str], progress: Progress) -> Content:
     """Units, splits and the dataset itself; nothing where there are results alone."""
     if last.kind == ALONE:
         return (), {}, None
@@ -341,7 +341,7 @@ def _counts(dataset: Dataset) -> dict[str, int]:
     return dict(zip(("sets", "images", "texts", "queries", "judgments"), map(len, tables), strict=True))
 
 
-def _project(last: Stage, workdir: Path) -> Path:
+def _project(last: ChainStage, workdir: Path) -> Path:
     """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
     beside = last.path.resolve().parent
     ours = last.kind == IMAGE_SETS or (last.manifest is not None and (beside / RESULTS).is_dir())

@@ -9,7 +9,7 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.media.sources import VIDEO_SUFFIXES
-from ctxr.pipelines.inspection.pages.chain import ALONE, Stage
+from ctxr.pipelines.inspection.pages.chain import ALONE, ChainStage
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
@@ -186,7 +186,7 @@ def _runs(edition: Edition) -> Iterator[Artifact]:
             yield open_artifact(folder)
 
 
-def _origin(stage: Stage) -> Origin:
+def _origin(stage: ChainStage) -> Origin:
     if stage.manifest is None:
         return Origin(stage.name, stage.made_by, stage.sha256, [])
     return Origin(stage.name, stage.made_by, stage.sha256, _groups(stage.manifest))
