@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.table import Row, median_seconds
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.metrics.compare import RESAMPLES, mcnemar, mean_interval, sign_flip
 from ctxr.metrics.ranking import accuracy, places, recall, reciprocal_rank
 from ctxr.pipelines.modelling.config import Eval

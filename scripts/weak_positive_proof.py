@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import JUDGMENTS, folder_of
 from ctxr.datasets.truth import CaptionTruth, of_gallery
 from ctxr.engine.progress import Progress, Silent

@@ -26,7 +26,7 @@ from ctxr.annotation.making import (
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Unit
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import sample_of
 from ctxr.engine.progress import Progress

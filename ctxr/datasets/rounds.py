@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.store.artifacts import (

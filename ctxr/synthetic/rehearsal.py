@@ -13,8 +13,8 @@ from typing import Any
 
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError

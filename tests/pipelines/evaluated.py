@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import UsageError
 from ctxr.media.images import image_size
 from ctxr.pipelines.inspection.config import Stats

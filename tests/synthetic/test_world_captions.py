@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.truth import CaptionTruth, of_gallery
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import read_image

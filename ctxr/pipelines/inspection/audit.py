@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, plural
 from ctxr.media.images import sharpness

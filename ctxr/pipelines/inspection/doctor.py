@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import CtxrError, UsageError

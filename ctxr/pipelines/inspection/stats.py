@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lexicon import NAMES, load_lexicon
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.datasets.splits import SPLITS

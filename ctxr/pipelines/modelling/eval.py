@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import common_dataset
-from ctxr.datasets.readers import open_dataset, origin_of
+from ctxr.datasets.open import open_dataset, origin_of
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError

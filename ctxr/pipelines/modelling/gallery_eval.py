@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import origin_of
+from ctxr.datasets.open import origin_of
 from ctxr.datasets.truth import read_judgments
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table

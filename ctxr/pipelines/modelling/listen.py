@@ -12,7 +12,7 @@ from typing import Any
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import remember_dataset
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, DataError, UsageError

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxr.datasets.changes import parent_of, refuse_other
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import Pixels, read_image
@@ -24,16 +24,7 @@ from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights
 from ctxr.pipelines.modelling.config import WAYS, RegionsConfig, RegionsReport
 from ctxr.problems.encoded import cached
 from ctxr.problems.queries import contents_of
-from ctxr.store.artifacts import (
-    Content,
-    Parent,
-    finish,
-    finished,
-    locked,
-    open_artifact,
-    require_ours,
-    take_manifest,
-)
+from ctxr.store.artifacts import Content, Parent, finish, finished, locked, open_artifact, require_ours, take_manifest
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image

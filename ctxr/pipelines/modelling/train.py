@@ -8,7 +8,7 @@ from pathlib import Path
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import foreign_notes, remember_dataset
-from ctxr.datasets.readers import open_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_nothing
 from ctxr.errors import DataError, UnfinishedError, UsageError

@@ -42,16 +42,7 @@ from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliabili
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import as_records, entail_figures, entail_table, export_hint, looked_at
-from ctxr.store.artifacts import (
-    MANIFEST,
-    Content,
-    Parent,
-    finish,
-    locked,
-    open_artifact,
-    require_ours,
-    take_manifest,
-)
+from ctxr.store.artifacts import MANIFEST, Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SERVED
 from ctxr.store.records import Judgment

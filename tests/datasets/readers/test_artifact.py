@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Split, Text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError
 from tests.releases import draw
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.frames import in_string_order
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.errors import CtxrError, DataError, UsageError
 from tests.releases import TEST, TRAIN, VALID, annotation_yaml, draw, draw_sets, write_release
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.retrieval import Vectors, caption_retrieval
 from ctxr.problems.gallery.splits import gallery_sides

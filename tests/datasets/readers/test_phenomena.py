@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.phenomena import FULL_ROWS, FURTHER, FURTHER_ROWS, PHENOMENA, looked_for, read_annotations
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.errors import DataError
 from tests.releases import VALID, annotation_yaml, write_release
 

@@ -16,7 +16,7 @@ from ctxr.annotation.artifacts import (
 from ctxr.annotation.making import describe_units
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST
 from tests.pipelines.world_dataset import write_world_dataset

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import encode_jpeg
 from ctxr.metrics.compare import Interval

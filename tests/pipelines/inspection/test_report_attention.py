@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages.results import EvaluationRows, attended, find_scored

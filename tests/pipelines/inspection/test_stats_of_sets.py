@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.media.images import read_image
 from ctxr.models.encoders import load_encoder

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval

@@ -9,7 +9,7 @@ import pytest
 from ctxr.annotation.artifacts import Answered, write_judgments
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models import regions as models
 from ctxr.pipelines.modelling import regions as regions_run

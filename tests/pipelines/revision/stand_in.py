@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.models.entailment.base import Claim
 from ctxr.store.hashing import sha256_of

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ctxr.annotation.artifacts import read_tasks
 from ctxr.annotation.config import ExportTasks
 from ctxr.cli.app import app
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow, SetConflict, read_rounds
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Silent

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
 from ctxr.datasets.truth import read_judgments
 from ctxr.metrics.compare import Clusters

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow, read_figures
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import UsageError

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim

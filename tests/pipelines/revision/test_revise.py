@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, CandidateRow, Round, SetConflict
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import DataError, UnfinishedError, UsageError

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.changes import parent_of
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.datasets.rounds import Round, open_base, sample_of, turn
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels

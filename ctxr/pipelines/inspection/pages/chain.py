@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import origin_of
+from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import DATASETS, SETS, latest
 from ctxr.errors import DataError

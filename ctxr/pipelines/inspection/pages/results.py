@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval

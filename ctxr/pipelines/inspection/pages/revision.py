@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import (
     FOLDER,
     LEDGER,

@@ -12,8 +12,8 @@ from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.making import audit_units, describe_units, tag_units
 from ctxr.annotation.protocol import Protocol
 from ctxr.cli.app import app
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
-from ctxr.datasets.readers.recognise import read_dataset
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import Dropped, run
 from ctxr.pipelines.crowd.config import Aggregate

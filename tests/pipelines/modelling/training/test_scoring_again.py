@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError
 from ctxr.models import precision
 from ctxr.problems.scoring import scores_of

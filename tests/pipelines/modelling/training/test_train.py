@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.encoders import Encoder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxr.cli.views import training_table as table
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import read_judgments, verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport

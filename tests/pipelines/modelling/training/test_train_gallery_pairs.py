@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import UsageError
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from ctxr.datasets.readers.recognise import read_dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate

@@ -1,4 +1,4 @@
-"""Which of the known kinds of datasets lies in a folder or file."""
+"""A dataset by its folder or file: which kind lies there, and the latest one of a project."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +10,11 @@ from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_caption
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.datasets.readers.karpathy import is_split, read_split
 from ctxr.datasets.readers.text_files import JsonFile, read_json
+from ctxr.engine.progress import Progress
+from ctxr.engine.project import CHAIN, chosen
 from ctxr.errors import DataError, UsageError
-from ctxr.store.artifacts import MANIFEST, MARKER
+from ctxr.store.artifacts import MANIFEST, MARKER, Parent, open_artifact
+from ctxr.store.hashing import sha256_of
 
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
@@ -126,3 +129,24 @@ def _check_size(file: Path) -> None:
         raise DataError(
             f"{file} has {file.stat().st_size >> 20} MiB, more than any known dataset", hint="is it the right file?"
         )
+
+
+def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Dataset":
+    """The dataset at `path`; without one the latest finished one in `workdir`, and says which.
+
+    Raises UnfinishedError when the project has none, and whatever `read_dataset` raises.
+    """
+    found = chosen(path, workdir, CHAIN, progress)
+    if path is None:
+        progress.note(f"looking at {found}")
+    with progress.task("pictures", None) as task:
+        return read_dataset(found, task.advance)
+
+
+def origin_of(dataset: "Dataset") -> "Parent":
+    """What a dataset is by content: the artifact's manifest, or texts, queries and judgments of a release."""
+    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        artifact = open_artifact(dataset.root)
+        return Parent("dataset", artifact.manifest.kind, artifact.sha256)
+    tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    return Parent("dataset", "release", sha256_of([repr(row) for table in tables for row in table]))
