@@ -81,8 +81,8 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
         assert 'id="classifiers"' in page
         assert "50.0 (25.0–75.0)" in page
         assert "judge is no more often right than who always gives the commoner answer: all pairs." in page
-        assert "results/judge" in content
-        assert ('id="summary"' in content) == (home is workdir)
+        assert "results/judge" in page
+        assert ('id="summary"' in page) == (home is workdir)
     (alone / "results" / "judge" / "tables.json").write_text("{}")
     with pytest.raises(DataError, match=r"judge/tables\.json is damaged"):
         report(Report(workdir=alone))
