@@ -1,4 +1,4 @@
-# make demo | test   set everything up and run it;   make help   lists the rest
+# make demo | test   install everything and run it;   make help   lists all targets
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,10 +8,10 @@ GOLDEN_BASE ?= HEAD
 
 .PHONY: help setup system demo test check prove bench train-tiny clean
 
-help:           ## this list
+help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-setup: $(READY) system  ## virtual environment and system packages
+setup: $(READY) system  ## create the virtual environment and install system packages
 
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv"; exit 1; }
@@ -19,32 +19,32 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-system:         ## tesseract, ffmpeg, chromium and postgresql, if they are missing and can be installed
+system:         ## install tesseract, ffmpeg, chromium and postgresql if they are missing and permissions allow
 	@sh scripts/system-packages
 
-demo: setup     ## draw a small world, build and filter sets, show them next to the truth
+demo: setup     ## draw a small world, run the whole chain on it and compare the results with the truth
 	$(BIN)/ctxr demo
 
-test: setup     ## the tests, without the long proofs
+test: setup     ## run the tests, without the long proofs
 	$(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope
 
-check: setup    ## lint, format, types
+check: setup    ## lint, check format, types and imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-prove: setup    ## the long proofs: many kills, fuzzing, the same bytes as GOLDEN_BASE writes (a commit; HEAD)
+prove: setup    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default HEAD)
 	$(BIN)/python -m pytest -m prove
 	$(BIN)/python -m scripts.golden $(GOLDEN_BASE)
 
-bench: setup    ## measure, side by side, against floors and peers
+bench: setup    ## run the benchmarks against lower bounds and peers
 	@test -d $(PEERS) || $(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --target $(PEERS) faiss-cpu tesserocr \
 	  || echo "faiss-cpu and tesserocr cannot be installed: their rows will be missing"
 	PYTHONPATH=$(PEERS) $(BIN)/python -m bench
 
-train-tiny: setup  ## train the embedded encoder again
+train-tiny: setup  ## retrain the bundled encoder
 	$(BIN)/python scripts/train_tiny.py
 
-clean:          ## remove what the demo and the bench wrote
+clean:          ## remove the output of demo and bench
 	rm -rf demo bench/out

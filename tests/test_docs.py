@@ -1,4 +1,4 @@
-"""What the documents say is there, is there."""
+"""Paths, commands and tables in the documents match the code."""
 
 import re
 import tomllib
@@ -42,6 +42,13 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
 def test_every_command_named_is_there(document: Path) -> None:
     named = set(re.findall(r"(?:`|^    )ctxr ([a-z][a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_module_that_a_document_runs_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    named = set(re.findall(r"python -m (scripts|bench)[. ](\w+)", text))
+    assert not {f"{folder}/{name}" for folder, name in named if not (ROOT / folder / f"{name}.py").is_file()}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `scripts.golden` says of two folders: nothing where they are the same, else each file and the place."""
+"""`scripts.golden` reports no difference between equal folders, and otherwise each file with its first difference."""
 
 import sqlite3
 from pathlib import Path
@@ -15,7 +15,7 @@ def written(folder: Path, name: str, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after", "said"),
+    ("name", "before", "after", "differences"),
     [
         ("a.json", b'{"a": {"b": [1, 2]}}', b'{"a": {"b": [1, 3]}}', ["a.json: line 1 a b [1]: 2, now 3"]),
         ("a.json", b'{"a": 1}', b'{"b": 1}', ['a.json: line 1 has: ["a"], now ["b"]']),
@@ -26,17 +26,19 @@ def written(folder: Path, name: str, content: bytes) -> Path:
         ("clock.jsonl", b"1", b"2", []),
     ],
 )
-def test_the_first_difference_is_named(name: str, before: bytes, after: bytes, said: list[str], tmp_path: Path) -> None:
+def test_the_first_difference_is_named(
+    name: str, before: bytes, after: bytes, differences: list[str], tmp_path: Path
+) -> None:
     folders = written(tmp_path / "one", name, before), written(tmp_path / "two", name, after)
-    assert compare(*folders)[1] == said
+    assert compare(*folders)[1] == differences
 
 
-def test_files_of_one_side_are_named(tmp_path: Path) -> None:
+def test_files_in_only_one_folder_are_named(tmp_path: Path) -> None:
     folders = written(tmp_path / "one", "a", b""), written(tmp_path / "two", "b", b"")
     assert compare(*folders) == (1, ["a: only before", "b: only now"])
 
 
-def test_databases_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+def test_databases_are_compared_by_content(tmp_path: Path) -> None:
     for side, names in (("one", "ab"), ("two", "ba")):
         (tmp_path / side).mkdir()
         with sqlite3.connect(tmp_path / side / "a.sqlite") as database:
