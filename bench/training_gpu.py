@@ -17,6 +17,7 @@ from bench.table import Row
 from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
+from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import PixelTable, Questions
 from ctxr.models.training.recipe import Recipe
@@ -41,7 +42,8 @@ def measure(device: str = "cuda", name: str = ENCODER, sets: int = 36, steps: in
         recipe = Recipe(variant="batch", lr=4e-6, batch=sets, epochs=1, patience=0)
         scorer = ClipScorer(trainable(source.build)).to(device)
         questions = _questions(source, device, sets)
-        trainer = Trainer(scorer, recipe, questions, None, TrainingRun(Path(folder), device=device, bf16=True))
+        run = TrainingRun(Path(folder), device=device, bf16=True)
+        trainer = Trainer(scorer, ContextualObjective(recipe, questions, None, run))
         rows = torch.arange(sets)
         with FlopCounterMode(display=False) as counter:
             trainer.update(rows, recipe.lr)

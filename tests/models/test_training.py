@@ -76,7 +76,7 @@ def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(
     trainer = make_trainer(tmp_path, STILL, scorer, questions=questions)
     expected = per_description(scorer, questions)
     trainer.progress.at_once = len(questions)
-    trainer.update(torch.arange(len(questions)), 0.0, step=False)
+    trainer.update(torch.arange(len(questions)), 0.0, apply=False)
     found = gradients(scorer)
     assert found.keys() == expected.keys()
     whole = torch.cat([one.flatten() for one in expected.values()])
@@ -113,7 +113,7 @@ def test_summed_gradients_are_as_many_times_larger_as_a_step_has_queries(tmp_pat
     found = []
     for summed in (False, True):
         trainer = make_trainer(tmp_path, replace(STILL, summed_gradients=summed))
-        trainer.update(torch.arange(5), 0.0, step=False)
+        trainer.update(torch.arange(5), 0.0, apply=False)
         found.append(gradients(trainer.scorer))
     for name, averaged in found[0].items():
         torch.testing.assert_close(found[1][name], 5 * averaged, rtol=1e-3, atol=1e-3)
@@ -210,8 +210,8 @@ def test_a_loss_that_is_no_number_stops_says_where_and_keeps_the_last_good_check
     make_trainer(tmp_path, replace(SMALL, epochs=1)).run()
     before = (tmp_path / BEST).read_bytes()
     trainer = make_trainer(tmp_path)
-    assert isinstance(trainer.train.images, Table)
-    trainer.train.images.content[0] = torch.nan
+    assert isinstance(trainer.objective.train.images, Table)
+    trainer.objective.train.images.content[0] = torch.nan
     message = r"the loss is nan in epoch 2, step \d of 3; the last good checkpoint is .*best.safetensors"
     with pytest.raises(CtxrError, match=message) as caught:
         trainer.run()
@@ -318,7 +318,7 @@ def test_bf16_autocast_leaves_the_weights_and_the_scores_fine(tmp_path: Path) ->
     assert isinstance(trainer, Trainer)
     trainer.run()
     assert {weights.dtype for weights in scorer.parameters()} == {torch.float32}
-    rough, exact = (score_all(scorer.eval(), trainer.train, 8, bf16=bf16) for bf16 in (True, False))
-    mask = trainer.train.mask
+    rough, exact = (score_all(scorer.eval(), trainer.objective.train, 8, bf16=bf16) for bf16 in (True, False))
+    mask = trainer.objective.train.mask
     assert not torch.equal(rough[mask], exact[mask])
     assert float((rough[mask] - exact[mask]).abs().max()) < 0.1 * float(exact[mask].std()) + 0.1

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ctxr.models.scorers import ClipScorer
+from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.questions import Questions
 from ctxr.models.training.recipe import Recipe
@@ -44,9 +45,9 @@ def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed:
     )
 
 
-def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer:
+def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer[ContextualObjective]:
     """A trainer of a small head on questions of its own, with the same ones for validation."""
     scorer = scorer or ClipScorer(None, make_head(dropout=recipe.dropout))
     questions = more.pop("questions", None) or make_questions(scorer)
     valid = more.pop("valid", questions)
-    return Trainer(scorer, recipe, questions, valid, TrainingRun(folder, **more))
+    return Trainer(scorer, ContextualObjective(recipe, questions, valid, TrainingRun(folder, **more)))
