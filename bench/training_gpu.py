@@ -18,8 +18,8 @@ from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.contextual import ContextualObjective
+from ctxr.models.training.examples import ExampleTable, PixelTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.questions import PixelTable, Questions
 from ctxr.models.training.recipe import Recipe
 
 ENCODER = "random:ViT-B-16"
@@ -85,7 +85,7 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _questions(source: EncoderSource, device: str, sets: int) -> Questions:
+def _questions(source: EncoderSource, device: str, sets: int) -> ExampleTable:
     """One description for each set of ten pictures of noise."""
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
     rng = np.random.default_rng(0)
@@ -101,4 +101,4 @@ def _questions(source: EncoderSource, device: str, sets: int) -> Questions:
         "target": rng.integers(0, 10, sets),
         "sets": np.arange(sets),
     }
-    return Questions.of(PixelTable([pixels], preprocess, device), columns)
+    return ExampleTable.of(PixelTable([pixels], preprocess, device), columns)

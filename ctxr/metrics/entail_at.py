@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.retrieval import BLOCK, First, QueryScores, Relation, first
-from ctxr.metrics.stratified import KnownPairs, Rates, entailed_share, rogan_gladen
+from ctxr.metrics.stratified import AuditedPairs, Rates, entailed_share, rogan_gladen
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
@@ -74,7 +74,7 @@ class Counted:
     extra: Doubles
     judged: Doubles
     ks: tuple[int, ...]
-    known: tuple[KnownPairs, ...] = ()
+    known: tuple[AuditedPairs, ...] = ()
 
 
 def count(

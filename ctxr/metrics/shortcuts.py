@@ -87,7 +87,7 @@ def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], large
     return credits
 
 
-def place_credits(asked: Sequence[Trial], last: bool) -> Doubles:
+def position_credits(asked: Sequence[Trial], last: bool) -> Doubles:
     """Credits [Q] of always choosing the first image of a set, or the last."""
     return np.array([float(query.target == (query.size - 1 if last else 0)) for query in asked])
 

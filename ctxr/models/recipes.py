@@ -19,7 +19,7 @@ PROFILES = ("fixed", "paper", "code")
 _KINDS: dict[type, str] = {float: "a number", int: "a whole number", bool: "true or false", str: "a text in quotes"}
 
 
-def known_recipes() -> list[str]:
+def list_recipes() -> list[str]:
     """Names of the recipes that come with ctxr."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
@@ -57,7 +57,7 @@ def recipe_name(named: str) -> str:
 def _file(named: str) -> Path:
     if named.endswith(".toml"):
         return Path(named)
-    known = known_recipes()
+    known = list_recipes()
     if named not in known:
         near = get_close_matches(named, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, or name a .toml file"

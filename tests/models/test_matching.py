@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
+from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.galleries import GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.matching import (
@@ -25,7 +26,6 @@ from ctxr.models.training.matching import (
     match_scores,
     matching_loss,
 )
-from ctxr.models.training.questions import PositivePairs
 from ctxr.models.training.recipe import Recipe
 from tests.models.training_questions import Table
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import find_source
 from ctxr.models.scorers import Batch, ClipScorer, trainable
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
-from ctxr.models.training.questions import Questions
 from ctxr.models.training.scoring import accuracy_of, score_all
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head, make_scorer
@@ -32,7 +32,7 @@ def tensors(file: Path) -> dict[str, Tensor]:
     return loaded
 
 
-def in_float64(questions: Questions) -> Questions:
+def in_float64(questions: ExampleTable) -> ExampleTable:
     assert isinstance(questions.images, Table)
     texts = questions.texts.double() if questions.texts.is_floating_point() else questions.texts
     return replace(questions, images=Table(questions.images.content.double()), texts=texts)
@@ -42,7 +42,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def per_description(scorer: nn.Module, questions: Questions) -> dict[str, Tensor]:
+def per_description(scorer: nn.Module, questions: ExampleTable) -> dict[str, Tensor]:
     """Gradient of the mean loss by the slow obvious loop: each query alone, with all of its images encoded for it."""
     scorer.zero_grad()
     for row in range(len(questions)):

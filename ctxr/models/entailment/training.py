@@ -13,12 +13,12 @@ from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, j
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
 from ctxr.models.precision import in_microbatches
+from ctxr.models.training.examples import Images, by_sets
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
-from ctxr.models.training.questions import Images, by_sets
 
 
 @dataclass(frozen=True)
-class ClaimTable:
+class PairTable:
     """Claims by row; texts become tokens batch by batch.
 
     Attributes:
@@ -51,9 +51,9 @@ def make_claims(
     images: Images,
     claims: Sequence[tuple[int, str, str, int, Sequence[bool]]],
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]],
-) -> ClaimTable:
+) -> PairTable:
     """A table of claims (row of the picture, premise, hypothesis, label, indicators)."""
-    return ClaimTable(
+    return PairTable(
         images=images,
         place=torch.tensor([one[0] for one in claims], dtype=torch.int64),
         premises=[one[1] for one in claims],
@@ -69,7 +69,7 @@ class EntailmentObjective(Objective):
 
     recipe: ClassifierRecipe
 
-    def __init__(self, recipe: ClassifierRecipe, train: ClaimTable, valid: ClaimTable | None, run: TrainingRun) -> None:
+    def __init__(self, recipe: ClassifierRecipe, train: PairTable, valid: PairTable | None, run: TrainingRun) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class EntailmentObjective(Objective):
 @torch.no_grad()
 def probabilities(
     classifier: nn.Module,
-    claims: ClaimTable,
+    claims: PairTable,
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.models.scorers import Batch
-from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
-from ctxr.models.training.questions import (
-    Questions,
+from ctxr.models.training.examples import (
+    ExampleTable,
     by_sets,
     with_distractors,
     with_shared_distractors,
     with_weak_targets,
 )
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
 
@@ -22,7 +22,7 @@ from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
 class ContextualObjective(Objective):
     """The target of each query among its candidates, set-major; arguments as for `Objective`."""
 
-    def __init__(self, recipe: Recipe, train: Questions, valid: Questions | None, run: TrainingRun) -> None:
+    def __init__(self, recipe: Recipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
         self.asked, self.again = self._twice(train, 0)
 
@@ -67,14 +67,14 @@ class ContextualObjective(Objective):
         scores = self._score(model, self.valid, micro_batch, f"the validation scores after epoch {epoch}")
         return accuracy_of(scores, self.valid.target)
 
-    def _score(self, model: nn.Module, questions: Questions, micro_batch: int, what: str) -> Tensor:
+    def _score(self, model: nn.Module, questions: ExampleTable, micro_batch: int, what: str) -> Tensor:
         model.train(self.recipe.dropout_in_evaluation)
         scores = score_all(model, questions, micro_batch, self.run.device, self.run.bf16)
         if not bool(scores[questions.mask].isfinite().all()):
             raise FloatingPointError(f"{what} are no numbers")
         return scores
 
-    def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> Questions:
+    def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> ExampleTable:
         """The queries of an epoch with the candidates that it trains on."""
         if self.recipe.variant != "none":
             return self.train
@@ -84,9 +84,9 @@ class ContextualObjective(Objective):
             return with_shared_distractors(self.train, batches, self.recipe.distractors, chance)
         return with_distractors(self.train, self.recipe.distractors, chance)
 
-    def _twice(self, asked: Questions, epoch: int) -> tuple[Questions, Tensor]:
+    def _twice(self, asked: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
         """Queries followed by those that are repeated for a weak positive, and the row of each one's repetition or -1."""
-        if not self.recipe.asks_again:
+        if not self.recipe.repeats_queries:
             return asked, torch.full((len(asked),), -1)
         chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
         return with_weak_targets(asked, chance, anywhere=self.recipe.variant == "none")

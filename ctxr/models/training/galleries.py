@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval
+from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
-from ctxr.models.training.questions import Images, PositivePairs, Questions
 from ctxr.models.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class GalleryPairs(Questions):
+class GalleryPairs(ExampleTable):
     """Captions with the pictures they were written for; a query is one such pair, its picture the one candidate.
 
     Attributes:
@@ -141,7 +141,7 @@ class GalleryObjective(Objective):
         yield from weighted_updates(self.recipe, first, partial(self._weak, images), apply)
 
     def _weak(self, images: Tensor) -> Step | None:
-        if not self.recipe.asks_again:
+        if not self.recipe.repeats_queries:
             return None
         images, captions = self.partners.draw(torch.unique(images))
         return self.step(captions, images) if len(images) else None

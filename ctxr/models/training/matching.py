@@ -17,9 +17,9 @@ from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.neighbours import NOBODY, best_matches
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch
+from ctxr.models.training.examples import Images
 from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
 from ctxr.models.training.loop import Step, TrainingRun
-from ctxr.models.training.questions import Images
 from ctxr.models.training.recipe import Recipe
 
 PICTURES, PAIRS = 8, 128

@@ -143,7 +143,7 @@ class Recipe:
         return {"off": 0.0, "soft-label": self.alpha}.get(self.weak)
 
     @property
-    def asks_again(self) -> bool:
+    def repeats_queries(self) -> bool:
         """Whether queries with weak positives are asked a second time, for one of these."""
         return self.weak in ("extra-batch", "loss-weight")
 

@@ -12,13 +12,13 @@ from torch.nn import functional
 from ctxr.models.context import attention_of
 from ctxr.models.precision import choose_precision, in_microbatches
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.examples import ExampleTable
 
 
 @torch.no_grad()
 def score_all(
     scorer: nn.Module,
-    questions: Questions,
+    questions: ExampleTable,
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,
@@ -107,7 +107,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
 
 @torch.no_grad()
 def features_of(
-    encoder: Any, questions: Questions, rows: Sequence[int], at_once: int, device: str, bf16: bool
+    encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
     found: list[Tensor] = []
@@ -124,7 +124,7 @@ def features_of(
 
 @torch.no_grad()
 def attend_all(
-    scorer: ClipScorer | PairScorer, questions: Questions, wanted: Sequence[int], at_once: int, device: str = "cpu"
+    scorer: ClipScorer | PairScorer, questions: ExampleTable, wanted: Sequence[int], at_once: int, device: str = "cpu"
 ) -> Tensor:
     """float32 [n, K, K] on the CPU: how much each candidate (rows) looks at each (columns) in the last layer, mean of its heads.
 

@@ -13,7 +13,7 @@ from ctxr.models.entailment.checkpoint import Notes, read_notes, write_classifie
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
-from ctxr.models.entailment.training import ClaimTable, EntailmentObjective, probabilities
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, probabilities
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.loop import BEST, Callbacks, Trainer, TrainingRun
@@ -76,7 +76,7 @@ class ClassifierJob(TrainJob):
         text, image = self.branches.text, self.branches.image
         return text.fingerprint if text else "", image.fingerprint if image else ""
 
-    def table(self, rows: list[EntailmentPair]) -> "ClaimTable":
+    def table(self, rows: list[EntailmentPair]) -> "PairTable":
         """Pairs to be judged."""
         return claim_table(
             judged(rows, self.recipe), self.pairs, self.branches, self.config.workdir, self.device, self.progress
@@ -155,7 +155,7 @@ def train_classifier(config: Train, recipe: ClassifierRecipe, progress: Progress
     return train_run(ClassifierJob(config, recipe, progress))
 
 
-def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: int) -> tuple[float, float | None]:
+def _threshold(job: ClassifierJob, dev: "PairTable", entailed: "object", seed: int) -> tuple[float, float | None]:
     """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
     import numpy as np
 

@@ -30,9 +30,9 @@ from ctxr.models.training.checkpoint import (
 from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.contrastive import ContrastiveObjective
 from ctxr.models.training.events import Events
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, Callbacks, Trainer, TrainingRun
 from ctxr.models.training.matching import MatchingObjective
-from ctxr.models.training.questions import Questions
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import Epoch, TrainingState
@@ -443,7 +443,7 @@ def _validating(
 
 def _questions(
     job: ScorerJob, source: "EncoderSource | CrossSource"
-) -> tuple[object | None, "Questions", "Questions | None"]:
+) -> tuple[object | None, "ExampleTable", "ExampleTable | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     if job.galleries:
         pairs = partial(as_pairs, pictures=job.pictures, source=source, device=job.device, progress=job.progress)
@@ -455,7 +455,7 @@ def _questions(
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
+def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], ExampleTable]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     recipe, pictures, device, progress = job.recipe, job.pictures, job.device, job.progress
     if isinstance(source, CrossSource):

@@ -10,7 +10,7 @@ import torch
 
 from ctxr.models.entailment.classifier import PairBatch, with_masked
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
-from ctxr.models.entailment.training import ClaimTable, EntailmentObjective, make_claims, probabilities
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, make_claims, probabilities
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.state import TrainingState
 from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
@@ -18,7 +18,7 @@ from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
 RATE = replace(RECIPE, lr=1e-3, epochs=12, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
 
 
-def shades(branches: Branches, claims: int = 64) -> ClaimTable:
+def shades(branches: Branches, claims: int = 64) -> PairTable:
     """Is a light picture light, is a dark one dark? Half of the claims say the other thing."""
     light, called = (torch.arange(claims) % 2).tolist(), (torch.arange(claims) // 2 % 2).tolist()
     noise = torch.randn(claims, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 0.1
@@ -31,7 +31,7 @@ def shades(branches: Branches, claims: int = 64) -> ClaimTable:
 
 
 def make_trainer(
-    model: Any, recipe: Any, train: ClaimTable, valid: ClaimTable | None, run: TrainingRun
+    model: Any, recipe: Any, train: PairTable, valid: PairTable | None, run: TrainingRun
 ) -> Trainer[EntailmentObjective]:
     return Trainer(model, EntailmentObjective(recipe, train, valid, run))
 
