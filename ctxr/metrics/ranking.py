@@ -19,7 +19,7 @@ BLOCK = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class RankCounts:
-    """Where the best right candidate of each of B queries stands.
+    """Counts that give the rank of the best correct candidate of each of B queries.
 
     Attributes:
         above: [B] candidates with a higher score. level: [B] those with its score, itself included.
@@ -44,7 +44,7 @@ def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = Non
         scores: [B, K], higher is better; -inf where there is no candidate.
         right: [B] the position of the one right candidate, or [B, K] which candidates are right.
         mask: [B, K] where there is a candidate; default: where the score is not -inf.
-        block: how many scores are looked at together.
+        block: how many scores are compared at a time.
 
     Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
 

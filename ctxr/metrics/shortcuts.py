@@ -19,7 +19,7 @@ LEVEL = 0.95
 """Of the intervals; a rule is flagged when the interval, corrected for the number of rules, lies above chance."""
 
 BINS = 5
-"""Lengths of descriptions are looked at in fifths."""
+"""Lengths of descriptions are grouped in fifths."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Trial:
     """One query as a shortcut sees it.
 
     Attributes:
-        image_set: its set. kind: video or photos. split: side of the benchmark; None where nobody said.
+        image_set: its set. kind: video or photos. split: side of the benchmark; None where unknown.
         size: candidates K. target: position of the right one, 0..K-1. length: words of the description.
     """
 

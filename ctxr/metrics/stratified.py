@@ -1,10 +1,10 @@
 """Precision and recall over a finite pool of pairs, and Entail@K, from an audit stratified by decision, probability and rank.
 
 Sensitivity and specificity come from an audit by strata (`stratified.rates`), also of another set, as long as the classifier errs
-there as here. Intervals hold both what was drawn: the looks of the audit, and whole clusters of the observed pairs
+there as here. Intervals cover both sources of sampling error: the audited pairs, and whole clusters of the observed pairs
 (`python -m bench retrieval` counts how often they hold the truth).
 
-What people looked at is known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
+Audited pairs are known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
 Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
 
 One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
@@ -143,11 +143,11 @@ def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
 def unsampled_margin(
     sampled: Doubles, positive: Doubles, rest: Doubles, *, weight: int = 1, of: float = 1.0, confidence: float = LEVEL
 ) -> tuple[float, float]:
-    """How far below and above its estimate the number of entailed pairs may lie that nobody looked at, in all strata together.
+    """Distances of the interval below and above the estimated number of entailed pairs among those outside the sample, over all strata.
 
     Args:
         sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
-        rest: [S] pairs that nobody looked at. weight: 2 where the sampled pairs vary with the share too.
+        rest: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
         of: the distances are shares of so many pairs.
     """
     sampled, positive, rest = (column[rest > 0] for column in (sampled, positive, rest))

@@ -50,7 +50,7 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
 
 
 def recipe_name(named: str) -> str:
-    """What a run of the recipe is called if nobody says otherwise."""
+    """The default name of a run of the recipe."""
     return Path(named).stem if named.endswith(".toml") else named
 
 
@@ -66,7 +66,7 @@ def _file(named: str) -> Path:
 
 
 def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
-    """The values of changes as they were typed; a text needs no quotes."""
+    """The values of changes like "lr=1e-4"; strings need no quotes."""
     values: dict[str, Any] = {}
     for change in changes:
         key, sign, text = change.partition("=")

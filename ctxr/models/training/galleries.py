@@ -73,12 +73,12 @@ def make_pairs(
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of a batch of m captions and n pictures, each of which stands in it once.
+    """Pairs of a batch of m captions and n pictures, each of which occurs once.
 
     Attributes:
         captions: [m] their numbers, ascending. images: [n] rows, ascending.
-        told, own: [B] places of each pair's caption and picture among them.
-        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that were found to hold.
+        told, own: [B] indices of each pair's caption and picture among them.
+        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that also hold.
     """
 
     captions: Tensor

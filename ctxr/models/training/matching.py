@@ -1,4 +1,4 @@
-"""Captions and pictures that are looked at together, pair by pair: which of a batch, the loss over them, and a whole gallery.
+"""Cross-encoders in galleries: negatives from the batch, the loss over pairs, and scores of a shortlist.
 
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, d drawn ones, K candidates.
 """
@@ -23,10 +23,10 @@ from ctxr.models.training.loop import Step, TrainingRun
 from ctxr.models.training.recipe import Recipe
 
 PICTURES, PAIRS = 8, 128
-"""Pictures, and pairs with them, in one pass over a gallery: a picture is looked at once for sixteen captions or more."""
+"""Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen captions or more."""
 
 BELOW = 2.0
-"""How far the rest stands below what was looked at: more than a cosine is high."""
+"""Margin between the scored pairs and the rest: larger than any cosine."""
 
 Rows = npt.NDArray[np.int64]
 Wanted = npt.NDArray[np.bool_]
@@ -36,7 +36,7 @@ Advance = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Negatives:
-    """What each pair of a batch is told from.
+    """The negatives of each pair of a batch.
 
     Attributes:
         images: [B, d] columns of other pictures. captions: [B, d] rows of other captions.
@@ -125,7 +125,7 @@ class PairMatcher:
         """Scores [n, m] of some pictures with some captions; 0 where a pair is not wanted.
 
         Args:
-            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: told how many pictures are done.
+            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: called with the number of pictures scored.
         """
         found = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
@@ -151,16 +151,16 @@ class PairMatcher:
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """What is looked at in a gallery, and in which order the rest stands: the vectors of a first encoder, and how many a query.
+    """The pairs of a gallery that are scored: the `most` best of each query by the vectors of a retriever, which also rank the rest.
 
-    With `vectors` None everything is looked at.
+    With `vectors` None every pair is scored.
     """
 
     vectors: Vectors | None = None
     most: int = 0
 
     def wanted(self, images: Rows, captions: Rows, without: Rows | None = None) -> Wanted:
-        """Which pairs of a gallery's pictures and captions (rows of the vectors) are looked at, bool [n, m].
+        """Which pairs of a gallery's pictures and captions (rows of the vectors) are scored, bool [n, m].
 
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
 
@@ -286,7 +286,7 @@ def match_scores(
     """Pictures, as queries, against captions; each gallery by itself, what lies in two of them below everything.
 
     Args:
-        scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: told how many pictures are done.
+        scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: called with the number of pictures scored.
     """
     galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
     matcher = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first], device, bf16)
