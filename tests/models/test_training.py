@@ -143,7 +143,7 @@ def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
         with pytest.raises(Killed):
             make_trainer(tmp_path / "cut", recipe, callbacks=Callbacks(epoch=killer(after), note=said.append)).run()
     make_trainer(tmp_path / "cut", recipe).run()
-    assert said == [f"seed 0 goes on after epoch {epoch} of 3" for epoch in (1, 2)]
+    assert said == [f"seed 0 resumes after epoch {epoch} of 3" for epoch in (1, 2)]
     for name in (BEST, STATE):
         assert same(tensors(tmp_path / "whole" / name), tensors(tmp_path / "cut" / name))
 
@@ -224,7 +224,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
     good, bad = make_questions(scorer), make_questions(scorer)
     assert isinstance(bad.images, Table)
     bad.images.content[1] = torch.nan
-    with pytest.raises(CtxrError, match="validation scores after epoch 1 are no numbers; no epoch was finished"):
+    with pytest.raises(CtxrError, match="validation scores after epoch 1 are not finite; no epoch was finished"):
         make_trainer(tmp_path, scorer=scorer, questions=good, valid=bad).run()
     assert not (tmp_path / STATE).exists()
 
@@ -233,7 +233,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
 def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path: Path, epochs: int) -> None:
     recipe = replace(SMALL, lr=1e30, batch=18, epochs=epochs)  # one step an epoch: its loss was taken before it
     with pytest.raises(
-        CtxrError, match="scores of training queries after epoch 1 are no numbers; no epoch was finished"
+        CtxrError, match="scores of training queries after epoch 1 are not finite; no epoch was finished"
     ):
         make_trainer(tmp_path, recipe, valid=None).run()
     assert not (tmp_path / BEST).exists()

@@ -107,7 +107,7 @@ class EntailmentObjective(Objective):
             return None
         entailed = probabilities(model.eval(), self.valid, micro_batch, self.run.device, self.run.bf16)
         if np.isnan(entailed).any():
-            raise FloatingPointError(f"the probabilities on dev after epoch {epoch} are no numbers")
+            raise FloatingPointError(f"the probabilities on dev after epoch {epoch} are not finite")
         return float(((entailed >= 0.5) == (self.valid.label.numpy() == 1)).mean())
 
 

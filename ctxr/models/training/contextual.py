@@ -71,7 +71,7 @@ class ContextualObjective(Objective):
         model.train(self.recipe.dropout_in_evaluation)
         scores = score_all(model, questions, micro_batch, self.run.device, self.run.bf16)
         if not bool(scores[questions.mask].isfinite().all()):
-            raise FloatingPointError(f"{what} are no numbers")
+            raise FloatingPointError(f"{what} are not finite")
         return scores
 
     def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> ExampleTable:

@@ -157,7 +157,7 @@ class GalleryObjective(Objective):
             return None
         scores = self.scored(model.eval(), self.valid, micro_batch)
         if not all(np.isfinite(part).all() for part in vars(scores).values()):
-            raise FloatingPointError(f"the validation scores after epoch {epoch} are no numbers")
+            raise FloatingPointError(f"the validation scores after epoch {epoch} are not finite")
         return mean_recall(scores, self.valid)
 
 

@@ -195,7 +195,7 @@ class Trainer(Generic[ObjectiveT]):
             self.progress = kept
             self.callbacks.advance(kept.epochs * len(self.objective))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
-                self.callbacks.note(f"seed {self.seed} goes on after epoch {kept.epochs} of {self.recipe.epochs}")
+                self.callbacks.note(f"seed {self.seed} resumes after epoch {kept.epochs} of {self.recipe.epochs}")
         elif self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
