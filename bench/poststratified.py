@@ -10,14 +10,14 @@ import numpy as np
 
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.stratified import (
-    KnownPairs,
+    AuditedPairs,
     Part,
     Reliability,
     Sampled,
     Stratum,
     allocate,
+    audited_pairs,
     entailed_share,
-    known_at,
     reliability,
 )
 from ctxr.metrics.votes import Codes, Doubles, Flags
@@ -48,7 +48,7 @@ class World:
         """Captions that hold among the first k, [I]."""
         return np.asarray(self.written(k) + (self.first(k) & self.holds).sum(axis=1), np.float64)
 
-    def known(self, k: int, looks: int, rng: np.random.Generator) -> KnownPairs:
+    def known(self, k: int, looks: int, rng: np.random.Generator) -> AuditedPairs:
         """What an audit of so many looks says of the first k."""
         images, ranks = (one.ravel() for one in np.indices(self.holds.shape))
         strata, drawn = self.drawn(looks, rng)
@@ -56,7 +56,7 @@ class World:
         said[drawn] = self.holds.ravel()[drawn]
         seen, yes = np.bincount(strata[drawn]), np.bincount(strata[drawn], said[drawn])
         sampled = Sampled(images, ranks, strata, said, said >= 0, np.stack([seen, yes], axis=1).astype(np.float64))
-        return known_at(sampled, self.first(k).ravel().astype(np.float64), len(self.holds))
+        return audited_pairs(sampled, self.first(k).ravel().astype(np.float64), len(self.holds))
 
     def drawn(self, looks: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
         """The stratum of each pair, by band and rank, and the pairs that people look at."""

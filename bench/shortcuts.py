@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import Row
-from ctxr.metrics.shortcuts import Trial, Verdict, corrected, extreme_credits, judge, learnt_credits, place_credits
+from ctxr.metrics.shortcuts import Trial, Verdict, corrected, extreme_credits, judge, learnt_credits, position_credits
 
 LIMIT = 0.025
 Learn = Callable[[list[Trial]], NDArray[np.float64]]
@@ -42,8 +42,8 @@ def false_alarms(learn: Learn, rounds: int) -> tuple[float, float]:
         values = {query.image_set: rng.integers(0, 12, 10).astype(float) for query in asked}
         credits = {
             "learnt": learn(asked),
-            "first": place_credits(asked, last=False),
-            "last": place_credits(asked, last=True),
+            "first": position_credits(asked, last=False),
+            "last": position_credits(asked, last=True),
             "least": extreme_credits(asked, values, largest=False),
             "most": extreme_credits(asked, values, largest=True),
         }

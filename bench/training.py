@@ -28,6 +28,7 @@ from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.checkpoint import new_scorer
+from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.encoded import PictureFiles, as_pixels, as_vectors
@@ -74,8 +75,10 @@ def _questions(work: Path) -> tuple[list[EvalQuery], PictureFiles]:
     return asked, PictureFiles(files, {image: sha256_file(file) for image, file in files.items()}, work)
 
 
-def _trainer(scorer: ClipScorer, recipe: Recipe, questions: Any, folder: Path, bf16: bool = False) -> Trainer:
-    return Trainer(scorer, recipe, questions, None, TrainingRun(folder, bf16=bf16))
+def _trainer(
+    scorer: ClipScorer, recipe: Recipe, questions: Any, folder: Path, bf16: bool = False
+) -> Trainer[ContextualObjective]:
+    return Trainer(scorer, ContextualObjective(recipe, questions, None, TrainingRun(folder, bf16=bf16)))
 
 
 def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
@@ -193,9 +196,9 @@ def _rounded(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> R
     )
 
 
-def _epoch(trainer: Trainer) -> float:
+def _epoch(trainer: Trainer[ContextualObjective]) -> float:
     """Seconds of the steps of one epoch, after one step to warm up, without writing anything."""
-    everything = torch.arange(len(trainer.train))
+    everything = torch.arange(len(trainer.objective))
     trainer.update(everything[:3], 0.0)
     start = perf_counter()
     for rows in torch.split(everything, trainer.recipe.batch):

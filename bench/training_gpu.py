@@ -17,8 +17,9 @@ from bench.table import Row
 from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
+from ctxr.models.training.contextual import ContextualObjective
+from ctxr.models.training.examples import ExampleTable, PixelTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.questions import PixelTable, Questions
 from ctxr.models.training.recipe import Recipe
 
 ENCODER = "random:ViT-B-16"
@@ -41,7 +42,8 @@ def measure(device: str = "cuda", name: str = ENCODER, sets: int = 36, steps: in
         recipe = Recipe(variant="batch", lr=4e-6, batch=sets, epochs=1, patience=0)
         scorer = ClipScorer(trainable(source.build)).to(device)
         questions = _questions(source, device, sets)
-        trainer = Trainer(scorer, recipe, questions, None, TrainingRun(Path(folder), device=device, bf16=True))
+        run = TrainingRun(Path(folder), device=device, bf16=True)
+        trainer = Trainer(scorer, ContextualObjective(recipe, questions, None, run))
         rows = torch.arange(sets)
         with FlopCounterMode(display=False) as counter:
             trainer.update(rows, recipe.lr)
@@ -83,7 +85,7 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _questions(source: EncoderSource, device: str, sets: int) -> Questions:
+def _questions(source: EncoderSource, device: str, sets: int) -> ExampleTable:
     """One description for each set of ten pictures of noise."""
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
     rng = np.random.default_rng(0)
@@ -99,4 +101,4 @@ def _questions(source: EncoderSource, device: str, sets: int) -> Questions:
         "target": rng.integers(0, 10, sets),
         "sets": np.arange(sets),
     }
-    return Questions.of(PixelTable([pixels], preprocess, device), columns)
+    return ExampleTable.of(PixelTable([pixels], preprocess, device), columns)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.models.recipes import PROFILES, known_recipes, load_recipe
+from ctxr.models.recipes import PROFILES, list_recipes, load_recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
 
@@ -48,7 +48,7 @@ def frozen() -> dict[str, dict[str, Any]]:
         for given in ({}, *VARIANTS.get(command, ())):
             words = "".join(f" {name}={value}" for name, value in given.items())
             rows[f"ctxr {command}{words}"] = decisive(replace(config, **given))
-    for recipe in known_recipes():
+    for recipe in list_recipes():
         whole = rows[f"recipe {recipe}"] = asdict(load_recipe(recipe))
         for profile in PROFILES[1:]:
             changed = asdict(load_recipe(recipe, profile))

@@ -1,4 +1,4 @@
-"""How sure a figure is, and whether two runs differ, when descriptions of one set stand or fall together.
+"""Confidence intervals and significance tests for runs whose queries are clustered by image set.
 
 A set brings one to three descriptions, and what makes it hard makes it hard for all of them. So sets are what is drawn again
 and what is flipped, never single queries. McNemar's test alone takes queries for independent; it is printed because it is

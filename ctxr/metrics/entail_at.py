@@ -1,6 +1,6 @@
 """Entail@K: how many of the first K captions of a picture hold for it, whoever they were written for (entailment paper, section 6).
 
-A figure is never told without where its labels come from and how many of them the classifier's own training had seen.
+Each figure states the source of its labels, and the share of pictures that the classifier was trained on.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.retrieval import BLOCK, First, QueryScores, Relation, first
-from ctxr.metrics.stratified import KnownPairs, Rates, entailed_share, rogan_gladen
+from ctxr.metrics.stratified import AuditedPairs, Rates, entailed_share, rogan_gladen
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 KS = (10, 30)
@@ -26,11 +26,11 @@ class EntailAt:
     """Entail@K of one run.
 
     Attributes:
-        k: captions looked at of each picture. labels: who says what is entailed, people or the classifier.
+        k: captions counted per picture. labels: whether people or the classifier decide what is entailed.
         value: with its interval over pictures, 0..1.
         corrected: for the classifier's error; no value where labels are gold or nothing was audited.
-        judged: share of the pairs looked at about which somebody said something, 0..1; the others count as not entailed.
-        leaked: share of the pictures that the classifier was trained on, 0..1; None where nobody knows.
+        judged: share of the counted pairs that have a label, 0..1; the others count as not entailed.
+        leaked: share of the pictures that the classifier was trained on, 0..1; None where unknown.
         without_leaked: the value on the other pictures alone.
         way: how it was corrected: stratum by stratum, or by sensitivity and specificity over all strata of an audit. "" where it
             was not.
@@ -48,11 +48,11 @@ class EntailAt:
 
 @dataclass(frozen=True, eq=False)
 class Entailed:
-    """What is known of pairs of picture and caption.
+    """Labels of pairs of picture and caption.
 
     Attributes:
-        written: captions written for each picture; they hold. extra: further pairs that hold. labels: who says so.
-        judged: pairs that were looked at, `written` and `extra` or not; None: all of them.
+        written: captions written for each picture; they hold. extra: further pairs that hold. labels: whose labels these are.
+        judged: pairs with a label, `written` and `extra` or not; None: all of them.
     """
 
     written: Relation
@@ -74,7 +74,7 @@ class Counted:
     extra: Doubles
     judged: Doubles
     ks: tuple[int, ...]
-    known: tuple[KnownPairs, ...] = ()
+    known: tuple[AuditedPairs, ...] = ()
 
 
 def count(

@@ -8,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Parsed:
-    """One description taken apart.
+    """One parsed description.
 
     Attributes:
         tokens: lower-cased, punctuation included. sentences: how many.
-        depths: depth of each sentence's dependency tree; empty where nobody parsed.
+        depths: depth of each sentence's dependency tree; empty without a parser.
     """
 
     tokens: tuple[str, ...]
@@ -26,7 +26,7 @@ class Language:
 
     Attributes:
         word_types: different tokens. three_or_more: share of descriptions with at least three sentences, 0..1.
-        mean_depth: None where nobody parsed.
+        mean_depth: None without a parser.
     """
 
     descriptions: int

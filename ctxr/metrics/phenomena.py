@@ -8,15 +8,15 @@ from ctxr.store.records import Judgment, Query
 
 @dataclass(frozen=True)
 class PhenomenonShare:
-    """One row of the table: by part of the dataset (`all`, `video`, `photos`), in how many of the descriptions that
-    somebody looked at the phenomenon was found."""
+    """One row of the table: by part of the dataset (`all`, `video`, `photos`), how many descriptions were judged, and
+    in how many of them the phenomenon was found."""
 
     phenomenon: str
     found: dict[str, int]
     looked: dict[str, int]
 
     def percent(self, part: str) -> float | None:
-        """Found of looked at, 0..100; None where nobody looked."""
+        """Share of the judged descriptions that show it, 0..100; None where none was judged."""
         return 100 * self.found[part] / self.looked[part] if self.looked[part] else None
 
 
@@ -26,7 +26,7 @@ def shares(
     judgments: Iterable[Judgment],
     kinds: Mapping[str, str],
 ) -> list[PhenomenonShare]:
-    """A row for each phenomenon that somebody looked for.
+    """A row for each phenomenon that was judged.
 
     Args:
         phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
@@ -46,7 +46,7 @@ def shares(
 def verdicts(
     phenomena: Sequence[str], queries: Iterable[Query], judgments: Iterable[Judgment]
 ) -> dict[tuple[str, str], bool]:
-    """Whether a phenomenon was found, by query and phenomenon; what nobody looked for is not there.
+    """Whether a phenomenon was found, by query and phenomenon; phenomena without judgments are left out.
 
     A query counts if all its labels are phenomena. Several workers decide by majority; a tie is no. A later round replaces
     an earlier one of the same worker.

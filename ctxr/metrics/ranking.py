@@ -18,8 +18,8 @@ BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where the best right candidate of each of B queries stands.
+class RankCounts:
+    """Counts that give the rank of the best correct candidate of each of B queries.
 
     Attributes:
         above: [B] candidates with a higher score. level: [B] those with its score, itself included.
@@ -37,14 +37,14 @@ class Places:
         return len(self.above)
 
 
-def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK) -> Places:
+def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK) -> RankCounts:
     """Compare every candidate with the best right one.
 
     Args:
         scores: [B, K], higher is better; -inf where there is no candidate.
         right: [B] the position of the one right candidate, or [B, K] which candidates are right.
         mask: [B, K] where there is a candidate; default: where the score is not -inf.
-        block: how many scores are looked at together.
+        block: how many scores are compared at a time.
 
     Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
 
@@ -61,10 +61,10 @@ def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = Non
         there = table[held] != -np.inf if mask is None else mask[held]
         parts.append(_place(table[held], right[held], there, start))
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
-    return Places(*columns)
+    return RankCounts(*columns)
 
 
-def accuracy(found: Places) -> Doubles:
+def accuracy(found: RankCounts) -> Doubles:
     """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0.
 
     >>> accuracy(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
@@ -74,7 +74,7 @@ def accuracy(found: Places) -> Doubles:
     return share
 
 
-def recall(found: Places, k: int) -> Doubles:
+def recall(found: RankCounts, k: int) -> Doubles:
     """How often one of the first `k` is right [B], 0..1, over all ways to break ties.
 
     With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
@@ -88,7 +88,7 @@ def recall(found: Places, k: int) -> Doubles:
     return 1.0 - missed
 
 
-def reciprocal_rank(found: Places) -> Doubles:
+def reciprocal_rank(found: RankCounts) -> Doubles:
     """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR.
 
     >>> reciprocal_rank(places(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
@@ -102,7 +102,7 @@ def reciprocal_rank(found: Places) -> Doubles:
     return value
 
 
-def chance(found: Places) -> Doubles:
+def chance(found: RankCounts) -> Doubles:
     """Accuracy of a blind guess [B]: the share of candidates that are right."""
     share: Doubles = found.positives / found.candidates
     return share
@@ -149,7 +149,7 @@ def _place(scores: npt.NDArray[np.floating], right: Codes | Flags, there: Flags,
     return np.stack([above, level.sum(axis=1), matched, there.sum(axis=1), positives])
 
 
-def _still_missed(found: Places, draw: int, missed: Doubles) -> Doubles:
+def _still_missed(found: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
     left = np.maximum(found.level - draw, 1)
     share: Doubles = missed * np.clip(1 - found.right / left, 0.0, 1.0)

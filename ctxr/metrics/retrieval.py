@@ -140,8 +140,8 @@ class Numbered:
     """A relation made from names.
 
     Attributes:
-        relation: of T queries. absent: [T] right candidates of each that nobody scored: they can never be found, and count.
-        unasked: pairs of queries that nobody scored, or of which every candidate is absent.
+        relation: of T queries. absent: [T] correct candidates of each without a score: they count as not found.
+        unasked: pairs of queries without scores, or of which every candidate is absent.
     """
 
     relation: Relation
@@ -188,7 +188,7 @@ class QueryScores(Protocol):
         """The scores of these queries for all candidates, [b, G]."""
 
     def part(self, queries: Codes, candidates: Codes) -> "QueryScores":
-        """The same for some queries and candidates, numbered anew."""
+        """The scores of some queries and candidates, by new indices."""
 
     def turned(self) -> "QueryScores":
         """The same with queries and candidates exchanged."""
@@ -221,7 +221,7 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Scores [Q, G] that are there already, of a cross-encoder or from a file; may be memory-mapped."""
+    """Precomputed scores [Q, G], of a cross-encoder or from a file; may be memory-mapped."""
 
     values: Scores
 

@@ -19,7 +19,7 @@ LEVEL = 0.95
 """Of the intervals; a rule is flagged when the interval, corrected for the number of rules, lies above chance."""
 
 BINS = 5
-"""Lengths of descriptions are looked at in fifths."""
+"""Lengths of descriptions are grouped in fifths."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Trial:
     """One query as a shortcut sees it.
 
     Attributes:
-        image_set: its set. kind: video or photos. split: side of the benchmark; None where nobody said.
+        image_set: its set. kind: video or photos. split: side of the benchmark; None where unknown.
         size: candidates K. target: position of the right one, 0..K-1. length: words of the description.
     """
 
@@ -87,7 +87,7 @@ def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], large
     return credits
 
 
-def place_credits(asked: Sequence[Trial], last: bool) -> Doubles:
+def position_credits(asked: Sequence[Trial], last: bool) -> Doubles:
     """Credits [Q] of always choosing the first image of a set, or the last."""
     return np.array([float(query.target == (query.size - 1 if last else 0)) for query in asked])
 

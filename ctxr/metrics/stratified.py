@@ -1,10 +1,10 @@
 """Precision and recall over a finite pool of pairs, and Entail@K, from an audit stratified by decision, probability and rank.
 
 Sensitivity and specificity come from an audit by strata (`stratified.rates`), also of another set, as long as the classifier errs
-there as here. Intervals hold both what was drawn: the looks of the audit, and whole clusters of the observed pairs
+there as here. Intervals cover both sources of sampling error: the audited pairs, and whole clusters of the observed pairs
 (`python -m bench retrieval` counts how often they hold the truth).
 
-What people looked at is known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
+Audited pairs are known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
 Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
 
 One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
@@ -124,7 +124,7 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
         return None
     share, rest = positive / sampled, population - sampled
     value = float(share @ population)
-    below, above = rest_spread(sampled, positive, rest, confidence=confidence)
+    below, above = unsampled_margin(sampled, positive, rest, confidence=confidence)
     return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
 
 
@@ -140,14 +140,14 @@ def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
     return population, sampled, positive
 
 
-def rest_spread(
+def unsampled_margin(
     sampled: Doubles, positive: Doubles, rest: Doubles, *, weight: int = 1, of: float = 1.0, confidence: float = LEVEL
 ) -> tuple[float, float]:
-    """How far below and above its estimate the number of entailed pairs may lie that nobody looked at, in all strata together.
+    """Distances of the interval below and above the estimated number of entailed pairs among those outside the sample, over all strata.
 
     Args:
         sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
-        rest: [S] pairs that nobody looked at. weight: 2 where the sampled pairs vary with the share too.
+        rest: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
         of: the distances are shares of so many pairs.
     """
     sampled, positive, rest = (column[rest > 0] for column in (sampled, positive, rest))
@@ -348,7 +348,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownPairs:
+class AuditedPairs:
     """What is known of the pairs among the first K of I pictures, those written for them left out.
 
     Attributes:
@@ -383,7 +383,7 @@ def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int
     return found
 
 
-def known_at(sampled: Sampled, chance: Doubles, images: int) -> KnownPairs:
+def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPairs:
     """Sum up pairs by their chance [P] to be among the first K of one of `images` pictures."""
     strata = len(sampled.looks)
     unseen = sampled.said < 0
@@ -395,13 +395,13 @@ def known_at(sampled: Sampled, chance: Doubles, images: int) -> KnownPairs:
         [np.bincount(sampled.strata, seen * weight, strata) for weight in (np.ones(len(seen)), sampled.said > 0)],
         axis=1,
     )
-    return KnownPairs(
+    return AuditedPairs(
         entailed.astype(np.float64), rest.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
     )
 
 
 def entailed_share(
-    written: Doubles, known: KnownPairs, k: int, clusters: Clusters, confidence: float = LEVEL
+    written: Doubles, known: AuditedPairs, k: int, clusters: Clusters, confidence: float = LEVEL
 ) -> Interval:
     """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
 
@@ -423,7 +423,7 @@ def entailed_share(
     if clusters.size < LEAST_CLUSTERS or not held.any():
         return found
     # pairs that were looked at stand in the figure too, and vary with the share: hence the weight
-    strata = rest_spread(looks, positive, rest[held], weight=2, of=everything, confidence=confidence)
+    strata = unsampled_margin(looks, positive, rest[held], weight=2, of=everything, confidence=confidence)
     pictures = [0.0 if edge is None else edge - value for edge in (found.low, found.high)]
     below, above = (np.hypot(drawn, each) for drawn, each in zip(pictures, strata, strict=True))
     return replace(found, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

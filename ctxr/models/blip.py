@@ -68,7 +68,7 @@ def hub_folder(repository: str) -> Path:
 
 
 def read_preprocess(folder: Path) -> Preprocess:
-    """What is done to a picture first. Raises DataError for settings that are missing or that nobody knows here."""
+    """The preprocessing of pictures. Raises DataError for missing or unsupported settings."""
     settings = _json(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else {}
     if not settings and (folder / PROCESSOR).is_file():
         settings = _json(folder / PROCESSOR).get("image_processor") or {}
@@ -174,7 +174,7 @@ _VOLATILE = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "a
 
 
 class BlipEncoder(nn.Module):
-    """A `PairEncoder` over pixels. An image is looked at once, however many descriptions ask about it.
+    """A `PairEncoder` over pixels. An image is encoded once, however many descriptions refer to it.
 
     Args:
         model: transformers' BlipForImageTextRetrieval.

@@ -1,4 +1,4 @@
-"""Candidates of one set looked at together: a small transformer over pairs of image and text (specs A0.2, H4)."""
+"""A context head over the candidates of one set: a small transformer over pairs of image and text (specs A0.2, H4)."""
 
 from typing import Literal
 

@@ -53,7 +53,7 @@ class Unreadable(CtxrError):
 
 
 @dataclass(frozen=True)
-class Place:
+class EndpointAddress:
     """Where requests go.
 
     Attributes:
@@ -82,7 +82,7 @@ class ServerLimits:
         return ServerLimits(False, self.limit, self.temperature) if self.structured else None
 
 
-def place_of(endpoint: str, insecure: bool) -> Place:
+def resolve_address(endpoint: str, insecure: bool) -> EndpointAddress:
     """The address of an endpoint such as http://localhost:8000/v1.
 
     Raises UsageError for what is no such address, holds a password or a key, or would send pictures and key in the clear.
@@ -106,10 +106,10 @@ def place_of(endpoint: str, insecure: bool) -> Place:
             f"--endpoint {endpoint} would send key and pictures in the clear", hint="use https, or --insecure"
         )
     base = endpoint.rstrip("/")
-    return Place(base if base.endswith(PATH) else base + PATH, local)
+    return EndpointAddress(base if base.endswith(PATH) else base + PATH, local)
 
 
-def key_of(variable: str, place: Place) -> str:
+def key_of(variable: str, place: EndpointAddress) -> str:
     """The key in an environment variable; "" where a local endpoint needs none.
 
     Raises CtxrError where there is none for another machine, or it cannot be sent.
@@ -131,7 +131,7 @@ class Endpoint:
         pause: waits that many seconds between tries. now: seconds since 1970, against which a host's date is read.
     """
 
-    place: Place
+    place: EndpointAddress
     key: str = field(repr=False)
     timeout: float
     pause: Callable[[float], object] = time.sleep

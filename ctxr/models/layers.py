@@ -9,7 +9,7 @@ EPSILON = 1e-12
 
 
 class Attention(nn.Module):
-    """Every item looks at every item that is there."""
+    """Self-attention over the items that are not masked."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
-        """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False are looked at by none."""
+        """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False receive no attention."""
         batch, count, width = items.shape
         query, key, value = self._parted(items)
         dropout = self.dropout if self.training else 0.0

@@ -62,7 +62,7 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
 
 
 def _source(image_set: ImageSet) -> str:
-    """The video or album of a set; "" where nobody said: a reader then calls a photo set's source as the set itself."""
+    """The video or album of a set; "" where unknown: a reader then calls a photo set's source as the set itself."""
     return "" if image_set.kind == "photos" and image_set.source == image_set.id else image_set.source
 
 

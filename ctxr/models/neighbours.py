@@ -29,7 +29,7 @@ class Matches:
     """The best k of each of Q queries.
 
     Attributes:
-        indices: [Q, k] int64 best first, `NOBODY` where fewer are left. scores: [Q, k] float32, -inf there.
+        indices: [Q, k] int64 best first, `NOBODY` where there are fewer. scores: [Q, k] float32, -inf there.
     """
 
     indices: Indices

@@ -78,7 +78,7 @@ BF16_PARAMETERS = 80_000_000
 
 
 def choose_device(device: str = "auto") -> str:
-    """The device to run on: "cpu", "cuda" or "mps"; `auto` takes the first accelerator that is there.
+    """The device to run on: "cpu", "cuda" or "mps"; `auto` takes the first available accelerator.
 
     Raises:
         UsageError: an unknown device, or one that this machine does not have.

@@ -19,7 +19,7 @@ PROFILES = ("fixed", "paper", "code")
 _KINDS: dict[type, str] = {float: "a number", int: "a whole number", bool: "true or false", str: "a text in quotes"}
 
 
-def known_recipes() -> list[str]:
+def list_recipes() -> list[str]:
     """Names of the recipes that come with ctxr."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
@@ -50,14 +50,14 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
 
 
 def recipe_name(named: str) -> str:
-    """What a run of the recipe is called if nobody says otherwise."""
+    """The default name of a run of the recipe."""
     return Path(named).stem if named.endswith(".toml") else named
 
 
 def _file(named: str) -> Path:
     if named.endswith(".toml"):
         return Path(named)
-    known = known_recipes()
+    known = list_recipes()
     if named not in known:
         near = get_close_matches(named, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, or name a .toml file"
@@ -66,7 +66,7 @@ def _file(named: str) -> Path:
 
 
 def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
-    """The values of changes as they were typed; a text needs no quotes."""
+    """The values of changes like "lr=1e-4"; strings need no quotes."""
     values: dict[str, Any] = {}
     for change in changes:
         key, sign, text = change.partition("=")

@@ -266,7 +266,7 @@ class DetectorRegions:
     def _boxes(
         self, maps: dict[str, Tensor], proposals: list[Tensor], sizes: list[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
-        """Each proposal as the box of its best class [P, 4], inside the picture, and how sure that class is [P]."""
+        """Each proposal as the box of its best class [P, 4], inside the picture, and the probability of that class [P]."""
         from torchvision.ops import clip_boxes_to_image, remove_small_boxes
 
         heads = self._model.roi_heads

@@ -124,7 +124,7 @@ def trainable(build: Callable[[], Any]) -> Any:
 
 
 class PairEncoder(Protocol):
-    """Makes one vector of an image and a text that looked at each other.
+    """Encodes an image and a text jointly into one vector.
 
     Attributes:
         width: D of the vector.

@@ -18,7 +18,7 @@ from ctxr.errors import DataError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.questions import Images, PixelTable, Questions, VectorTable
+from ctxr.models.training.examples import ExampleTable, Images, PixelTable, VectorTable
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
@@ -128,7 +128,7 @@ class PictureFiles:
 
 def as_vectors(
     asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", progress: Progress
-) -> "Questions":
+) -> "ExampleTable":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(asked)
     images, texts = embedded(pictures, [one.text for one in asked], encoder, progress)
@@ -167,7 +167,7 @@ def embedded(
 
 def as_pixels(
     asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, progress: Progress
-) -> "Questions":
+) -> "ExampleTable":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     pictures = pictures.of(asked)
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
@@ -188,7 +188,9 @@ def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, pro
     return PixelTable(pixels, preprocess, device)
 
 
-def questions_with(asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array) -> "Questions":
+def questions_with(
+    asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array
+) -> "ExampleTable":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
 
     row = {image: place for place, image in enumerate(pictures.files)}
@@ -208,7 +210,7 @@ def questions_with(asked: Sequence[EvalQuery], pictures: PictureFiles, images: "
         "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
         "sets": column(lambda one: numbers[one.image_set], np.int64),
     }
-    return Questions.of(images, columns, weak)
+    return ExampleTable.of(images, columns, weak)
 
 
 def _read_pictures(picture: Path, content: str) -> Pixels:

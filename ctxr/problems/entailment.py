@@ -17,10 +17,10 @@ from ctxr.models.entailment.checkpoint import TrainedClassifier, fingerprint_of,
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
-from ctxr.models.entailment.training import ClaimTable, looking_up, make_claims
+from ctxr.models.entailment.training import PairTable, looking_up, make_claims
 from ctxr.models.precision import choose_device
 from ctxr.models.regions import GridRegions
-from ctxr.models.training.questions import Images, PixelTable, VectorTable
+from ctxr.models.training.examples import Images, PixelTable, VectorTable
 from ctxr.problems.encoded import cached
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
@@ -286,7 +286,7 @@ def claim_table(
     workdir: Path,
     device: str,
     progress: Progress,
-) -> "ClaimTable":
+) -> "PairTable":
     """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}

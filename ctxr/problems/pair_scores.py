@@ -10,8 +10,8 @@ from ctxr.engine.progress import Progress
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import load_encoder
+from ctxr.models.training.examples import Images
 from ctxr.models.training.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
-from ctxr.models.training.questions import Images
 from ctxr.problems.encoded import PictureFiles, cached, embedded
 from ctxr.problems.paired import looked_at
 from ctxr.problems.scoring import Device, way_of

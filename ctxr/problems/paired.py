@@ -8,7 +8,7 @@ import numpy as np
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.training.questions import Images, Questions, RegionTable, with_features
+from ctxr.models.training.examples import ExampleTable, Images, RegionTable, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.encoded import PictureFiles, cached, pixels_of, questions_with
 from ctxr.problems.queries import EvalQuery
@@ -65,7 +65,7 @@ def at_once(device: str) -> int:
 
 def as_inputs(
     asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress
-) -> "Questions":
+) -> "ExampleTable":
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(asked)
     tokens = source.tokenize([one.text for one in asked]).numpy()
@@ -90,7 +90,7 @@ def as_features(
     device: str,
     precision: str,
     progress: Progress,
-) -> "Questions":
+) -> "ExampleTable":
     """Queries with the features of each of their pairs by the encoder as it is.
 
     They are computed once for the same pictures, text, weights, preprocessing and precision.

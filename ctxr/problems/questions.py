@@ -12,7 +12,7 @@ from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.datasets.splits import SPLITS
 from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
-from ctxr.metrics.ranking import Places, places
+from ctxr.metrics.ranking import RankCounts, places
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.records import ImageSet, Query
@@ -141,11 +141,11 @@ class EvalSplit:
         """Every scorer of every run."""
         return tuple(name for run in self.runs for name in self.seeds[run])
 
-    def places(self, scorer: str) -> Places:
+    def places(self, scorer: str) -> RankCounts:
         """Where the targets stand for a scorer."""
         return places(self.scores[scorer], self.right)
 
-    def mean(self, run: str, figure: Callable[[Places], Doubles]) -> Doubles:
+    def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""
         held: Doubles = np.mean([figure(self.places(name)) for name in self.seeds[run]], axis=0)
         return held

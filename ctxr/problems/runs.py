@@ -9,7 +9,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.recipes import known_recipes
+from ctxr.models.recipes import list_recipes
 from ctxr.problems.entailment import classifiers_in
 from ctxr.problems.scoring import SCORES, Device, scores_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
@@ -122,8 +122,8 @@ def check_name(source: str, workdir: Path) -> None:
         return
     runs, classifiers = finished_runs(workdir), classifiers_in(workdir)
     near = get_close_matches(source, [*runs, *classifiers], n=1)
-    hint = f"did you mean {near[0]}? " if near and source not in known_recipes() else ""
-    if source in known_recipes():
+    hint = f"did you mean {near[0]}? " if near and source not in list_recipes() else ""
+    if source in list_recipes():
         hint += f"ctxr train --recipe {source}   makes it; "
     hint += f"the runs are {', '.join(runs)}; " if runs else "no run is finished yet; "
     hint += f"the classifiers are {', '.join(classifiers)}; " if classifiers else ""

@@ -16,7 +16,7 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
 from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_checkpoint, tuned
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.models.training.scoring import in_bf16, resolved, score_all
 from ctxr.problems.encoded import PictureFiles, as_vectors
@@ -154,7 +154,7 @@ class ScoringPlan:
         at_once: queries in one pass. bf16: compute in it by autocast.
     """
 
-    prepare: "Callable[[Sequence[EvalQuery]], Questions]"
+    prepare: "Callable[[Sequence[EvalQuery]], ExampleTable]"
     ranker: Any
     at_once: int
     bf16: bool = False

@@ -6,7 +6,7 @@ import pytest
 from bench.poststratified import KINDS, studies, world
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Matrix, hits_at
-from ctxr.metrics.stratified import KnownPairs, Sampled, chances, entailed_share, known_at
+from ctxr.metrics.stratified import AuditedPairs, Sampled, audited_pairs, chances, entailed_share
 
 
 def test_a_census_gives_the_truth_and_the_interval_of_the_pictures_alone() -> None:
@@ -57,17 +57,17 @@ def test_a_stratum_with_few_looks_among_the_first_k_is_told_by_all_of_its_looks(
     zeros = np.zeros(10, np.int64)
     said = np.array([1, 1, 0, -1, -1, 0, 0, 0, 0, -1])
     sampled = Sampled(zeros, np.arange(10), zeros, said, np.ones(10, bool), np.array([[7.0, 2.0]]))
-    few = known_at(sampled, (np.arange(10) < 5).astype(float), 1)
+    few = audited_pairs(sampled, (np.arange(10) < 5).astype(float), 1)
     assert few.looks.tolist() == [[7.0, 2.0]]
     assert (few.entailed.tolist(), few.rest.tolist()) == ([2.0], [[2.0]])
-    many = known_at(sampled, (np.arange(10) < 6).astype(float), 1)
+    many = audited_pairs(sampled, (np.arange(10) < 6).astype(float), 1)
     assert many.looks.tolist() == [[4.0, 2.0]]
 
 
 def test_nothing_is_said_of_a_stratum_that_nobody_looked_at() -> None:
     clusters = Clusters(np.arange(6), np.random.default_rng(0), 50)
-    known = KnownPairs(np.ones(6), np.ones((6, 2)), np.array([[4.0, 2.0], [0.0, 0.0]]))
+    known = AuditedPairs(np.ones(6), np.ones((6, 2)), np.array([[4.0, 2.0], [0.0, 0.0]]))
     found = entailed_share(np.ones(6), known, 4, clusters)
     assert (found.value, found.clusters) == (None, 6)
-    nothing_left = KnownPairs(np.ones(6), np.array([[1.0, 0.0]] * 6), known.looks)
+    nothing_left = AuditedPairs(np.ones(6), np.array([[1.0, 0.0]] * 6), known.looks)
     assert entailed_share(np.ones(6), nothing_left, 4, clusters).value == pytest.approx(0.625)

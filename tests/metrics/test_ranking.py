@@ -1,4 +1,4 @@
-"""Places of the right candidates against the definition: every way to break a tie, tried out."""
+"""RankCounts of the right candidates against the definition: every way to break a tie, tried out."""
 
 import doctest
 from itertools import pairwise, permutations
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ctxr.metrics.ranking
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import Places, accuracy, best, chance, places, recall, reciprocal_rank
+from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, places, recall, reciprocal_rank
 
 Row = list[tuple[float, bool, bool]]
 """Candidates of one query: score, whether it is right, whether it is there."""
@@ -64,7 +64,7 @@ def test_one_right_candidate_is_the_same_as_a_table_with_one(rows: list[Row]) ->
     alone = np.zeros(right.shape, bool)
     alone[np.arange(len(rows)), target] = True
     one, other = places(scores, target, mask), places(scores, alone, mask)
-    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Places.__dataclass_fields__)
+    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in RankCounts.__dataclass_fields__)
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4))

@@ -18,7 +18,7 @@ from ctxr.metrics.shortcuts import (
     learns_on_train,
     learnt_credits,
     length_bins,
-    place_credits,
+    position_credits,
 )
 
 
@@ -38,8 +38,8 @@ def draw(
 
 def verdicts(asked: list[Trial], values: dict[str, np.ndarray]) -> list[Verdict]:
     rules = {
-        "first": place_credits(asked, last=False),
-        "last": place_credits(asked, last=True),
+        "first": position_credits(asked, last=False),
+        "last": position_credits(asked, last=True),
         "commonest": learnt_credits(asked, by_length=False),
         "length": learnt_credits(asked, by_length=True),
         "least": extreme_credits(asked, values, largest=False),
@@ -105,7 +105,7 @@ def test_sets_without_values_are_left_out_and_not_counted_as_wrong() -> None:
 
 def test_chance_is_the_mean_over_sets_of_different_size() -> None:
     asked = [Trial("a", "video", None, 2, 0, 3), Trial("b", "video", None, 10, 3, 3)]
-    verdict = judge("first", "all", asked, place_credits(asked, last=False))
+    verdict = judge("first", "all", asked, position_credits(asked, last=False))
     assert verdict is not None
     assert verdict.accuracy == 0.5
     assert verdict.chance == pytest.approx(0.3)
@@ -152,8 +152,8 @@ def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
 
 def test_several_descriptions_of_one_target_are_one_trial() -> None:
     once = [Trial(str(n), "video", None, 10, n % 3, 9) for n in range(30)]
-    alone = judge("first", "all", once, place_credits(once, last=False))
-    five = judge("first", "all", once * 5, place_credits(once * 5, last=False))
+    alone = judge("first", "all", once, position_credits(once, last=False))
+    five = judge("first", "all", once * 5, position_credits(once * 5, last=False))
     assert alone == five
     assert alone is not None
     assert (alone.queries, alone.sets) == (30, 30)

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.scorers import ClipScorer
-from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastTrainer, info_nce, vectors_of
+from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastiveObjective, info_nce, vectors_of
+from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.galleries import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.gradcache import cached_gradients
-from ctxr.models.training.loop import STATE, Callbacks, TrainingRun
-from ctxr.models.training.questions import PositivePairs
+from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.training_questions import Table
@@ -65,10 +65,12 @@ def make(weak: bool = True, seed: int = 0) -> GalleryPairs:
     return make_pairs(images, texts, np.array([0] * 6 + [1] * 3), written, found)
 
 
-def trainer(folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any) -> ContrastTrainer:
+def trainer(
+    folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any
+) -> Trainer[ContrastiveObjective]:
     pairs = more.pop("pairs", None) or make()
     scorer = scorer or make_scorer()
-    return ContrastTrainer(scorer, recipe, pairs, pairs, TrainingRun(folder, **more))
+    return Trainer(scorer, ContrastiveObjective(recipe, pairs, pairs, TrainingRun(folder, **more)))
 
 
 def gradients(scorer: nn.Module) -> Tensor:
@@ -164,8 +166,8 @@ def test_cached_gradients_equal_those_of_the_whole_batch(tmp_path: Path, most: i
     found = []
     for at_once in (most, 100):
         one = trainer(tmp_path, replace(SMALL, at_once=at_once), make_scorer(dropout=0.0))
-        one.update(torch.arange(len(one.pairs)), 0.0, step=False)
-        one._accumulate((one.pairs.captions, one.pairs.candidates[:, 0]))
+        one.update(torch.arange(len(one.objective)), 0.0, apply=False)
+        one.accumulate(one.objective.step(one.objective.pairs.captions, one.objective.pairs.candidates[:, 0]))
         found.append(gradients(one.scorer))
     assert float(found[1].norm()) > 0
     assert float((found[0] - found[1]).norm() / found[1].norm()) <= 1e-10
@@ -258,7 +260,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, we
     assert not torch.equal(gradients_of_state(other), gradients_of_state(whole))
 
 
-def gradients_of_state(one: ContrastTrainer) -> Tensor:
+def gradients_of_state(one: Trainer[ContrastiveObjective]) -> Tensor:
     return torch.cat([weights.flatten() for weights in one.scorer.state_dict().values()])
 
 
@@ -296,7 +298,7 @@ def test_weak_positives_of_pictures_outside_the_batch_change_nothing(tmp_path: P
     found = []
     for pairs in (make(), make(weak=False)):
         one = trainer(tmp_path, replace(SMALL, weak="mask-only"), make_scorer(dropout=0.0), pairs=pairs)
-        one._accumulate((pairs.captions[rows], pairs.candidates[rows, 0]))
+        one.accumulate(one.objective.step(pairs.captions[rows], pairs.candidates[rows, 0]))
         found.append(gradients(one.scorer))
     assert torch.equal(*found)
 

@@ -13,18 +13,19 @@ from torch import Tensor, nn
 from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
+from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.galleries import GalleryPairs, contrast, make_pairs, mean_recall
-from ctxr.models.training.loop import TrainingRun
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.matching import (
-    MatchingTrainer,
+    MatchingObjective,
     PairMatcher,
     Shortlist,
+    compared,
     draw_negatives,
     gallery_scores,
     match_scores,
     matching_loss,
 )
-from ctxr.models.training.questions import PositivePairs
 from ctxr.models.training.recipe import Recipe
 from tests.models.training_questions import Table
 
@@ -70,9 +71,11 @@ def make(weak: bool = True) -> GalleryPairs:
     return make_pairs(images, texts.numpy(), np.array([0] * 6 + [1] * 3), written, WEAK if weak else [])
 
 
-def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Looker | None = None, **more: Any) -> MatchingTrainer:
+def make_trainer(
+    folder: Path, recipe: Recipe = SMALL, scorer: Looker | None = None, **more: Any
+) -> Trainer[MatchingObjective]:
     pairs = more.pop("pairs", None) or make()
-    return MatchingTrainer(scorer or make_looker(), recipe, pairs, pairs, TrainingRun(folder), **more)
+    return Trainer(scorer or make_looker(), MatchingObjective(recipe, pairs, pairs, TrainingRun(folder), **more))
 
 
 def listed(known: PositivePairs) -> set[tuple[int, int]]:
@@ -122,7 +125,7 @@ def test_the_loss_equals_that_of_pair_after_pair(kind: str, soft: float | None) 
         torch.manual_seed(3)
         drawn = draw_negatives(known, 4, soft is not None)
     scores = torch.randn(known.positive.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = matching_loss(lambda _: scores, known, drawn, torch.arange(len(rows)), kind, soft)
+    found = matching_loss(scores, compared(known, drawn, torch.arange(len(rows))), known, kind, soft)
     slow, weak_met = 0.0, 0
     for row in range(len(rows)):
         told, own = int(known.told[row]), int(known.own[row])
@@ -157,7 +160,8 @@ def test_passes_of_any_size_add_up_to_the_gradient_of_the_batch(tmp_path: Path, 
         one = make_trainer(tmp_path, replace(SMALL, at_once=at_once, loss=loss, batch=15))
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            found.append(one.gradients(one.pairs.captions, one.pairs.candidates[:, 0]))
+            step = one.objective.step(one.objective.pairs.captions, one.objective.pairs.candidates[:, 0])
+            found.append((one.accumulate(step), [weights.grad for weights in one.weights]))
     for total, gradients in found[1:]:
         assert total == pytest.approx(found[0][0], rel=1e-12)
         for gradient, whole in zip(gradients, found[0][1], strict=True):
@@ -193,7 +197,7 @@ def test_without_weak_positives_being_known_they_are_negatives(tmp_path: Path) -
     pairs = make(weak=False)
     scorer = make_looker()
     one = make_trainer(tmp_path, replace(SMALL, distractors=20, batch=15), scorer, pairs=pairs)
-    one.gradients(pairs.captions, pairs.candidates[:, 0])
+    one.accumulate(one.objective.step(pairs.captions, pairs.candidates[:, 0]))
     assert len(scorer.shown[0][0]) == len(OWNERS) * IMAGES
 
 
@@ -210,8 +214,8 @@ def test_scores_that_are_no_numbers_end_the_training(tmp_path: Path) -> None:
     one = make_trainer(tmp_path)
     with torch.no_grad():
         one.scorer.meet[3].bias.fill_(float("nan"))  # type: ignore[index,union-attr]
-    with pytest.raises(CtxrError, match="no numbers"):
-        one._judge(1)
+    with pytest.raises(CtxrError, match="not finite"):
+        one._validate(1)
 
 
 def slow_scores(scorer: Looker, pairs: GalleryPairs) -> np.ndarray:

@@ -13,8 +13,8 @@ from torch.nn import functional
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import find_source
 from ctxr.models.scorers import Batch, ClipScorer, trainable
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
-from ctxr.models.training.questions import Questions
 from ctxr.models.training.scoring import accuracy_of, score_all
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head, make_scorer
@@ -32,7 +32,7 @@ def tensors(file: Path) -> dict[str, Tensor]:
     return loaded
 
 
-def in_float64(questions: Questions) -> Questions:
+def in_float64(questions: ExampleTable) -> ExampleTable:
     assert isinstance(questions.images, Table)
     texts = questions.texts.double() if questions.texts.is_floating_point() else questions.texts
     return replace(questions, images=Table(questions.images.content.double()), texts=texts)
@@ -42,7 +42,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def per_description(scorer: nn.Module, questions: Questions) -> dict[str, Tensor]:
+def per_description(scorer: nn.Module, questions: ExampleTable) -> dict[str, Tensor]:
     """Gradient of the mean loss by the slow obvious loop: each query alone, with all of its images encoded for it."""
     scorer.zero_grad()
     for row in range(len(questions)):
@@ -76,7 +76,7 @@ def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(
     trainer = make_trainer(tmp_path, STILL, scorer, questions=questions)
     expected = per_description(scorer, questions)
     trainer.progress.at_once = len(questions)
-    trainer.update(torch.arange(len(questions)), 0.0, step=False)
+    trainer.update(torch.arange(len(questions)), 0.0, apply=False)
     found = gradients(scorer)
     assert found.keys() == expected.keys()
     whole = torch.cat([one.flatten() for one in expected.values()])
@@ -113,7 +113,7 @@ def test_summed_gradients_are_as_many_times_larger_as_a_step_has_queries(tmp_pat
     found = []
     for summed in (False, True):
         trainer = make_trainer(tmp_path, replace(STILL, summed_gradients=summed))
-        trainer.update(torch.arange(5), 0.0, step=False)
+        trainer.update(torch.arange(5), 0.0, apply=False)
         found.append(gradients(trainer.scorer))
     for name, averaged in found[0].items():
         torch.testing.assert_close(found[1][name], 5 * averaged, rtol=1e-3, atol=1e-3)
@@ -143,7 +143,7 @@ def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
         with pytest.raises(Killed):
             make_trainer(tmp_path / "cut", recipe, callbacks=Callbacks(epoch=killer(after), note=said.append)).run()
     make_trainer(tmp_path / "cut", recipe).run()
-    assert said == [f"seed 0 goes on after epoch {epoch} of 3" for epoch in (1, 2)]
+    assert said == [f"seed 0 resumes after epoch {epoch} of 3" for epoch in (1, 2)]
     for name in (BEST, STATE):
         assert same(tensors(tmp_path / "whole" / name), tensors(tmp_path / "cut" / name))
 
@@ -210,8 +210,8 @@ def test_a_loss_that_is_no_number_stops_says_where_and_keeps_the_last_good_check
     make_trainer(tmp_path, replace(SMALL, epochs=1)).run()
     before = (tmp_path / BEST).read_bytes()
     trainer = make_trainer(tmp_path)
-    assert isinstance(trainer.train.images, Table)
-    trainer.train.images.content[0] = torch.nan
+    assert isinstance(trainer.objective.train.images, Table)
+    trainer.objective.train.images.content[0] = torch.nan
     message = r"the loss is nan in epoch 2, step \d of 3; the last good checkpoint is .*best.safetensors"
     with pytest.raises(CtxrError, match=message) as caught:
         trainer.run()
@@ -224,7 +224,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
     good, bad = make_questions(scorer), make_questions(scorer)
     assert isinstance(bad.images, Table)
     bad.images.content[1] = torch.nan
-    with pytest.raises(CtxrError, match="validation scores after epoch 1 are no numbers; no epoch was finished"):
+    with pytest.raises(CtxrError, match="validation scores after epoch 1 are not finite; no epoch was finished"):
         make_trainer(tmp_path, scorer=scorer, questions=good, valid=bad).run()
     assert not (tmp_path / STATE).exists()
 
@@ -233,7 +233,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
 def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path: Path, epochs: int) -> None:
     recipe = replace(SMALL, lr=1e30, batch=18, epochs=epochs)  # one step an epoch: its loss was taken before it
     with pytest.raises(
-        CtxrError, match="scores of training queries after epoch 1 are no numbers; no epoch was finished"
+        CtxrError, match="scores of training queries after epoch 1 are not finite; no epoch was finished"
     ):
         make_trainer(tmp_path, recipe, valid=None).run()
     assert not (tmp_path / BEST).exists()
@@ -318,7 +318,7 @@ def test_bf16_autocast_leaves_the_weights_and_the_scores_fine(tmp_path: Path) ->
     assert isinstance(trainer, Trainer)
     trainer.run()
     assert {weights.dtype for weights in scorer.parameters()} == {torch.float32}
-    rough, exact = (score_all(scorer.eval(), trainer.train, 8, bf16=bf16) for bf16 in (True, False))
-    mask = trainer.train.mask
+    rough, exact = (score_all(scorer.eval(), trainer.objective.train, 8, bf16=bf16) for bf16 in (True, False))
+    mask = trainer.objective.train.mask
     assert not torch.equal(rough[mask], exact[mask])
     assert float((rough[mask] - exact[mask]).abs().max()) < 0.1 * float(exact[mask].std()) + 0.1

@@ -13,8 +13,8 @@ from ctxr.models.context import ContextHead
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
+from ctxr.models.training.examples import with_features
 from ctxr.models.training.optimising import make_optimiser
-from ctxr.models.training.questions import with_features
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import attend_all, features_of, loss_of
 from tests.models.scorers import make_head, make_scorer

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ctxr.models.scorers import Batch
-from ctxr.models.training.questions import (
-    Questions,
+from ctxr.models.training.examples import (
+    ExampleTable,
     with_distractors,
     with_features,
     with_shared_distractors,
@@ -116,7 +116,7 @@ def test_distractors_are_drawn_as_ever_and_those_that_hold_are_marked(shared: bo
     everywhere = {query: set(range(0, 24, 2)) - {written(questions, query)} for query in range(0, 18, 2)}
     known = with_weak(questions, everywhere)
 
-    def drawn(some: Questions) -> Questions:
+    def drawn(some: ExampleTable) -> ExampleTable:
         chance = torch.Generator().manual_seed(3)
         if shared:
             return with_shared_distractors(some, torch.split(torch.arange(18), 7), 4, chance)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.models.scorers import Batch, ClipScorer
+from ctxr.models.training.examples import ExampleTable, PositivePairs
 from ctxr.models.training.loop import BEST, STATE, Callbacks
-from ctxr.models.training.questions import PositivePairs, Questions
 from ctxr.models.training.recipe import WEAK, Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head
@@ -35,7 +35,7 @@ def descent(loss: Tensor, weights: list[nn.Parameter]) -> list[Tensor]:
     return list(torch.autograd.grad(loss, weights))
 
 
-def mean_loss(scorer: nn.Module, questions: Questions, targets: dict[int, int], weak: dict[int, set[int]]) -> Tensor:
+def mean_loss(scorer: nn.Module, questions: ExampleTable, targets: dict[int, int], weak: dict[int, set[int]]) -> Tensor:
     """Mean over `targets` (query, image that is asked for), query by query; images in `weak` are left out of the softmax alone."""
     losses = []
     for query, image in targets.items():
@@ -113,7 +113,7 @@ def test_a_head_sees_all_candidates_whatever_is_left_out_of_the_loss(tmp_path: P
 def test_modes_make_different_models_and_off_makes_that_of_nobody_having_looked(tmp_path: Path) -> None:
     questions, _ = small()
 
-    def trained(mode: str, some: Questions, variant: str) -> bytes:
+    def trained(mode: str, some: ExampleTable, variant: str) -> bytes:
         recipe = replace(STILL, weak=mode, epochs=1, variant=variant, distractors=3)
         trainer = make_trainer(tmp_path, recipe, head(), questions=some, key=f"{mode} {variant}")
         trainer.run()
@@ -132,9 +132,9 @@ def test_summed_gradients_sum_the_second_loss_too(tmp_path: Path) -> None:
         recipe = replace(STILL, weak="loss-weight", summed_gradients=summed)
         for mode in ("mask-only", "loss-weight"):
             trainer = make_trainer(tmp_path, replace(recipe, weak=mode), head(), questions=questions)
-            trainer.update(torch.arange(18), 0.0, step=False)
+            trainer.update(torch.arange(18), 0.0, apply=False)
             found.append(torch.cat([one.grad.flatten() for one in trainer.weights if one.grad is not None]))
-        count = int((trainer.again >= 0).sum())
+        count = int((trainer.objective.again >= 0).sum())
     mean, mean_both, summed_alone, summed_both = found
     torch.testing.assert_close(summed_alone, 18 * mean)
     torch.testing.assert_close(summed_both - summed_alone, count * (mean_both - mean), rtol=1e-6, atol=1e-8)
@@ -209,7 +209,7 @@ def test_a_second_loss_that_is_no_number_stops_before_its_step(tmp_path: Path) -
     questions, _ = small()
     for mode in ("extra-batch", "loss-weight"):
         trainer = make_trainer(tmp_path, replace(STILL, weak=mode), head(), questions=questions)
-        trainer.asked.texts[18:] = torch.nan
+        trainer.objective.asked.texts[18:] = torch.nan
         before = [weights.detach().clone() for weights in trainer.weights]
         assert math.isnan(trainer.update(torch.arange(18), 1e-3))
         moved = any(not torch.equal(*pair) for pair in zip(before, trainer.weights, strict=True))
@@ -224,7 +224,7 @@ def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path
     names = torch.stack([torch.randperm(10, generator=chance)[:2] for _ in range(60)])
     images = torch.eye(10) @ torch.linalg.qr(torch.randn(16, 10, generator=chance)).Q.T
     texts = functional.normalize(torch.randn(10, 16, generator=chance)[names].sum(1), dim=1)
-    questions = Questions(
+    questions = ExampleTable(
         images=Table(images), texts=texts, candidates=torch.arange(10).expand(60, 10),
         mask=torch.ones(60, 10, dtype=torch.bool), ordered=torch.zeros(60, dtype=torch.bool),
         target=names[:, 0], sets=torch.arange(60),

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from ctxr.models.scorers import ClipScorer
+from ctxr.models.training.contextual import ContextualObjective
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.questions import Questions
 from ctxr.models.training.recipe import Recipe
 from tests.models.scorers import make_head, random_images, random_texts
 
@@ -26,14 +27,14 @@ class Table:
         return self.content[rows]
 
 
-def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed: int = 0) -> Questions:
+def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed: int = 0) -> ExampleTable:
     """Three queries for each set; every second set has an order and every third one candidate less."""
     chance = torch.Generator().manual_seed(seed)
     owner = torch.arange(3 * sets) // 3
     mask = torch.ones(3 * sets, candidates, dtype=torch.bool)
     mask[owner % 3 == 2, -1] = False
     rows = torch.arange(sets * candidates).view(sets, candidates)[owner]
-    return Questions(
+    return ExampleTable(
         images=Table(random_images(scorer, sets * candidates, chance)),
         texts=random_texts(scorer, 3 * sets, chance),
         candidates=torch.where(mask, rows, rows[:, :1]),
@@ -44,9 +45,9 @@ def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed:
     )
 
 
-def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer:
+def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer[ContextualObjective]:
     """A trainer of a small head on questions of its own, with the same ones for validation."""
     scorer = scorer or ClipScorer(None, make_head(dropout=recipe.dropout))
     questions = more.pop("questions", None) or make_questions(scorer)
     valid = more.pop("valid", questions)
-    return Trainer(scorer, recipe, questions, valid, TrainingRun(folder, **more))
+    return Trainer(scorer, ContextualObjective(recipe, questions, valid, TrainingRun(folder, **more)))

@@ -203,7 +203,7 @@ class CoAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def heard(self, items: Tensor, other: CoAttention, others: Tensor, mask: Tensor) -> Tensor:
-        """What items [P, T, width] become when they have looked at others [P, R, ...], where `mask` [P, R] is True."""
+        """What items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
         seen = functional.scaled_dot_product_attention(
             self._by_head(self.query(items)),
             self._by_head(other.key(others)),

@@ -15,7 +15,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.cross import encoder as configs
 from ctxr.models.cross.encoder import TOKENS, CrossConfig, RegionEncoder
 from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta, read_volta_config
-from ctxr.models.cross.wordpieces import made_vocabulary, make_tokenizer, read_vocabulary
+from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of
 
@@ -98,7 +98,7 @@ def _random(name: str, rest: str, seed: int) -> CrossSource:
         "vilbert-tiny": configs.tiny_vilbert,
         "uniter-tiny": configs.tiny_uniter,
     }[kind]
-    pieces = made_vocabulary()
+    pieces = tiny_vocabulary()
     config = make(len(pieces), int(features)) if features else make(len(pieces))
 
     def build() -> nn.Module:

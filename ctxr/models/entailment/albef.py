@@ -21,7 +21,7 @@ from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fresh import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.recipe import BranchSizes
-from ctxr.models.entailment.vision import resized_places
+from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import check_shapes, fingerprint_of, read_tensors, renamed
 
@@ -73,7 +73,7 @@ def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
     if side % vision["patch"]:
         raise DataError(f"pictures of {side} pixels cannot be cut into patches of {vision['patch']}")
     weights = translate(state, config, vision, path)
-    weights["vision.places"] = resized_places(weights["vision.places"], (side // vision["patch"]) ** 2)
+    weights["vision.places"] = resized_positions(weights["vision.places"], (side // vision["patch"]) ** 2)
     sides = vision | {"side": side}
 
     def build() -> FusionBranch:

@@ -120,7 +120,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
 
 
 def _quieten(layer: Any) -> None:
-    """What a layer adds starts small, so that words and patches first stay what they are."""
+    """Initial scale of what a layer adds: small, so that words and patches are nearly unchanged at first."""
     outs = [
         getattr(layer, "narrow", None),
         getattr(layer, "out", None),

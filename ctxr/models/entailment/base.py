@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A hypothesis and what it is held against.
+    """A hypothesis and its premises.
 
     Attributes:
         premise: text, such as all captions of the picture joined by blanks; "" where there is none.

@@ -32,7 +32,7 @@ class BlipBranch(nn.Module):
         self.register_buffer("black", black)
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
-        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is looked at once."""
+        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
         mask = torch.ones(len(place), 1, dtype=torch.bool, device=place.device)
         pairs: Tensor = self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0]
         return pairs

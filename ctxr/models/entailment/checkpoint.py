@@ -17,7 +17,7 @@ from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
-from ctxr.models.entailment.training import ClaimTable, make_claims, probabilities
+from ctxr.models.entailment.training import PairTable, make_claims, probabilities
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -117,7 +117,7 @@ class TrainedClassifier:
             found[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
         return found
 
-    def table(self, claims: Sequence[Claim]) -> ClaimTable:
+    def table(self, claims: Sequence[Claim]) -> PairTable:
         """The claims as arrays; labels are 0."""
         files = list(dict.fromkeys(claim.image for claim in claims if claim.image is not None))
         if self.branches.image is None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.cross.wordpieces import END, START, made_vocabulary, make_tokenizer
+from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
 from ctxr.models.entailment.aligned import start_aligned
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
@@ -43,7 +43,7 @@ def random_source(name: str, sizes: BranchSizes) -> ImageSource:
     side = sizes.image_size or side
     tiny = name.endswith("tiny")
     width, depth, heads, inner = (32, 2, 4, 64) if tiny else (768, 12, 12, 3072)
-    pieces = made_vocabulary()
+    pieces = tiny_vocabulary()
     config = FusionConfig(len(pieces), image_width=width)
     if tiny:
         layers = (sizes.text_layers, sizes.fusion_layers)
@@ -66,7 +66,7 @@ def aligned_source(name: str, sizes: BranchSizes, device: str) -> ImageSource:
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
-    pieces, width, heads = made_vocabulary(), sizes.width, max(1, sizes.width // 32)
+    pieces, width, heads = tiny_vocabulary(), sizes.width, max(1, sizes.width // 32)
     config = FusionConfig(
         len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout,
         products=True,

@@ -131,7 +131,7 @@ class FusionBranch(nn.Module):
         self.vision, self.words, self.width = vision, words, words.config.width
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
-        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is looked at once."""
+        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
         told: Tensor = self.words.fuse(tokens, self.vision(images)[place])[:, 0]
         return told
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.blip import stay_inside
-from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
@@ -172,7 +172,7 @@ def tiny_source(sizes: BranchSizes, encoder: str = "") -> TextSource:
 
     Raises what `find_source` raises.
     """
-    pieces = made_vocabulary()
+    pieces = tiny_vocabulary()
     config = {
         "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
         "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
@@ -313,7 +313,7 @@ def _tokenizer(
         )  # fmt: skip
         return told["input_ids"], told["token_type_ids"]
 
-    def tokenize_apart(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def tokenize_separately(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
         first, second = (
             tokenizer(list(texts), truncation=True, max_length=most, padding=True, return_tensors="pt")["input_ids"]
             for texts in (premises, hypotheses)
@@ -322,7 +322,7 @@ def _tokenizer(
         types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
         return leftwards(ids, ids), leftwards(types, ids)
 
-    return tokenize_apart if apart else tokenize, words
+    return tokenize_separately if apart else tokenize, words
 
 
 AT_ONCE = 16

@@ -1,6 +1,6 @@
 """The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking, accuracy on dev."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,18 +13,18 @@ from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, j
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
 from ctxr.models.precision import in_microbatches
-from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.questions import Images, Questions
+from ctxr.models.training.examples import Images, by_sets
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 
 
 @dataclass(frozen=True)
-class ClaimTable:
-    """Claims by row, as `Trainer` takes queries; texts become tokens batch by batch.
+class PairTable:
+    """Claims by row; texts become tokens batch by batch.
 
     Attributes:
         images: pictures by row; row 0 is black. place: [Q] rows of them.
         premises, hypotheses: texts; "" where there is no premise.
-        label: [Q]. theta: [Q, 3] bool. sets: [Q], each claim by itself: the kinds are mixed in one stream.
+        label: [Q]. theta: [Q, 3] bool.
         tokenize: as `Branches.tokenize`.
     """
 
@@ -34,7 +34,6 @@ class ClaimTable:
     hypotheses: Sequence[str]
     label: Tensor
     theta: Tensor
-    sets: Tensor
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]
 
     def __len__(self) -> int:
@@ -52,69 +51,70 @@ def make_claims(
     images: Images,
     claims: Sequence[tuple[int, str, str, int, Sequence[bool]]],
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]],
-) -> ClaimTable:
-    """A table of claims (row of the picture, premise, hypothesis, label, indicators), each by itself in the stream."""
-    return ClaimTable(
+) -> PairTable:
+    """A table of claims (row of the picture, premise, hypothesis, label, indicators)."""
+    return PairTable(
         images=images,
         place=torch.tensor([one[0] for one in claims], dtype=torch.int64),
         premises=[one[1] for one in claims],
         hypotheses=[one[2] for one in claims],
         label=torch.tensor([one[3] for one in claims], dtype=torch.int64),
         theta=torch.tensor([list(one[4]) for one in claims], dtype=torch.bool).reshape(-1, 3),
-        sets=torch.arange(len(claims)),
         tokenize=tokenize,
     )
 
 
-class ClassifierTrainer(Trainer):
-    """One training of one classifier: as `Trainer`, whose arguments it takes with claims for queries."""
+class EntailmentObjective(Objective):
+    """The joint loss over claims, some of whose pictures are masked to make negatives; arguments as for `Objective`."""
 
-    def __init__(
-        self,
-        scorer: nn.Module,
-        recipe: ClassifierRecipe,
-        train: ClaimTable,
-        valid: ClaimTable | None,
-        run: TrainingRun,
-    ) -> None:
-        super().__init__(scorer, recipe, cast(Questions, train), cast(Questions, valid), run)
-        self.claims, self.dev, self.how = train, valid, recipe
-        self.masked = torch.zeros(0, dtype=torch.int64)
+    recipe: ClassifierRecipe
 
-    def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
-        """As `Trainer.update`; which claims of the step are masked is chosen before it is cut into passes."""
-        if self.how.masking and cast(EntailmentClassifier, self.scorer).image is not None:
-            claims = self.claims
-            # the last step of an epoch may be short: it has its share
-            most = min(self.how.masked, max(1, round(self.how.masked * len(rows) / self.how.batch)))
-            place = to_mask(claims.label[rows], claims.theta[rows], claims.place[rows], most)
-            self.masked = rows[place]
-        return super().update(rows, rate, step)
+    def __init__(self, recipe: ClassifierRecipe, train: PairTable, valid: PairTable | None, run: TrainingRun) -> None:
+        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
 
-    def _loss(self, rows: Tensor) -> Tensor:
-        batch = self.claims.batch(rows).to(self.device)
-        scorer = cast(EntailmentClassifier, self.scorer)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-            masked = torch.isin(rows, self.masked).nonzero().flatten()
-            if len(masked):
-                batch = with_masked(batch, scorer.image, self.how.masking, masked)
-            logits = scorer(batch)
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        """Claims in random order, all kinds mixed."""
+        return torch.split(by_sets(torch.arange(len(self.train)), generator), self.recipe.batch)
+
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
+        """One step; which of its claims are masked is decided before it is cut into passes."""
+        masked, recipe, claims = rows[:0], self.recipe, self.train
+        if recipe.masking and recipe.image:
+            # the last step of an epoch may be short: it gets its share
+            most = min(recipe.masked, max(1, round(recipe.masked * len(rows) / recipe.batch)))
+            masked = rows[to_mask(claims.label[rows], claims.theta[rows], claims.place[rows], most)]
+        yield Update(((Step((rows,), len(rows), masked), 1.0),), apply=apply)
+
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Tensor) -> tuple[PairBatch, Tensor]:
+        """The batch, masked claims behind the others, and its logits."""
+        batch = self.train.batch(rows).to(self.run.device)
+        masked = torch.isin(rows, facts).nonzero().flatten()
+        if len(masked):
+            batch = with_masked(batch, cast(EntailmentClassifier, model).image, self.recipe.masking, masked)
+        return batch, model(batch)
+
+    def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step) -> Tensor:
+        """The joint loss, summed over claims."""
+        batch, logits = encoded[0]
         return joint_loss(logits, batch)
 
-    def _judge(self, number: int) -> float | None:
-        if self.dev is None or not len(self.dev):
+    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
+        """Accuracy on dev."""
+        if self.valid is None or not len(self.valid):
             return None
-        self.scorer.eval()
-        entailed = probabilities(self.scorer, self.dev, self.progress.at_once, self.device, self.bf16)
+        entailed = probabilities(model.eval(), self.valid, micro_batch, self.run.device, self.run.bf16)
         if np.isnan(entailed).any():
-            raise self._broken(f"the probabilities on dev after epoch {number} are no numbers")
-        return float(((entailed >= 0.5) == (self.dev.label.numpy() == 1)).mean())
+            raise FloatingPointError(f"the probabilities on dev after epoch {epoch} are not finite")
+        return float(((entailed >= 0.5) == (self.valid.label.numpy() == 1)).mean())
 
 
 @torch.no_grad()
 def probabilities(
     classifier: nn.Module,
-    claims: ClaimTable,
+    claims: PairTable,
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,

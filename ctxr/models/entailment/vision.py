@@ -130,7 +130,7 @@ def black_patches(pixels: Tensor, hidden: Tensor, black: Tensor) -> Tensor:
     return torch.where(cover, black, pixels)
 
 
-def resized_places(places: Tensor, patches: int) -> Tensor:
+def resized_positions(places: Tensor, patches: int) -> Tensor:
     """Positions [1, 1 + Q, D] of a square grid, interpolated to one of `patches`: [1, 1 + P, D]; that of [CLS] stays."""
     old, new = round((places.shape[1] - 1) ** 0.5), round(patches**0.5)
     if old == new:

@@ -104,9 +104,9 @@ def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -
 
 
 def check_head(recipe: Recipe, width: int, device: str) -> None:
-    """Build the head of a recipe over `width` and let it go, before hours go into what it looks at.
+    """Build the head of a recipe over `width` and discard it, before hours go into computing its inputs.
 
-    Raises UsageError for heads that do not divide what they look at, CtxrError where memory does not hold it.
+    Raises UsageError for a number of heads that does not divide the width, CtxrError where memory does not hold it.
     """
     if not recipe.has_head:
         return
@@ -126,10 +126,10 @@ def _pair_width(recipe: Recipe, width: int) -> int:
 
 
 def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:
-    """Write the weights of a scorer, those of its encoder and of its head apart.
+    """Write the weights of a scorer, one file each for encoder and head.
 
     Args:
-        folder: made anew. trained: file of a scorer's weights, None where nothing was trained.
+        folder: new. trained: file of a scorer's weights, None where nothing was trained.
         encoder: file of encoder weights to keep beside those of a head.
     """
     if encoder is not None and encoder.exists():

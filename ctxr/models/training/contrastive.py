@@ -4,7 +4,7 @@ Letters: m captions and n pictures of a batch, D width.
 """
 
 import math
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer
-from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
-from ctxr.models.training.gradcache import Gradients, cached_gradients
+from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
+from ctxr.models.training.loop import Step
 
 
 def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft: float | None = None) -> Tensor:
@@ -44,64 +44,59 @@ LARGEST_SCALE = math.log(100)
 """Of the learned temperature's logarithm, as CLIP was trained."""
 
 
-class ContrastTrainer(GalleryTrainer):
-    """One training of a bi-encoder by all captions and pictures of a batch; arguments as for `Trainer`."""
+class ContrastiveObjective(GalleryObjective):
+    """All captions and pictures of a batch against each other; arguments as for `Objective`."""
 
-    def gradients(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
-        """Of InfoNCE over the whole batch, exact however small the passes are."""
+    SPLITS = False
+
+    def step(self, captions: Tensor, images: Tensor) -> Step:
+        """Each picture and each caption once."""
         known = contrast(self.pairs, captions, images)
-        most, scorer = self.progress.at_once, cast(ClipScorer, self.scorer)
+        return Step((known.images, self.pairs.first[known.captions]), len(captions), known)
 
-        def loss(vectors: Any) -> Tensor:
-            return info_nce(vectors[0], vectors[1], scorer.encoder.logit_scale.exp(), known, self.soft)
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Contrast) -> Tensor:
+        """Unit vectors of pictures (tower 0) or captions (tower 1)."""
+        return _TOWERS[tower](model, self.pairs, rows, self.run.device)
 
-        towers = (
-            [partial(self._image_vectors, part) for part in torch.split(known.images, most)],
-            [partial(self._text_vectors, part) for part in torch.split(self.pairs.first[known.captions], most)],
-        )
-        return cached_gradients(towers, loss, self.weights, self.device)
+    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step) -> Tensor:
+        """InfoNCE over the whole batch."""
+        images, texts = encoded
+        return info_nce(images, texts, cast(ClipScorer, model).encoder.logit_scale.exp(), step.facts, self.soft)
 
-    def scored(self, pairs: GalleryPairs) -> Vectors:
+    def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Vectors:
         """Unit vectors of every picture and caption."""
-        return vectors_of(self.scorer, pairs, self.progress.at_once, self.device, self.bf16)
+        return vectors_of(model, pairs, micro_batch, self.run.device, self.run.bf16)
 
-    def _image_vectors(self, rows: Tensor) -> Tensor:
-        return _image_vectors(self.scorer, self.pairs, rows, self.device, self.bf16)
-
-    def _text_vectors(self, rows: Tensor) -> Tensor:
-        return _text_vectors(self.scorer, self.pairs, rows, self.device, self.bf16)
-
-    def _step(self, rate: float) -> None:
-        super()._step(rate)
+    def after_step(self, model: nn.Module) -> None:
+        """Keep the temperature within bounds."""
         with torch.no_grad():
-            cast(ClipScorer, self.scorer).encoder.logit_scale.clamp_(0, LARGEST_SCALE)
+            cast(ClipScorer, model).encoder.logit_scale.clamp_(0, LARGEST_SCALE)
+
+
+def _image_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str) -> Tensor:
+    return cast(ClipScorer, scorer).image_vectors(pairs.images(rows).to(device))
+
+
+def _text_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str) -> Tensor:
+    return cast(ClipScorer, scorer).text_vectors(pairs.texts[rows].to(device))
+
+
+_TOWERS = (_image_vectors, _text_vectors)
 
 
 def vectors_of(
-    scorer: nn.Module, pairs: GalleryPairs, at_once: int, device: str = "cpu", bf16: bool = False
+    scorer: nn.Module, pairs: GalleryPairs, micro_batch: int, device: str = "cpu", bf16: bool = False
 ) -> Vectors:
     """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
-    found = []
-    for encode, rows in (
-        (_image_vectors, torch.arange(len(pairs.galleries))),
-        (_text_vectors, pairs.first),
-    ):
+    towers = []
+    for encode, rows in zip(_TOWERS, (torch.arange(len(pairs.galleries)), pairs.first), strict=True):
         parts: list[np.ndarray] = []
 
         def work(part: Tensor, encode: Any = encode, parts: Any = parts) -> None:
-            parts.append(encode(scorer, pairs, part, device, bf16).float().cpu().numpy())
+            with torch.autocast(device, torch.bfloat16, enabled=bf16):
+                parts.append(encode(scorer, pairs, part, device).float().cpu().numpy())
 
         with torch.no_grad():
-            in_microbatches(rows, at_once, device, work)
-        found.append(np.concatenate(parts))
-    return Vectors(found[0], found[1])
-
-
-def _image_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
-    with torch.autocast(device, torch.bfloat16, enabled=bf16):
-        return cast(ClipScorer, scorer).image_vectors(pairs.images(rows).to(device))
-
-
-def _text_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str, bf16: bool) -> Tensor:
-    with torch.autocast(device, torch.bfloat16, enabled=bf16):
-        return cast(ClipScorer, scorer).text_vectors(pairs.texts[rows].to(device))
+            in_microbatches(rows, micro_batch, device, work)
+        towers.append(np.concatenate(parts))
+    return Vectors(towers[0], towers[1])

@@ -1,4 +1,4 @@
-"""What epochs came to, as the event files that TensorBoard shows."""
+"""Metrics of epochs as TensorBoard event files."""
 
 import shutil
 from pathlib import Path
@@ -21,10 +21,10 @@ def find_writer() -> Any:
 
 
 class Events:
-    """Event files of one training; a training that goes on adds a file to those there are.
+    """Event files of one training; a resumed training adds a file.
 
     Args:
-        folder: of the files; what an earlier training left there goes with the first epoch of this one.
+        folder: of the files; files of an earlier training are deleted at the first epoch of this one.
     """
 
     def __init__(self, folder: Path) -> None:

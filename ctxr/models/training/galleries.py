@@ -4,10 +4,9 @@ Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures o
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval
-from ctxr.models.training.gradcache import Gradients
-from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.questions import Images, PositivePairs, Questions
+from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
 from ctxr.models.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class GalleryPairs(Questions):
+class GalleryPairs(ExampleTable):
     """Captions with the pictures they were written for; a query is one such pair, its picture the one candidate.
 
     Attributes:
@@ -75,12 +73,12 @@ def make_pairs(
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of a batch of m captions and n pictures, each of which stands in it once.
+    """Pairs of a batch of m captions and n pictures, each of which occurs once.
 
     Attributes:
         captions: [m] their numbers, ascending. images: [n] rows, ascending.
-        told, own: [B] places of each pair's caption and picture among them.
-        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that were found to hold.
+        told, own: [B] indices of each pair's caption and picture among them.
+        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that also hold.
     """
 
     captions: Tensor
@@ -112,61 +110,55 @@ def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, place: Tens
     return -(wanted * logs.masked_fill(wanted == 0, 0.0)).sum(1).mean()
 
 
-class GalleryTrainer(Trainer):
-    """One training by captions and pictures that were written for each other; arguments as for `Trainer`."""
+class GalleryObjective(Objective):
+    """Captions and the pictures that they were written for; arguments as for `Objective`."""
 
-    def __init__(
-        self, scorer: nn.Module, recipe: Recipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun
-    ) -> None:
-        super().__init__(scorer, recipe, train, valid, run)
-        self.pairs = train
+    AVERAGES = True
+
+    def __init__(self, recipe: Recipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun) -> None:
+        self.recipe, self.pairs, self.valid, self.run = recipe, train, valid, run
         self.partners = train.weak.turned(len(train.galleries))
 
     @abstractmethod
-    def gradients(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
-        """The loss of captions [B], each with the picture [B] that it stands for here, a mean over pairs; its gradient by weight."""
+    def step(self, captions: Tensor, images: Tensor) -> Step:
+        """Captions [B], each with the picture [B] that counts as its target here."""
 
     @abstractmethod
-    def scored(self, pairs: GalleryPairs) -> Vectors | Matrix:
+    def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Vectors | Matrix:
         """Every picture, as a query, against every caption, without a graph."""
 
-    def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Captions and pictures of some pairs."""
-        return self.pairs.captions[rows], self.pairs.candidates[rows, 0]
+    def __len__(self) -> int:
+        return len(self.pairs)
 
-    def _again(self, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A weak positive of each of their pictures that has any, drawn by chance."""
-        if not self.recipe.asks_again:
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        """Pairs in random order."""
+        return torch.split(torch.randperm(len(self.pairs), generator=generator), self.recipe.batch)
+
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
+        """The pairs, and a weak positive of each of their pictures that has any."""
+        images = self.pairs.candidates[rows, 0]
+        first = self.step(self.pairs.captions[rows], images)
+        yield from weighted_updates(self.recipe, first, partial(self._weak, images), apply)
+
+    def _weak(self, images: Tensor) -> Step | None:
+        if not self.recipe.repeats_queries:
             return None
-        images, captions = self.partners.draw(torch.unique(self.pairs.candidates[rows, 0]))
-        return (captions, images) if len(images) else None
+        images, captions = self.partners.draw(torch.unique(images))
+        return self.step(captions, images) if len(images) else None
 
     @property
     def soft(self) -> float | None:
-        """How right a weak positive among the others is; None where they are left out."""
+        """The target share of a weak positive among the other candidates; None where weak positives are left out."""
         return self.recipe.alpha if self.recipe.weak == "soft-label" else None
 
-    def _accumulate(self, examples: tuple[Tensor, Tensor], weight: float = 1.0) -> float:
-        """Add `weight` times the gradient of a batch, a mean over pairs; the sum of their losses."""
-        rows, found = len(examples[0]), None
-        while found is None:
-            found = self._attempt(partial(self.gradients, *examples), min(self.progress.at_once, rows))
-        loss, gradients = found
-        self._add([one if one is None or weight == 1.0 else weight * one for one in gradients])
-        return loss * rows
-
-    def _order(self, chance: torch.Generator) -> Tensor:
-        return torch.randperm(len(self.pairs), generator=chance)
-
-    def _judge(self, number: int) -> float | None:
+    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
+        """Mean recall on the validation galleries."""
         if self.valid is None or not len(self.valid):
             return None
-        self.scorer.eval()
-        valid = cast(GalleryPairs, self.valid)
-        found = self.scored(valid)
-        if not all(np.isfinite(part).all() for part in vars(found).values()):
-            raise self._broken(f"what the scorer says of validation after epoch {number} are no numbers")
-        return mean_recall(found, valid)
+        scores = self.scored(model.eval(), self.valid, micro_batch)
+        if not all(np.isfinite(part).all() for part in vars(scores).values()):
+            raise FloatingPointError(f"the validation scores after epoch {epoch} are not finite")
+        return mean_recall(scores, self.valid)
 
 
 def mean_recall(found: QueryScores, pairs: GalleryPairs) -> float:

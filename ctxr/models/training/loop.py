@@ -1,34 +1,30 @@
-"""The loop: set-major batches, exact accumulation, validation after each epoch, a state to go on from (specs A0.3).
+"""The one training loop: exact accumulation, validation after each epoch, a state to resume from (specs A0.3).
 
-All chance of an epoch follows from the seed and the epoch's number, so a training that was stopped goes on to the same result.
+What is learned is an `Objective`: it plans the steps of an epoch as rows, encodes them, and computes their loss. The loop cuts steps
+into passes that fit into memory, applies the optimiser, and keeps the best epoch. All randomness of an epoch follows from the seed
+and the epoch's number, so a training that was stopped resumes to the same result.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.precision import is_memory
+from ctxr.models.training.gradcache import cached_gradients
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
-from ctxr.models.training.questions import (
-    Questions,
-    by_sets,
-    with_distractors,
-    with_shared_distractors,
-    with_weak_targets,
-)
 from ctxr.models.training.recipe import Recipe
-from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
 from ctxr.models.training.state import Epoch, TrainingState, load_state, save_state, save_tensors
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 STATE, BEST = "state.safetensors", "best.safetensors"
 """In the folder of a training: everything after the last epoch, and the weights of the best one."""
@@ -36,12 +32,12 @@ STATE, BEST = "state.safetensors", "best.safetensors"
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Who is told what while a training runs.
+    """Functions that a running training calls.
 
     Attributes:
-        warn: one sentence about a surprise. note: one worth knowing.
-        advance: how many more queries were trained on. epoch: each one's figures.
-        looked: how many more pictures a validation that takes long has looked at.
+        warn: with a warning. note: with a remark.
+        advance: with the number of queries trained on since the last call. epoch: with the metrics of each epoch.
+        looked: with the number of images scored by a long validation since the last call.
     """
 
     warn: Callable[[str], None] = lambda _: None
@@ -53,12 +49,12 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """Where one training takes place, and what names it.
+    """Where one training runs, and what identifies it.
 
     Attributes:
-        folder: where the state is kept. seed: of everything that is drawn by chance.
-        key: names what is trained; a kept state of another key is left aside.
-        bf16: compute in it by autocast on `device`; the weights stay as they are.
+        folder: of the state. seed: of all randomness.
+        key: identifies what is trained; a saved state with another key is ignored.
+        bf16: compute in it by autocast on `device`; the weights keep their type.
     """
 
     folder: Path
@@ -69,25 +65,125 @@ class TrainingRun:
     callbacks: Callbacks = field(default_factory=Callbacks)
 
 
-class Trainer:
-    """One training of one scorer with one seed.
+@dataclass(frozen=True)
+class Step:
+    """Rows to encode.
 
-    Args:
-        scorer: what learns, on the device of `run`; weights that need no gradient stay as they are.
-        recipe: how.
-        train: queries with targets. valid: queries to choose the epoch by; None to take the last one.
+    Attributes:
+        towers: int64 rows of each tower. queries: over how many the loss is taken.
+        facts: what encoding and loss need to know about the whole step.
     """
 
-    def __init__(
-        self, scorer: nn.Module, recipe: Recipe, train: Questions, valid: Questions | None, run: TrainingRun
-    ) -> None:
-        self.scorer, self.recipe, self.train, self.valid = scorer, recipe, train, valid
+    towers: tuple[Tensor, ...]
+    queries: int
+    facts: Any = None
+
+    def part(self, start: int, stop: int) -> "Step":
+        """Some of its rows, in a pass of their own."""
+        return replace(self, towers=tuple(rows[start:stop] for rows in self.towers))
+
+
+@dataclass(frozen=True)
+class Update:
+    """One optimiser step: the weighted steps whose gradients add up.
+
+    Attributes:
+        steps: with their weights; taken one after another, so a generator draws the second after the first was computed.
+        rate: factor on the learning rate. apply: False leaves the gradients for the next update.
+    """
+
+    steps: Iterable[tuple[Step, float]]
+    rate: float = 1.0
+    apply: bool = True
+
+
+def weighted_updates(recipe: Recipe, first: Step, second: Callable[[], Step | None], apply: bool) -> Iterator[Update]:
+    """The updates for a step whose queries may be repeated with a weak positive as the target (specs A3.2).
+
+    With `weak = "extra-batch"` the second step gets an update of its own at `alpha` times the rate; with "loss-weight" its loss
+    counts `alpha` times in the first update.
+
+    Args:
+        second: draws the repeated queries; None where there are none.
+    """
+    separate = recipe.weak == "extra-batch"
+
+    def steps() -> Iterator[tuple[Step, float]]:
+        yield first, 1.0
+        if not separate and (repeated := second()) is not None:
+            yield repeated, recipe.alpha
+
+    yield Update(steps(), apply=apply)
+    if separate and apply and (repeated := second()) is not None:
+        yield Update(((repeated, 1.0),), rate=recipe.alpha)
+
+
+class Objective(ABC):
+    """What the loop asks of a problem, bound to a recipe, to data and to a run.
+
+    Args:
+        recipe: how to train. run: where.
+        train: examples with known targets. valid: examples to choose the epoch by; None to take the last one.
+    """
+
+    SPLITS: ClassVar[bool] = True
+    """Whether the loss of a step is a sum over its rows, so that passes can be differentiated separately."""
+    AVERAGES: ClassVar[bool] = False
+    """Whether `loss` is already divided by the queries of the step."""
+
+    recipe: Recipe
+    run: TrainingRun
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Queries of an epoch."""
+
+    @abstractmethod
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        """Every query once, in the order of an epoch, cut into optimiser steps; draws whatever else the epoch needs."""
+
+    @abstractmethod
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
+        """The updates for a batch of queries; the loss of the first is that of the batch."""
+
+    @abstractmethod
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
+        """What the loss is computed from; vectors [n, D] where the loss does not split."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, encoded: Sequence[Any], step: Step) -> Tensor:
+        """The loss of a pass, or of a whole step where it does not split."""
+
+    @abstractmethod
+    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
+        """How good the model is after an epoch, higher is better; None where the epoch is not validated.
+
+        Raises FloatingPointError for scores that are not finite.
+        """
+
+    def after_step(self, model: nn.Module) -> None:  # noqa: B027 (most objectives need none)
+        """Called after each optimiser step, for instance to keep a weight within bounds."""
+
+
+ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
+
+
+class Trainer(Generic[ObjectiveT]):
+    """One training of one model with one seed.
+
+    Args:
+        scorer: what learns, on the device of the run; weights that need no gradient stay as they are.
+        objective: the problem, bound to recipe, data and run.
+    """
+
+    def __init__(self, scorer: nn.Module, objective: ObjectiveT) -> None:
+        run = objective.run
+        self.scorer, self.objective, self.recipe = scorer, objective, objective.recipe
         self.seed, self.folder, self.key, self.device, self.bf16 = run.seed, run.folder, run.key, run.device, run.bf16
         self.callbacks = run.callbacks
-        self.asked, self.again = self._twice(train, 0)
         self.weights = [weights for weights in scorer.parameters() if weights.requires_grad]
-        self.optimiser = make_optimiser(self.weights, recipe)
-        self.progress = TrainingState(at_once=recipe.at_once or recipe.batch)
+        self.optimiser = make_optimiser(self.weights, self.recipe)
+        self.progress = TrainingState(at_once=self.recipe.at_once or self.recipe.batch)
 
     def run(self) -> TrainingState:
         """Train to the end, or go on from where it was stopped; `best.safetensors` in the folder then holds the result.
@@ -97,9 +193,9 @@ class Trainer:
         kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
         if kept is not None:
             self.progress = kept
-            self.callbacks.advance(kept.epochs * len(self.train))
+            self.callbacks.advance(kept.epochs * len(self.objective))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
-                self.callbacks.note(f"seed {self.seed} goes on after epoch {kept.epochs} of {self.recipe.epochs}")
+                self.callbacks.note(f"seed {self.seed} resumes after epoch {kept.epochs} of {self.recipe.epochs}")
         elif self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
@@ -110,62 +206,73 @@ class Trainer:
             self._keep(row)
         return self.progress
 
-    def update(self, rows: Tensor, rate: float, step: bool = True) -> float:
-        """One step on some queries, in as many passes as memory needs; returns the sum of their losses.
+    def update(self, rows: Tensor, rate: float, apply: bool = True) -> float:
+        """Train on a batch of queries, in as many passes as memory needs; the sum of their losses.
 
-        Without `step` the gradients stay for the next one. With `weak = "extra-batch"` there is a second step at `alpha * rate`
-        on those of the queries that have weak positives, each asking for one of these; with "loss-weight" that loss times alpha is a
-        part of the first (specs A3.2).
+        Without `apply` the gradients stay for the next batch. A loss that is not finite is returned at once, before its update.
         """
         self.scorer.train()
-        alone = self.recipe.weak == "extra-batch"
-        total = extra = self._accumulate(self._examples(rows))
-        again = self._again(rows) if math.isfinite(total) else None
-        if again is not None and not alone:
-            extra = self._accumulate(again, self.recipe.alpha)
-        if step and math.isfinite(total + extra):
-            self._step(rate)
-            if again is not None and alone:
-                extra = self._accumulate(again)
-                if math.isfinite(extra):
-                    self._step(self.recipe.alpha * rate)
-        return total if math.isfinite(extra) else extra
+        losses = []
+        for update in self.objective.updates(rows, apply):
+            for step, weight in update.steps:
+                losses.append(self.accumulate(step, weight))
+                if not math.isfinite(losses[-1]):
+                    return losses[-1]
+            if update.apply:
+                self._step(rate * update.rate)
+        return losses[0]
 
-    def _examples(self, rows: Tensor) -> Any:
-        """What `_accumulate` takes of some queries."""
-        return rows
+    def accumulate(self, step: Step, weight: float = 1.0) -> float:
+        """Add `weight` times the gradient of a step's loss, its mean or sum as the recipe says; the sum of its losses."""
+        loss = self._accumulate_passes(step, weight) if self.objective.SPLITS else self._accumulate_whole(step, weight)
+        return loss * step.queries if self.objective.AVERAGES else loss
 
-    def _again(self, rows: Tensor) -> Any:
-        """The same of those among them that are asked again for a weak positive; None where none is."""
-        again = self.again[rows]
-        again = again[again >= 0]
-        return again if len(again) else None
-
-    def _accumulate(self, examples: Any, weight: float = 1.0) -> float:
-        """Add the gradient of `weight` times the loss of some queries, their mean or sum as the recipe says; the sum of their losses.
-
-        A loss that is no number is returned at once.
-        """
-        total, left = 0.0, examples
-        share = weight if self.recipe.summed_gradients else weight / len(examples)
-        while len(left):
-            part = left[: self.progress.at_once]
-            found = self._attempt(partial(self._gradients, part, share), len(part))
-            if found is None:
+    def _accumulate_passes(self, step: Step, weight: float) -> float:
+        total, done, rows = 0.0, 0, len(step.towers[0])
+        share, factor = (1.0, weight) if self.objective.AVERAGES else (weight, 1.0)
+        if not (self.objective.AVERAGES or self.recipe.summed_gradients):
+            share /= step.queries
+        while done < rows:
+            stop = min(done + self.progress.at_once, rows)
+            result = self._attempt(partial(self._gradients, step.part(done, stop), share), stop - done)
+            if result is None:
                 continue
-            loss, gradients = found
+            loss, gradients = result
             if not math.isfinite(loss):
                 return loss
-            self._add(gradients)
-            total, left = total + loss, left[len(part) :]
+            self._add(gradients, factor)
+            total, done = total + loss, stop
         return total
 
-    def _gradients(self, rows: Tensor, share: float) -> tuple[float, Sequence[Tensor | None]]:
-        """(sum of the losses, gradient of `share` of it for each weight)."""
-        loss = self._loss(rows)
+    def _accumulate_whole(self, step: Step, weight: float) -> float:
+        result = None
+        while result is None:
+            result = self._attempt(partial(self._cached, step), min(self.progress.at_once, step.queries))
+        loss, gradients = result
+        self._add(gradients, weight)
+        return loss
+
+    def _gradients(self, part: Step, share: float) -> tuple[float, Sequence[Tensor | None]]:
+        """(loss of a pass, gradient of `share` of it for each weight)."""
+        encoded = [self._encode(tower, rows, part.facts) for tower, rows in enumerate(part.towers)]
+        loss = self.objective.loss(self.scorer, encoded, part)
         return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
 
-    def _attempt(self, work: Callable[[], Made], rows: int) -> Made | None:
+    def _cached(self, step: Step) -> tuple[float, Sequence[Tensor | None]]:
+        """(loss of a whole step, its gradient for each weight), vectors encoded in passes."""
+        towers = [
+            [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
+            for tower, rows in enumerate(step.towers)
+        ]
+        return cached_gradients(
+            towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
+        )
+
+    def _encode(self, tower: int, rows: Tensor, facts: Any) -> Any:
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            return self.objective.encode(self.scorer, tower, rows, facts)
+
+    def _attempt(self, work: Callable[[], T], rows: int) -> T | None:
         """What `work` on so many rows makes; None when memory ran out, and then fewer rows are in a pass from now on."""
         try:
             return work()
@@ -175,20 +282,12 @@ class Trainer:
             self._halve(rows)
             return None
 
-    def _add(self, gradients: Sequence[Tensor | None]) -> None:
-        """Add gradients to those of the weights."""
+    def _add(self, gradients: Sequence[Tensor | None], factor: float) -> None:
+        """Add `factor` times these gradients to those of the weights."""
         for weights, gradient in zip(self.weights, gradients, strict=True):
             if gradient is not None:
-                weights.grad = laid_out_as(weights, gradient) if weights.grad is None else weights.grad.add_(gradient)
-
-    def _loss(self, rows: Tensor) -> Tensor:
-        """The loss, summed over some queries."""
-        batch = self.asked.batch(rows).to(self.device)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-            scores = self.scorer(batch)
-        weak = self.asked.weak_marks(rows)
-        weak = None if weak is None else weak.to(self.device)
-        return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
+                gradient = gradient if factor == 1.0 else factor * gradient
+                weights.grad = laid_out_as(weights, gradient if weights.grad is None else weights.grad + gradient)
 
     def _halve(self, rows: int) -> None:
         if rows == 1:
@@ -209,61 +308,29 @@ class Trainer:
         self.optimiser.zero_grad()
         if self.recipe.fp16_masters:
             round_to_fp16(self.scorer)
+        self.objective.after_step(self.scorer)
 
     def _epoch(self, number: int) -> Epoch:
         recipe, start = self.recipe, time.monotonic()
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
-        parts = torch.split(self._order(chance), recipe.batch)
-        self.asked, self.again = self._twice(self._asked(number, parts), number)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        batches = self.objective.batches(number, generator)
         total = 0.0
-        for place, rows in enumerate(parts):
-            step = (number - 1) * len(parts) + place
+        for index, rows in enumerate(batches):
+            step = (number - 1) * len(batches) + index
             leaks = recipe.leaked_gradients and len(rows) < recipe.batch
-            loss = self.update(rows, rate_at(recipe, step, recipe.epochs * len(parts)), step=not leaks)
+            loss = self.update(rows, rate_at(recipe, step, recipe.epochs * len(batches)), apply=not leaks)
             if not math.isfinite(loss):
-                raise self._broken(f"the loss is {loss} in epoch {number}, step {place + 1} of {len(parts)}")
+                raise self._broken(f"the loss is {loss} in epoch {number}, step {index + 1} of {len(batches)}")
             total += loss
             self.callbacks.advance(len(rows))
-        accuracy = self._judge(number)
-        return Epoch(number, total / max(1, len(self.train)), accuracy, time.monotonic() - start)
+        accuracy = self._validate(number)
+        return Epoch(number, total / max(1, len(self.objective)), accuracy, time.monotonic() - start)
 
-    def _order(self, chance: torch.Generator) -> Tensor:
-        """Every query once, in the order of an epoch."""
-        without_sets = torch.arange(len(self.train))
-        return by_sets(without_sets if self.recipe.variant == "none" else self.train.sets, chance)
-
-    def _asked(self, number: int, steps: Sequence[Tensor]) -> Questions:
-        """The queries of an epoch, in these steps, with the candidates that it trains on."""
-        if self.recipe.variant != "none":
-            return self.train
-        turn = 0 if self.recipe.fixed_distractors else number
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + turn + 500_009)
-        if self.recipe.shared_distractors:
-            return with_shared_distractors(self.train, steps, self.recipe.distractors, chance)
-        return with_distractors(self.train, self.recipe.distractors, chance)
-
-    def _twice(self, asked: Questions, number: int) -> tuple[Questions, Tensor]:
-        """Queries, behind them those that are asked again for a weak positive, and the row of each one's second self or -1."""
-        if not self.recipe.asks_again:
-            return asked, torch.full((len(asked),), -1)
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number + 700_001)
-        return with_weak_targets(asked, chance, anywhere=self.recipe.variant == "none")
-
-    def _judge(self, number: int) -> float | None:
-        skipped = self.recipe.unjudged_last_epoch and number == self.recipe.epochs
-        if skipped or self.valid is None or not len(self.valid):
-            # nobody judges this epoch, but what may be kept as the result must score at all
-            few = self.train.part(torch.arange(min(len(self.train), self.recipe.batch)))
-            self._score(few, f"the scores of training queries after epoch {number}")
-            return None
-        return accuracy_of(self._score(self.valid, f"the validation scores after epoch {number}"), self.valid.target)
-
-    def _score(self, questions: Questions, what: str) -> Tensor:
-        self.scorer.train(self.recipe.dropout_in_evaluation)
-        scores = score_all(self.scorer, questions, self.progress.at_once, self.device, self.bf16)
-        if not bool(scores[questions.mask].isfinite().all()):
-            raise self._broken(f"{what} are no numbers")
-        return scores
+    def _validate(self, number: int) -> float | None:
+        try:
+            return self.objective.validate(self.scorer, number, self.progress.at_once)
+        except FloatingPointError as error:
+            raise self._broken(str(error)) from error
 
     def _keep(self, row: Epoch) -> None:
         """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""

@@ -1,9 +1,9 @@
-"""Captions and pictures that are looked at together, pair by pair: which of a batch, the loss over them, and a whole gallery.
+"""Cross-encoders in galleries: negatives from the batch, the loss over pairs, and scores of a shortlist.
 
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, d drawn ones, K candidates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,17 +17,16 @@ from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.neighbours import NOBODY, best_matches
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch
-from ctxr.models.training.galleries import Contrast, GalleryPairs, GalleryTrainer, contrast, cross_entropy_of
-from ctxr.models.training.gradcache import Gradients
-from ctxr.models.training.loop import TrainingRun
-from ctxr.models.training.questions import Images
+from ctxr.models.training.examples import Images
+from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
+from ctxr.models.training.loop import Step, TrainingRun
 from ctxr.models.training.recipe import Recipe
 
 PICTURES, PAIRS = 8, 128
-"""Pictures, and pairs with them, in one pass over a gallery: a picture is looked at once for sixteen captions or more."""
+"""Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen captions or more."""
 
 BELOW = 2.0
-"""How far the rest stands below what was looked at: more than a cosine is high."""
+"""Margin between the scored pairs and the rest: larger than any cosine."""
 
 Rows = npt.NDArray[np.int64]
 Wanted = npt.NDArray[np.bool_]
@@ -37,7 +36,7 @@ Advance = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Negatives:
-    """What each pair of a batch is told from.
+    """The negatives of each pair of a batch.
 
     Attributes:
         images: [B, d] columns of other pictures. captions: [B, d] rows of other captions.
@@ -59,36 +58,33 @@ def draw_negatives(known: Contrast, count: int, soft: bool) -> Negatives:
     return Negatives(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
 
 
-def matching_loss(
-    look: Callable[[Tensor], Tensor],
-    known: Contrast,
-    drawn: Negatives,
-    rows: Tensor,
-    kind: str,
-    soft: float | None = None,
-) -> Tensor:
-    """The loss summed over some pairs of a batch: each among its drawn pictures and among its drawn captions, half of each.
+Compared = list[tuple[Tensor, Tensor, Tensor]]
+"""For each direction [b, 1 + d]: captions and pictures to compare, the pair itself first, and where there are so many."""
 
-    Args:
-        look: scores [m, n] of the batch's captions with its pictures, where the table that it is given is True.
-        rows: [b] of the batch's pairs.
-        kind: "softmax", -log of the share of the pair among the others; or "binary", cross-entropy of each by itself, averaged over
-            those of a row (image-text matching).
-        soft: how right a weak positive is that was drawn.
-    """
+
+def compared(known: Contrast, drawn: Negatives, rows: Tensor) -> Compared:
+    """Each of the pairs `rows` [b] of a batch among its drawn pictures, and among its drawn captions."""
     told, own = known.told[rows, None], known.own[rows, None]
-    ways = (
+    directions = (
         (told, torch.cat([own, drawn.images[rows]], 1), drawn.images_there[rows]),
         (torch.cat([told, drawn.captions[rows]], 1), own, drawn.captions_there[rows]),
     )
-    wanted = torch.zeros_like(known.positive)
     listed = []
-    for captions, images, others in ways:
+    for captions, images, others in directions:
         there = torch.cat([torch.ones(len(rows), 1, dtype=torch.bool), others], 1)
-        captions, images = captions.expand_as(there), images.expand_as(there)
-        wanted[captions[there], images[there]] = True
-        listed.append((captions, images, there))
-    scores = look(wanted)
+        listed.append((captions.expand_as(there), images.expand_as(there), there))
+    return listed
+
+
+def matching_loss(scores: Tensor, listed: Compared, known: Contrast, kind: str, soft: float | None = None) -> Tensor:
+    """The loss summed over some pairs of a batch: half of it among pictures, half among captions.
+
+    Args:
+        scores: [m, n] of the batch's captions with its pictures, where they are listed.
+        kind: "softmax", -log of the share of the pair among the others; or "binary", cross-entropy of each by itself, averaged over
+            those of a row (image-text matching).
+        soft: the target share of a weak positive that was drawn.
+    """
     total = scores.new_zeros(())
     for captions, images, there in listed:
         weak = (known.weak[captions, images] & there).to(scores.device)
@@ -129,7 +125,7 @@ class PairMatcher:
         """Scores [n, m] of some pictures with some captions; 0 where a pair is not wanted.
 
         Args:
-            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: told how many pictures are done.
+            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: called with the number of pictures scored.
         """
         found = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
@@ -155,16 +151,16 @@ class PairMatcher:
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """What is looked at in a gallery, and in which order the rest stands: the vectors of a first encoder, and how many a query.
+    """The pairs of a gallery that are scored: the `most` best of each query by the vectors of a retriever, which also rank the rest.
 
-    With `vectors` None everything is looked at.
+    With `vectors` None every pair is scored.
     """
 
     vectors: Vectors | None = None
     most: int = 0
 
     def wanted(self, images: Rows, captions: Rows, without: Rows | None = None) -> Wanted:
-        """Which pairs of a gallery's pictures and captions (rows of the vectors) are looked at, bool [n, m].
+        """Which pairs of a gallery's pictures and captions (rows of the vectors) are scored, bool [n, m].
 
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
 
@@ -231,50 +227,52 @@ def _among(scores: Tensor, there: Tensor, weak: Tensor, kind: str, soft: float |
     return (each.sum(1) / there.sum(1)).sum()
 
 
-class MatchingTrainer(GalleryTrainer):
-    """One training of an encoder of pairs; arguments as for `Trainer`, and `shortlist`, what is looked at of the valid side."""
+class MatchingObjective(GalleryObjective):
+    """Pairs that a cross-encoder scores, each among drawn others; `shortlist`: which pairs of the validation split are scored."""
 
     def __init__(
         self,
-        scorer: nn.Module,
         recipe: Recipe,
         train: GalleryPairs,
         valid: GalleryPairs | None,
         run: TrainingRun,
         shortlist: Shortlist | None = None,
     ) -> None:
-        super().__init__(scorer, recipe, train, valid, run)
+        super().__init__(recipe, train, valid, run)
         self.shortlist = shortlist or Shortlist()
 
-    def gradients(self, captions: Tensor, images: Tensor) -> tuple[float, Gradients]:
-        """Of the loss over each pair and what was drawn for it from the batch; passes add up to it exactly."""
+    def step(self, captions: Tensor, images: Tensor) -> Step:
+        """The pairs, with negatives drawn for each from the batch."""
         known = contrast(self.pairs, captions, images)
         drawn = draw_negatives(known, self.recipe.distractors, self.soft is not None)
-        total = 0.0
-        summed: Gradients = [None] * len(self.weights)
-        for rows in torch.split(torch.arange(len(captions)), self.progress.at_once):
-            look = partial(self._look, known)
-            loss = matching_loss(look, known, drawn, rows, self.recipe.loss, self.soft) / len(captions)
-            total += float(loss.detach())
-            for place, gradient in enumerate(torch.autograd.grad(loss, self.weights, allow_unused=True)):
-                if gradient is not None:
-                    there = summed[place]
-                    summed[place] = gradient.clone() if there is None else there.add_(gradient)
-        return total, summed
+        return Step((torch.arange(len(captions)),), len(captions), (known, drawn))
 
-    def scored(self, pairs: GalleryPairs) -> Matrix:
-        """Scores of the pairs that are looked at, the others below them."""
-        return match_scores(self.scorer, pairs, self.shortlist, self.device, self.bf16, self.callbacks.looked)
+    def encode(
+        self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Contrast, Negatives]
+    ) -> tuple[Compared, Tensor]:
+        """What is compared, and its scores [m, n]; only these pictures are loaded."""
+        known, listed = facts[0], compared(*facts, rows)
+        wanted = torch.zeros_like(known.positive)
+        for captions, images, there in listed:
+            wanted[captions[there], images[there]] = True
+        texts, columns = (wanted.any(axis).nonzero().flatten() for axis in (1, 0))
+        pictures, tokens = (
+            self.pairs.images(known.images[columns]),
+            self.pairs.texts[self.pairs.first[known.captions[texts]]],
+        )
+        scores = scores_of(model, pictures, tokens, wanted[texts][:, columns], self.run.device)
+        ends = texts[:, None].to(scores.device), columns.to(scores.device)
+        return listed, scores.new_zeros(wanted.shape).index_put(ends, scores)
 
-    def _look(self, known: Contrast, wanted: Tensor) -> Tensor:
-        """Scores [m, n] of what is wanted of a batch; nothing else is loaded."""
-        rows, columns = (wanted.any(axis).nonzero().flatten() for axis in (1, 0))
-        images = self.pairs.images(known.images[columns])
-        texts = self.pairs.texts[self.pairs.first[known.captions[rows]]]
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-            scores = scores_of(self.scorer, images, texts, wanted[rows][:, columns], self.device)
-        ends = rows[:, None].to(scores.device), columns.to(scores.device)
-        return scores.new_zeros(wanted.shape).index_put(ends, scores)
+    def loss(self, model: nn.Module, encoded: Sequence[tuple[Compared, Tensor]], step: Step) -> Tensor:
+        """The share of some pairs in the mean loss of the batch."""
+        listed, scores = encoded[0]
+        return matching_loss(scores, listed, step.facts[0], self.recipe.loss, self.soft) / step.queries
+
+    def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
+        """Scores of the shortlisted pairs, the others below them."""
+        run = self.run
+        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.looked)
 
 
 def match_scores(
@@ -288,7 +286,7 @@ def match_scores(
     """Pictures, as queries, against captions; each gallery by itself, what lies in two of them below everything.
 
     Args:
-        scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: told how many pictures are done.
+        scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: called with the number of pictures scored.
     """
     galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
     matcher = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first], device, bf16)

@@ -45,7 +45,7 @@ class Recipe:
     Attributes:
         variant: one of `VARIANTS`, or `IN_BATCH`.
         encoder: name, as `models.families.find_encoder` takes it.
-        regions: region features that are looked at, by the name of their artifact; "" for encoders of pixels.
+        regions: region features to use as input, by the name of their artifact; "" for encoders of pixels.
         start: run whose fine-tuned encoder is taken instead of the published one; "" for none.
         optimiser: "adam" (weight decay is added to the gradient, L2) or "adamw" (decoupled).
         lr: learning rate of what learns. beta1, beta2, eps: of Adam. weight_decay: see `undivided_decay`.
@@ -62,8 +62,8 @@ class Recipe:
         undecayed_vectors: no weight decay on biases and layer norms.
         distractors: random images beside the target where a variant has no context; in galleries other pictures of the batch beside
             that of each caption, and other captions beside that of each picture, for an encoder of pairs.
-        rerank: candidates of each query, both ways, that an encoder of pairs looks at in a gallery; 0 = all. rerank_by: the
-            encoder of vectors that proposes them, and by which the others stand behind; nothing with 0.
+        rerank: candidates of each query, both ways, that a cross-encoder rescores in a gallery; 0 = all. rerank_by: the
+            encoder of vectors that retrieves them and ranks the rest; unused with 0.
         shared_distractors: they are targets of the same step instead of any image: each is encoded once for all its queries.
         weak: one of `WEAK`, for texts that were found to hold for further pictures. alpha: as `WEAK` says, 0..1.
         summed_gradients: of the queries of a step; else averaged.
@@ -139,12 +139,12 @@ class Recipe:
 
     @property
     def weak_share(self) -> float | None:
-        """How right a weak candidate is, as a share of a positive: 0 is a negative like any other, None is left out of the loss."""
+        """The target share of a weak candidate relative to a positive: 0 makes it a negative, None leaves it out of the loss."""
         return {"off": 0.0, "soft-label": self.alpha}.get(self.weak)
 
     @property
-    def asks_again(self) -> bool:
-        """Whether queries with weak positives are asked a second time, for one of these."""
+    def repeats_queries(self) -> bool:
+        """Whether queries with weak positives are repeated with one of these as the target."""
         return self.weak in ("extra-batch", "loss-weight")
 
     def check(self) -> None:

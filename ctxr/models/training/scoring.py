@@ -1,4 +1,4 @@
-"""Scores of many queries, what is asked of an encoder for them, their loss, and how often the target has the highest."""
+"""Scores, pair features, losses and accuracy of many queries."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from torch.nn import functional
 from ctxr.models.context import attention_of
 from ctxr.models.precision import choose_precision, in_microbatches
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.examples import ExampleTable
 
 
 @torch.no_grad()
 def score_all(
     scorer: nn.Module,
-    questions: Questions,
+    questions: ExampleTable,
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,
@@ -28,11 +28,11 @@ def score_all(
     """float32 [Q, K] on the CPU, -inf where there is no candidate.
 
     Args:
-        scorer: as it is, in evaluation mode or not.
-        questions: what to score; queries of one set stand together, so its images are looked at once.
+        scorer: in evaluation mode or not; its mode is kept.
+        questions: what to score; queries of one set are scored together, so its images are encoded once.
         at_once: queries in one pass, fewer where memory runs out.
         device: where the scorer lives. bf16: compute in it by autocast.
-        advance: told of every pass how many queries are done.
+        advance: called after each pass with the number of queries scored.
         seed: of what a scorer that is not in evaluation mode draws; None to draw on from wherever torch is.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
@@ -60,7 +60,7 @@ def in_bf16(precision: str, device: str) -> bool:
 
 
 def resolved(precision: str, device: str) -> str:
-    """A recipe's precision as an encoder of vectors takes it, so that it trains and scores in the same: "fp32" or "bf16"."""
+    """The precision of a recipe on a device, for training and scoring alike: "fp32" or "bf16"."""
     return "bf16" if in_bf16(precision, device) else "fp32"
 
 
@@ -107,7 +107,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
 
 @torch.no_grad()
 def features_of(
-    encoder: Any, questions: Questions, rows: Sequence[int], at_once: int, device: str, bf16: bool
+    encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
     found: list[Tensor] = []
@@ -124,12 +124,12 @@ def features_of(
 
 @torch.no_grad()
 def attend_all(
-    scorer: ClipScorer | PairScorer, questions: Questions, wanted: Sequence[int], at_once: int, device: str = "cpu"
+    scorer: ClipScorer | PairScorer, questions: ExampleTable, wanted: Sequence[int], at_once: int, device: str = "cpu"
 ) -> Tensor:
-    """float32 [n, K, K] on the CPU: how much each candidate (rows) looks at each (columns) in the last layer, mean of its heads.
+    """float32 [n, K, K] on the CPU: attention of each candidate (rows) to each (columns) in the last layer, averaged over heads.
 
     Args:
-        scorer: with a head, for what the questions hold; in evaluation or not, it is looked at as in evaluation.
+        scorer: with a head, for what the questions hold; dropout is off, whatever its mode.
         questions: with vectors of images and texts. wanted: n rows of them. at_once: queries in one pass. device: where the scorer lives.
 
     Raises ValueError for a scorer without a head.

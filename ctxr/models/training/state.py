@@ -1,4 +1,4 @@
-"""A training as it stands after an epoch, in one safetensors file that is written at once or not at all."""
+"""The state of a training after an epoch, in one safetensors file that is written atomically."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ from ctxr.store.atomic import disk_errors
 
 @dataclass
 class Epoch:
-    """What an epoch came to.
+    """Metrics of one epoch.
 
     Attributes:
         epoch: from 1.
@@ -33,7 +33,7 @@ class Epoch:
 
 @dataclass
 class TrainingState:
-    """How far a training is.
+    """Progress of a training.
 
     Attributes:
         history: every epoch so far. best: number of the one with the highest validation accuracy, or the last judged one

@@ -18,7 +18,7 @@ from ctxr.metrics.shortcuts import (
     judge,
     learns_on_train,
     learnt_credits,
-    place_credits,
+    position_credits,
 )
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
@@ -71,7 +71,7 @@ def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, progress: P
     ):
         here = open_ & np.array(places) & np.array([query.kind == kind for query in asked])
         if here.any():
-            yield name, np.where(here, place_credits(asked, last), np.nan)
+            yield name, np.where(here, position_credits(asked, last), np.nan)
     for name, by_length in (("commonest position", False), ("position by length", True)):
         credits = np.full(len(asked), np.nan)
         rows = [row for row, ordered in enumerate(places) if ordered]

@@ -13,10 +13,10 @@ from ctxr.models.entailment.checkpoint import Notes, read_notes, write_classifie
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
-from ctxr.models.entailment.training import ClaimTable, ClassifierTrainer, probabilities
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, probabilities
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fill
-from ctxr.models.training.loop import BEST, Callbacks, TrainingRun
+from ctxr.models.training.loop import BEST, Callbacks, Trainer, TrainingRun
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
@@ -76,7 +76,7 @@ class ClassifierJob(TrainJob):
         text, image = self.branches.text, self.branches.image
         return text.fingerprint if text else "", image.fingerprint if image else ""
 
-    def table(self, rows: list[EntailmentPair]) -> "ClaimTable":
+    def table(self, rows: list[EntailmentPair]) -> "PairTable":
         """Pairs to be judged."""
         return claim_table(
             judged(rows, self.recipe), self.pairs, self.branches, self.config.workdir, self.device, self.progress
@@ -99,7 +99,7 @@ class ClassifierJob(TrainJob):
         with progress.task(f"training seed {seed}", recipe.epochs * len(table)) as task:
             callbacks = Callbacks(progress.warn, task.advance, tell, progress.note)
             run = TrainingRun(making, seed, self.key(seed), self.device, bf16, callbacks)
-            trained = ClassifierTrainer(model, recipe, table, dev, run).run()
+            trained = Trainer(model, EntailmentObjective(recipe, table, dev, run)).run()
         fill(model, making / BEST, "the classifier that was trained")
         value, reached = HALF, None
         if dev is not None:
@@ -155,7 +155,7 @@ def train_classifier(config: Train, recipe: ClassifierRecipe, progress: Progress
     return train_run(ClassifierJob(config, recipe, progress))
 
 
-def _threshold(job: ClassifierJob, dev: "ClaimTable", entailed: "object", seed: int) -> tuple[float, float | None]:
+def _threshold(job: ClassifierJob, dev: "PairTable", entailed: "object", seed: int) -> tuple[float, float | None]:
     """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
     import numpy as np
 

@@ -16,7 +16,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models.endpoint import Endpoint, Place, key_of, place_of
+from ctxr.models.endpoint import Endpoint, EndpointAddress, key_of, resolve_address
 from ctxr.pipelines.modelling.chat import (
     VERSION,
     Budget,
@@ -62,7 +62,7 @@ class ListenJob:
     """
 
     config: Listen
-    place: Place
+    place: EndpointAddress
     dataset: Dataset
     of_side: int
     asked: tuple[EvalQuery, ...]
@@ -91,7 +91,7 @@ class ListenJob:
 
 def job_of(config: Listen, progress: Progress) -> ListenJob:
     """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
-    place = place_of(config.endpoint, config.insecure)
+    place = resolve_address(config.endpoint, config.insecure)
     dataset = open_dataset(config.dataset, config.workdir, progress)
     side = [one for one in asked_of(dataset) if (one.split or "none") == config.split]
     if not side:

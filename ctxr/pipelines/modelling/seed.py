@@ -27,11 +27,12 @@ from ctxr.models.training.checkpoint import (
     write_config,
     write_weights,
 )
-from ctxr.models.training.contrastive import ContrastTrainer
+from ctxr.models.training.contextual import ContextualObjective
+from ctxr.models.training.contrastive import ContrastiveObjective
 from ctxr.models.training.events import Events
+from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, Callbacks, Trainer, TrainingRun
-from ctxr.models.training.matching import MatchingTrainer
-from ctxr.models.training.questions import Questions
+from ctxr.models.training.matching import MatchingObjective
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import Epoch, TrainingState
@@ -404,26 +405,25 @@ def _fit(job: ScorerJob, source: "EncoderSource | CrossSource", seed: int, makin
             f"seed {seed}, epoch {row.epoch} of {recipe.epochs}: loss {row.loss:.4f}{found}, {row.seconds:.1f} s"
         )
 
-    kind, more = _trainer(job, source)
+    objective, more = _objective(job, source)
     with progress.task(f"training seed {seed}", total) as task, _validating(job, source, seed) as looked:
         callbacks = Callbacks(progress.warn, task.advance, tell, progress.note, looked)
         run = TrainingRun(making, seed, job.key(seed), job.device, bf16, callbacks)
-        trainer: Trainer = kind(scorer, recipe, train, valid, run, **more)
         try:
-            return trainer.run()
+            return Trainer(scorer, objective(recipe, train, valid, run, **more)).run()
         finally:
             if events is not None:
                 events.close()
 
 
-def _trainer(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
-    """The loop of a recipe, and what it needs beyond others."""
+def _objective(job: ScorerJob, source: "EncoderSource | CrossSource") -> tuple[Any, dict[str, Any]]:
+    """The objective of a recipe, and its further arguments."""
     if not job.galleries:
-        return Trainer, {}
+        return ContextualObjective, {}
     if not isinstance(source, CrossSource):
-        return ContrastTrainer, {}
+        return ContrastiveObjective, {}
     rerank, side = Rerank(job.recipe.rerank, job.recipe.rerank_by), job.galleries.get("valid")
-    return MatchingTrainer, {
+    return MatchingObjective, {
         "shortlist": None if side is None else shortlist_for(side, job.pictures, rerank, job.device, job.progress)
     }
 
@@ -443,7 +443,7 @@ def _validating(
 
 def _questions(
     job: ScorerJob, source: "EncoderSource | CrossSource"
-) -> tuple[object | None, "Questions", "Questions | None"]:
+) -> tuple[object | None, "ExampleTable", "ExampleTable | None"]:
     """(encoder that learns, None for a frozen one; queries to train on; queries to choose the epoch by)."""
     if job.galleries:
         pairs = partial(as_pairs, pictures=job.pictures, source=source, device=job.device, progress=job.progress)
@@ -455,7 +455,7 @@ def _questions(
     return trainable(source.build) if job.recipe.tunes else None, train, prepare(judged) if judged else None
 
 
-def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], Questions]":
+def _prepares(job: ScorerJob, source: "EncoderSource | CrossSource") -> "Callable[[Sequence[EvalQuery]], ExampleTable]":
     """What makes arrays of queries: for an encoder that learns, or of what a frozen one says."""
     recipe, pictures, device, progress = job.recipe, job.pictures, job.device, job.progress
     if isinstance(source, CrossSource):

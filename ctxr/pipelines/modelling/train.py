@@ -17,7 +17,7 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.families import find_encoder
 from ctxr.models.precision import choose_device
-from ctxr.models.recipes import known_recipes, load_recipe
+from ctxr.models.recipes import list_recipes, load_recipe
 from ctxr.models.training.checkpoint import check_head, fingerprint_of, width_of
 from ctxr.models.training.events import find_writer
 from ctxr.models.training.recipe import IN_BATCH, Recipe
@@ -104,7 +104,7 @@ def _start(config: Train, recipe: Recipe) -> Path | None:
 
 def _making_start(config: Train, recipe: Recipe) -> str:
     """The command that makes a run which the recipe can start from: of its name, its encoder, and the same dataset."""
-    known = known_recipes()
+    known = list_recipes()
     starts = (
         recipe.start,
         load_recipe(config.recipe, config.parity).start,

@@ -30,7 +30,7 @@ from ctxr.datasets.rounds import (
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
-from ctxr.metrics.stratified import Sampled, known_at
+from ctxr.metrics.stratified import Sampled, audited_pairs
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
@@ -130,7 +130,7 @@ def looked_at(
     there = np.stack([np.bincount(sampled.images, first[:, place], len(written)) for place in range(len(ks))], axis=1)
     if not np.array_equal(there, room):  # a picture of several galleries stands in the ledger once
         return None
-    known = tuple(known_at(sampled, first[:, place], len(written)) for place in range(len(ks)))
+    known = tuple(audited_pairs(sampled, first[:, place], len(written)) for place in range(len(ks)))
     return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
 
 

@@ -15,7 +15,7 @@ from ctxr.metrics.entail_at import KS, Counted, EntailAt, count, entail_at
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.retrieval import Matrix, Numbered, Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
-from ctxr.metrics.stratified import KnownPairs, Sampled, chances, known_at, rates
+from ctxr.metrics.stratified import AuditedPairs, Sampled, audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, RunDifference
 from ctxr.problems.gallery.scoring import first_owners
@@ -146,14 +146,14 @@ def entailed(side: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: La
 
 def _known(
     side: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
-) -> tuple[KnownPairs, ...]:
+) -> tuple[AuditedPairs, ...]:
     """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
     if sampled is None:
         return ()
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     inside = [_within(one, galleries, owners) for one in scorers]
     each = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
-    return tuple(known_at(sampled, chance, len(side.images)) for chance in each.T)
+    return tuple(audited_pairs(sampled, chance, len(side.images)) for chance in each.T)
 
 
 def entailments(

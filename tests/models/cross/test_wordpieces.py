@@ -7,7 +7,7 @@ import torch
 
 from ctxr.errors import DataError
 from ctxr.models.cross.encoder import TOKENS
-from ctxr.models.cross.wordpieces import made_vocabulary, make_tokenizer, read_vocabulary
+from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "boat", "##s", "sail", "##boat", ",", "cafe"]
 
@@ -34,7 +34,7 @@ def test_a_long_text_is_cut_before_the_last_separator() -> None:
 def test_the_pieces_are_those_of_transformers_own_tokenizer(tmp_path: Path) -> None:
     from transformers import BertTokenizer
 
-    pieces = made_vocabulary()
+    pieces = tiny_vocabulary()
     texts = ["Two half-moons — not 3!", "naïve  façade\tof\nUmbrellas", "a" * 101, "日本 ship's №5"]
     theirs = BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, do_lower_case=True)
     wanted = theirs(texts, padding="max_length", max_length=TOKENS, truncation=True)["input_ids"]
@@ -42,12 +42,12 @@ def test_the_pieces_are_those_of_transformers_own_tokenizer(tmp_path: Path) -> N
 
 
 def test_the_made_vocabulary_knows_the_worlds_words_and_can_spell_the_others() -> None:
-    pieces = made_vocabulary()
+    pieces = tiny_vocabulary()
     assert len(pieces) == len(set(pieces))
     ids = make_tokenizer(pieces)(["a turquoise umbrella", "zyx1 qwertz."])
     assert [pieces[one] for one in ids[0].tolist() if one][1:-1] == ["a", "turquoise", "umbrella"]
     assert 1 not in ids[1]
-    assert made_vocabulary() == pieces
+    assert tiny_vocabulary() == pieces
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.albef import albef_source
 from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.sources import find_image
-from ctxr.models.entailment.vision import resized_places
+from ctxr.models.entailment.vision import resized_positions
 from tests.models.entailment.albef_folder import SIDE, Spelled, make_albef, make_state
 
 
@@ -62,7 +62,7 @@ def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) 
     branch = source.build()
     assert branch.vision(source.preprocess([np.zeros((9, 9, 3), np.uint8)])).shape == (1, 37, 128)
     places = torch.arange(5.0)[None, :, None].expand(1, 5, 2)
-    larger = resized_places(places, 9)
+    larger = resized_positions(places, 9)
     assert larger.shape == (1, 10, 2)
     assert larger[0, 0].tolist() == [0, 0]
     torch.testing.assert_close(larger[0, 5], torch.tensor([2.5, 2.5]))

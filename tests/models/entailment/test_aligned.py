@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from ctxr.errors import UsageError
-from ctxr.models.cross.wordpieces import made_vocabulary
+from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import into_space, word_vectors
 from ctxr.models.entailment.base import ImageSource
@@ -29,7 +29,7 @@ def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
     encoder = find_source("ctxr-tiny", lambda _: None)
     model, cells = encoder.build(), torch.rand(20, 9, 512, generator=torch.Generator().manual_seed(0))
     weight, bias = into_space(model.visual)
-    words = word_vectors(model, encoder, made_vocabulary())
+    words = word_vectors(model, encoder, tiny_vocabulary())
     wanted = functional.normalize(cells @ weight.T + bias - words.mean(0), dim=-1) @ (words - words.mean(0)).T
     branch: Any = source.build()
     found = branch.vision.stem(cells) @ branch.words.pieces.weight.T

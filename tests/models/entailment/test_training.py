@@ -10,15 +10,15 @@ import torch
 
 from ctxr.models.entailment.classifier import PairBatch, with_masked
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
-from ctxr.models.entailment.training import ClaimTable, ClassifierTrainer, make_claims, probabilities
-from ctxr.models.training.loop import TrainingRun
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, make_claims, probabilities
+from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.state import TrainingState
 from tests.models.entailment.test_classifier import KINDS, RECIPE, batch_of
 
 RATE = replace(RECIPE, lr=1e-3, epochs=12, batch=16, patience=0, masked=1, beta2=0.98, precision="fp32")
 
 
-def shades(branches: Branches, claims: int = 64) -> ClaimTable:
+def shades(branches: Branches, claims: int = 64) -> PairTable:
     """Is a light picture light, is a dark one dark? Half of the claims say the other thing."""
     light, called = (torch.arange(claims) % 2).tolist(), (torch.arange(claims) // 2 % 2).tolist()
     noise = torch.randn(claims, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 0.1
@@ -30,11 +30,17 @@ def shades(branches: Branches, claims: int = 64) -> ClaimTable:
     return make_claims(lambda used: pictures[used], rows, branches.tokenize)
 
 
+def make_trainer(
+    model: Any, recipe: Any, train: PairTable, valid: PairTable | None, run: TrainingRun
+) -> Trainer[EntailmentObjective]:
+    return Trainer(model, EntailmentObjective(recipe, train, valid, run))
+
+
 def trained(folder: Path, bf16: bool = False) -> tuple[TrainingState, dict[str, torch.Tensor]]:
     recipe = replace(RATE, text="", epochs=1 if bf16 else RATE.epochs)
     branches = find_branches(recipe)
     model, claims = new_classifier(recipe, branches, 0), shades(branches)
-    progress = ClassifierTrainer(model, recipe, claims, claims, TrainingRun(folder, bf16=bf16)).run()
+    progress = make_trainer(model, recipe, claims, claims, TrainingRun(folder, bf16=bf16)).run()
     return progress, model.state_dict()
 
 
@@ -50,9 +56,7 @@ def test_steps_in_several_passes_are_the_same_steps(tmp_path: Path) -> None:
     found = []
     for at_once in (0, 5):
         model, claims = new_classifier(recipe, branches, 0), shades(branches)
-        ClassifierTrainer(
-            model, replace(recipe, at_once=at_once), claims, None, TrainingRun(tmp_path / str(at_once))
-        ).run()
+        make_trainer(model, replace(recipe, at_once=at_once), claims, None, TrainingRun(tmp_path / str(at_once))).run()
         found.append(model.state_dict())
     for name, weights in found[0].items():
         torch.testing.assert_close(weights, found[1][name], rtol=1e-3, atol=1e-4)
@@ -75,9 +79,9 @@ def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
     for at_once in (32, 5):
         model = new_classifier(recipe, branches, 0)
         how = replace(recipe, at_once=at_once)
-        trainer = ClassifierTrainer(model, how, claims, None, TrainingRun(tmp_path / str(at_once)))
+        trainer = make_trainer(model, how, claims, None, TrainingRun(tmp_path / str(at_once)))
         masked.clear()
-        loss = trainer.update(rows, 1e-3, step=False)
+        loss = trainer.update(rows, 1e-3, apply=False)
         assert sum(masked) == 2
         found.append((loss, [weights.grad for weights in trainer.weights]))
     (whole, at_once_), (parted, in_parts) = found

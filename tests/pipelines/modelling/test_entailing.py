@@ -158,7 +158,7 @@ def test_a_stopped_training_goes_on_to_the_same_end(
 ) -> None:
     kept = Trainer._keep
 
-    def stop(trainer: Trainer, row: object) -> None:
+    def stop(trainer: Trainer[Any], row: object) -> None:
         kept(trainer, row)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 

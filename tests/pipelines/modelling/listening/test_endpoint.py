@@ -19,7 +19,7 @@ from ctxr.models.endpoint import (
     ServerLimits,
     Unreadable,
     key_of,
-    place_of,
+    resolve_address,
 )
 from tests.pipelines.modelling.listening.fake_server import Answer, Behaviour, fails, says, serving
 
@@ -31,7 +31,7 @@ KEY = "sk-Very.Secret_1"
 def endpoint(behave: Behaviour, timeout: float = 5.0) -> Iterator[tuple[Endpoint, list[float]]]:
     waits: list[float] = []
     with serving(behave) as server:
-        one = Endpoint(place_of(server.url, insecure=False), KEY, timeout, waits.append, lambda: NOW)
+        one = Endpoint(resolve_address(server.url, insecure=False), KEY, timeout, waits.append, lambda: NOW)
         try:
             yield one, waits
         finally:
@@ -101,7 +101,7 @@ def test_a_reply_that_drips_is_given_up() -> None:
     with serving(in_turn(says("3"))) as server:
         server.drip = 0.05
         waits: list[float] = []
-        one = Endpoint(place_of(server.url, insecure=False), KEY, 0.2, waits.append)
+        one = Endpoint(resolve_address(server.url, insecure=False), KEY, 0.2, waits.append)
         with pytest.raises(CtxrError, match=r"no answer within 0\.2 seconds"):
             one.complete({})
         one.close()
@@ -109,7 +109,7 @@ def test_a_reply_that_drips_is_given_up() -> None:
 
 def test_a_host_that_is_not_there_ends_it() -> None:
     with serving(in_turn(says("1"))) as server:
-        place = place_of(server.url, insecure=False)
+        place = resolve_address(server.url, insecure=False)
     waits: list[float] = []
     with pytest.raises(CtxrError, match=f"did not answer {TRIES} times"):
         Endpoint(place, KEY, 1.0, waits.append).complete({})
@@ -124,7 +124,7 @@ def test_a_completion_that_names_an_error_of_none_is_one() -> None:
 
 @pytest.mark.parametrize("before", range(MOST_SAID - len(KEY), MOST_SAID))
 def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int) -> None:
-    one = Endpoint(place_of("http://127.0.0.1/v1", insecure=False), KEY, 5.0)
+    one = Endpoint(resolve_address("http://127.0.0.1/v1", insecure=False), KEY, 5.0)
     for said in (f'{{"error": {{"message": "{"a" * before}{KEY}"}}}}', "a" * before + KEY):
         assert set(one._detail(said.encode())) <= {"a", *"[key]"}
     one.close()
@@ -182,19 +182,19 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
 )
 def test_addresses_that_would_give_something_away_are_refused(address: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        place_of(address, insecure=False)
+        resolve_address(address, insecure=False)
     assert "pass" not in caught.value.message.replace("password", "")
     assert "abc" not in caught.value.message
 
 
 def test_an_address_is_completed() -> None:
-    assert place_of("https://example.org/v1/", insecure=False).url == "https://example.org/v1/chat/completions"
-    assert place_of("http://[::1]:8000/v1/chat/completions", insecure=False).local
-    assert not place_of("http://example.org/v1", insecure=True).local
+    assert resolve_address("https://example.org/v1/", insecure=False).url == "https://example.org/v1/chat/completions"
+    assert resolve_address("http://[::1]:8000/v1/chat/completions", insecure=False).local
+    assert not resolve_address("http://example.org/v1", insecure=True).local
 
 
 def test_a_key_is_needed_elsewhere_and_must_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = place_of("http://localhost/v1", False), place_of("https://example.org/v1", False)
+    here, there = resolve_address("http://localhost/v1", False), resolve_address("https://example.org/v1", False)
     monkeypatch.delenv("CTXR_API_KEY", raising=False)
     assert key_of("CTXR_API_KEY", here) == ""
     with pytest.raises(CtxrError, match="CTXR_API_KEY is not set"):

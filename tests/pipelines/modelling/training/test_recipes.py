@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.recipes import FOLDER, PROFILES, known_recipes, load_recipe, recipe_name
+from ctxr.models.recipes import FOLDER, PROFILES, list_recipes, load_recipe, recipe_name
 from ctxr.models.training.recipe import VARIANTS, Recipe
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -20,7 +20,7 @@ ENCODERS = {
 }
 
 
-OF_SETS = [name for name in known_recipes() if name.partition("-")[0] in ENCODERS]
+OF_SETS = [name for name in list_recipes() if name.partition("-")[0] in ENCODERS]
 
 
 @pytest.mark.parametrize("name", OF_SETS)

@@ -117,7 +117,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_
     progress = Note()
     cut = train(recipe, "epochs=3", progress=progress).folder
     told = [text.partition(":")[0] for text in progress.said if text.startswith("seed")]
-    assert told == ["seed 0 goes on after epoch 2 of 3", "seed 0, epoch 3 of 3"]
+    assert told == ["seed 0 resumes after epoch 2 of 3", "seed 0, epoch 3 of 3"]
     for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
 

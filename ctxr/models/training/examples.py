@@ -94,7 +94,7 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True)
-class Questions:
+class ExampleTable:
     """Queries with the rows of their candidates.
 
     Attributes:
@@ -119,7 +119,7 @@ class Questions:
     @classmethod
     def of(
         cls, images: Images, columns: Mapping[str, npt.NDArray[Any]], weak: Sequence[tuple[int, int]] = ()
-    ) -> "Questions":
+    ) -> "ExampleTable":
         """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
         entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
@@ -145,7 +145,7 @@ class Questions:
         others = self.mask[rows] & (torch.arange(self.mask.shape[1]) != self.target[rows, None])
         return self.entailed.among(rows, self.candidates[rows]) & others
 
-    def part(self, rows: Tensor) -> "Questions":
+    def part(self, rows: Tensor) -> "ExampleTable":
         """Some of the queries as questions of their own."""
         names = ("texts", "candidates", "mask", "ordered", "target", "sets")
         columns = {name: getattr(self, name)[rows] for name in names}
@@ -159,7 +159,7 @@ def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
     return turn[owner].sort(stable=True).indices
 
 
-def with_distractors(questions: Questions, count: int, chance: torch.Generator) -> Questions:
+def with_distractors(questions: ExampleTable, count: int, chance: torch.Generator) -> ExampleTable:
     """The same queries with other candidates: the target, first, and `count` random images of the pool, all different.
 
     The pool is all candidates of all queries; it may hold fewer than `count` others, and then all are taken.
@@ -182,8 +182,8 @@ def with_distractors(questions: Questions, count: int, chance: torch.Generator) 
 
 
 def with_shared_distractors(
-    questions: Questions, steps: Sequence[Tensor], count: int, chance: torch.Generator
-) -> Questions:
+    questions: ExampleTable, steps: Sequence[Tensor], count: int, chance: torch.Generator
+) -> ExampleTable:
     """The same as `with_distractors`, but the pool of a query is the targets of its step: each image is encoded once for all.
 
     Args:
@@ -200,8 +200,8 @@ def with_shared_distractors(
 
 
 def with_weak_targets(
-    questions: Questions, chance: torch.Generator, anywhere: bool = False
-) -> tuple[Questions, Tensor]:
+    questions: ExampleTable, chance: torch.Generator, anywhere: bool = False
+) -> tuple[ExampleTable, Tensor]:
     """The same queries, and behind them once more those with weak positives, each asking for one of these, drawn by chance.
 
     There the written target counts as a weak positive like those that were not drawn.
@@ -287,7 +287,9 @@ class RegionTable:
         return torch.from_numpy(self._regions.of([self._contents[row] for row in rows.tolist()]))
 
 
-def with_features(questions: Questions, rows: npt.NDArray[np.int64], features: npt.NDArray[np.float32]) -> Questions:
+def with_features(
+    questions: ExampleTable, rows: npt.NDArray[np.int64], features: npt.NDArray[np.float32]
+) -> ExampleTable:
     """Queries by row, with their pair features [Q, K, D] as images: each candidate of a query is one of its own."""
     questions, features = questions.part(torch.from_numpy(rows)), features[rows]
     count, most, width = features.shape
