@@ -26,7 +26,7 @@ from ctxr.store.atomic import write_bytes
 
 
 class NothingWritten(CtxrError):
-    """The stage could do nothing and has changed nothing: the earlier result stays in force."""
+    """The stage could do nothing: the earlier result stays in force."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,19 @@ class Stage:
         """What is read. Raises for inputs that are missing or unfinished."""
         raise NotImplementedError
 
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """What can still fail, or be done beside the earlier result, before that is no longer in force: `out` is locked, and its
+        manifest still there. Returns what `write` is given."""
+        return inputs
+
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         """Do the work in `out`, which is locked; None for work that was paid for or computed in part: no manifest is written,
         and the same command goes on. May raise NothingWritten: then the earlier result stays in force."""
         raise NotImplementedError
+
+    def used(self, inputs: Inputs) -> Sequence[Parent]:
+        """The parents that went into what was written: all, if the stage does not say otherwise."""
+        return inputs.parents
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """The artifact in `out` if it is the finished result of the same options and inputs, and nothing in it was changed."""
@@ -113,6 +122,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
     with locked(out):
         if artifact := stage.current(out, inputs):  # another process was faster
             return StageResult(artifact, up_to_date=True)
+        inputs = stage.prepare(inputs, out, progress)
         if stage.STAGED:
             with making(out) as folder:
                 content = stage.write(inputs, folder, progress)
@@ -136,6 +146,6 @@ def _finish(stage: Stage, inputs: Inputs, out: Path, content: Content) -> Artifa
         kind=stage.KIND,
         verb=stage.options.COMMAND,
         config=stage.key(inputs),
-        parents=inputs.parents,
+        parents=stage.used(inputs),
         content=content,
     )

@@ -1,10 +1,10 @@
 """`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1; specs C1 and C2)."""
 
-import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from ctxr.datasets.splits import read_published
 from ctxr.engine.parallel import half_of_cores, side_by_side
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
+from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.scan import ScanFailed, Scanner, ScanOptions
 from ctxr.media.sources import FoundSource, find_sources
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.models.encoders import load_encoder
+from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.pipelines.curation.image_sets import SetsOrigin, complete
+from ctxr.pipelines.curation.image_sets import complete
 from ctxr.pipelines.curation.photos import (
     DUPLICATE_SHARE,
     PhotoPicking,
@@ -31,17 +32,7 @@ from ctxr.pipelines.curation.photos import (
 )
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
-from ctxr.store.artifacts import (
-    MANIFEST,
-    Parent,
-    finished,
-    locked,
-    open_artifact,
-    package_versions,
-    require_ours,
-    take_manifest,
-)
-from ctxr.store.atomic import write_bytes
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finished, open_artifact, package_versions
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_places
@@ -55,47 +46,164 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
-    progress = progress or Silent()
-    config.check()
-    QualityLimits.of(config).check()
-    out = config.folder()
-    if not config.sources:
-        if config.yield_curve:
-            return report_on(
-                open_artifact(out, IMAGE_SETS, "ctxr build-sets videos/").path, up_to_date=True, curve=True
-            )
-        raise UsageError("no SOURCES given", hint="ctxr build-sets videos/")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file, not a folder", hint="choose another --out or --workdir")
-    if config.workdir.exists() and not config.workdir.is_dir():
-        raise UsageError(f"{config.workdir} is a file, not a folder", hint="choose another --workdir")
-    search = find_sources(config.sources, lambda total: progress.task("read sources, MiB", round(total)))
-    for path, why in search.left_out:
-        progress.warn(f"{path} is left out: {why}")
-    for source in search.found:
-        if source.path.resolve().is_relative_to(out.resolve()):
-            raise UsageError(f"{source.path} lies inside the artifact folder {out}", hint="choose another --out")
-    # content decides, not place
-    parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
-    ready = finished(out, IMAGE_SETS, "build-sets", config.result_config(), parents)
-    if ready and config.encoder.startswith(("local-dir:", "checkpoint:")) and _encoder_changed(config, ready, progress):
-        ready = None
-    files, units = changed(ready) if ready else ([], [])
-    if ready and not files and not (config.retry_failed and ready.manifest.counts.get("failed")):
-        if config.encoder == "auto" and ready.manifest.models["encoder"]["name"] == "ctxr-tiny":
-            progress.warn(
-                "these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai"
-            )
-        return report_on(out, up_to_date=True, curve=config.yield_curve)
-    require_ours(out)
-    with locked(out):
-        _say_what_goes(out, search.found, progress)
-        remember_places(out, {source.sha256: source.path for source in search.found})
-        build(config, out, search.found, parents, progress, lambda: discard(out, files, units, progress))
-    report = report_on(out, up_to_date=False, curve=config.yield_curve)
-    if not report.counts["sets"]:
+    progress, out = progress or Silent(), config.folder()
+    if not config.check().sources:
+        return report_on(open_artifact(out, IMAGE_SETS, "ctxr build-sets videos/").path, up_to_date=True, curve=True)
+    stage = SetsStage(config)
+    up_to_date = execute(stage, progress).up_to_date
+    report = report_on(out, up_to_date, config.yield_curve)
+    if up_to_date and config.encoder == "auto" and report.encoder == "ctxr-tiny":
+        progress.warn("these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai")
+    if not up_to_date and not report.counts["sets"]:
         progress.warn(f"no set came about: {_cure_for_none(report)}")
     return report
+
+
+@dataclass(frozen=True)
+class SetsInput:
+    """What sets are built from: sources, and the encoder, which is loaded once it is needed."""
+
+    sources: Sequence[FoundSource]
+    encoder: Callable[[], Encoder]
+
+
+@dataclass(frozen=True)
+class SetsJob:
+    """A build that nothing stands in the way of.
+
+    Attributes:
+        videos, albums: the sources. stamps: of their units. choice: how photo sets are picked.
+        models: as in the manifest. published: splits from a file.
+    """
+
+    run: "SetsRun"
+    videos: Sequence[FoundSource]
+    albums: Sequence[FoundSource]
+    stamps: Mapping[str, Stamp]
+    choice: PhotoPicking
+    models: Mapping[str, Any]
+    published: Mapping[str, SplitName]
+
+
+class SetsStage(Stage):
+    """Builds image sets from sources."""
+
+    KIND = IMAGE_SETS
+    options: BuildSets
+
+    def __init__(self, options: BuildSets) -> None:
+        super().__init__(options)
+        self._changed: tuple[list[str], list[str]] = ([], [])
+
+    def out(self) -> Path:
+        """The folder of the artifact."""
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The sources, which are known by their content."""
+        options = self.options
+        search = find_sources(options.sources, lambda total: progress.task("read sources, MiB", round(total)))
+        for path, why in search.left_out:
+            progress.warn(f"{path} is left out: {why}")
+        for source in search.found:
+            if source.path.resolve().is_relative_to(self.out().resolve()):
+                raise UsageError(
+                    f"{source.path} lies inside the artifact folder {self.out()}", hint="choose another --out"
+                )
+        encoder = cache(partial(load_encoder, options.encoder, options.device, options.precision, warn=progress.warn))
+        parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
+        return Inputs(parents, SetsInput(search.found, encoder))
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """As for any artifact; pictures are compared too, and the weights where the name of the encoder does not tell them."""
+        self._changed = ([], [])
+        options = self.options
+        ready = finished(out, IMAGE_SETS, options.COMMAND, options.key(), inputs.parents)
+        if ready is None:
+            return None
+        unnamed = options.encoder.startswith(("local-dir:", "checkpoint:"))
+        if unnamed and inputs.data.encoder().fingerprint != ready.manifest.models["encoder"]["fingerprint"]:
+            return None
+        self._changed = changed(ready)
+        retries = options.retry_failed and ready.manifest.counts.get("failed")
+        return None if self._changed[0] or retries else ready
+
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Load the encoder and the instruments, and read the file of splits."""
+        options, sources = self.options, inputs.data.sources
+        _say_what_goes(out, sources, progress)
+        remember_places(out, {source.sha256: source.path for source in sources})
+        encoder = inputs.data.encoder()
+        threshold = encoder.threshold if options.threshold is None else options.threshold
+        quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
+        picking = Picking(threshold, options.set_size, encoder.margin, quality)
+        context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(options))
+        # of the encoder's own scale, whatever threshold was asked for
+        choice = PhotoPicking(encoder.threshold * DUPLICATE_SHARE, options.sample, options.seed, options.neighbours)
+        selection = {
+            "threshold": threshold,
+            "margin": encoder.margin,
+            "set_size": options.set_size,
+            "duplicate": choice.duplicate,
+        }
+        videos = [source for source in sources if source.kind == "video"]
+        albums = [source for source in sources if source.kind == "photos"]
+        job = SetsJob(
+            SetsRun(context, progress, _retry(options)),
+            videos,
+            albums,
+            _stamps(context, encoder, choice, videos, albums),
+            choice,
+            {"encoder": encoder.describe(), "selection": selection, "quality": quality.describe()},
+            _published(options, sources, progress),
+        )
+        return replace(inputs, data=job)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """Make the units that are not there yet, and merge all."""
+        job: SetsJob = inputs.data
+        discard(out, *self._changed, progress)
+        _videos(job.run, job.videos, job.stamps, self.options.workers)
+        if job.albums:
+            _photos(job.run, job.albums, job.stamps, job.choice)
+        job.run.require_units([], "every reason stands in a warning above")
+        return complete(
+            out,
+            job.run.units,
+            job.run.failures,
+            progress,
+            models=job.models,
+            published=job.published,
+            salt=self.options.salt,
+        )
+
+
+def _stamps(
+    context: UnitContext,
+    encoder: Encoder,
+    choice: PhotoPicking,
+    videos: Sequence[FoundSource],
+    albums: Sequence[FoundSource],
+) -> dict[str, Stamp]:
+    """By source: what its unit is made with. Sets of photos are picked from all albums together."""
+    picking, quality = context.picking, context.picking.quality
+    options = {name: value for name, value in vars(context.options).items() if name not in _NO_EFFECT}
+    made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
+    pool = [[album.name, album.sha256] for album in albums]
+
+    def stamp(source: FoundSource, pool: object) -> Stamp:
+        select = [
+            picking.threshold,
+            picking.set_size,
+            choice.duplicate,
+            vars(quality.limits),
+            choice.sample,
+            choice.seed,
+            pool,
+        ]
+        return Stamp(sha256_of([source.sha256, *made_with]), sha256_of(select), quality.stamps())
+
+    return {video.name: stamp(video, None) for video in videos} | {album.name: stamp(album, pool) for album in albums}
 
 
 def _say_what_goes(out: Path, found: "Sequence[FoundSource]", progress: Progress) -> None:
@@ -117,12 +225,6 @@ def _cure_for_none(report: SetsReport) -> str:
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
 
 
-def _encoder_changed(config: BuildSets, ready: Any, progress: Progress) -> bool:
-    """Whether a folder of weights holds others than those the finished sets were made with: its name does not say."""
-    encoder = load_encoder(config.encoder, config.device, config.precision, warn=progress.warn)
-    return bool(encoder.fingerprint != ready.manifest.models["encoder"]["fingerprint"])
-
-
 @dataclass
 class SetsRun:
     """A run that makes units of sources.
@@ -138,6 +240,9 @@ class SetsRun:
     hint: str = ""
     units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.earlier_result = (self.context.artifact / MANIFEST).is_file()
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Take a unit as an earlier run left it; whether it is there, whole, and of this stamp."""
@@ -181,30 +286,21 @@ class SetsRun:
             made = pick_photos(self.context, pool, albums, stamps, choice, facts, task.advance)
         self.units.update({unit.source.name: unit for unit in made})
 
-    def require_units(self, finished_before: bytes | None, known: Sequence[Failure], hint: str) -> None:
-        """Raise DataError if no source could be used. The manifest `finished_before` is put back then: the old result stays
-        as it was; without one, the failures are written, `known` ones too.
+    def require_units(self, known: Sequence[Failure], hint: str) -> None:
+        """Raise NothingBuilt if no source could be used; the failures, `known` ones too, are written where there is no earlier
+        result.
         """
         if self.units or not self.failures:
             return
-        artifact = self.context.artifact
-        if finished_before:
-            write_bytes(artifact / MANIFEST, finished_before)
-        else:
-            write_table(artifact / "failures.jsonl", [*known, *self.failures])
+        if not self.earlier_result:
+            write_table(self.context.artifact / "failures.jsonl", [*known, *self.failures])
         first = min(self.failures, key=lambda failure: failure.key())
         more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
-        raise DataError(f"no source could be used: {first.message}{more}", hint=hint)
+        raise NothingBuilt(f"no source could be used: {first.message}{more}", hint=hint)
 
 
-def typed_options(config: Any) -> list[str]:
-    """The options of `build-sets` or `filter` that decide the result, not where things lie, as they are typed."""
-    default, typed = type(config)(), []
-    for name in config.result_config():
-        value = getattr(config, name, None)
-        if value != getattr(default, name, None):
-            typed += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
-    return typed
+class NothingBuilt(DataError, NothingWritten):
+    """No source could be used."""
 
 
 def readable_unit(out: Path, name: str) -> SourceUnit | None:
@@ -213,52 +309,6 @@ def readable_unit(out: Path, name: str) -> SourceUnit | None:
         return read_unit(out, name)
     except DataError:
         return None
-
-
-def build(
-    config: BuildSets,
-    out: Path,
-    sources: Sequence[FoundSource],
-    parents: Sequence[Parent],
-    progress: Progress,
-    clear: Callable[[], None],
-) -> None:
-    """Make or complete the artifact `out`. The caller holds its lock; `clear` removes what must be made anew."""
-    encoder = load_encoder(config.encoder, config.device, config.precision, warn=progress.warn)
-    threshold = encoder.threshold if config.threshold is None else config.threshold
-    quality = QualityGate(QualityLimits.of(config), config.brisque_weights, config.ocr)
-    picking = Picking(threshold, config.set_size, encoder.margin, quality)
-    context = UnitContext(out, picking, Embedder(lambda: encoder, threading.Lock()), _scan_options(config))
-    # of the encoder's own scale, whatever threshold was asked for
-    choice = PhotoPicking(encoder.threshold * DUPLICATE_SHARE, config.sample, config.seed, config.neighbours)
-    published = _published(config, sources, progress)
-    selection = {
-        "threshold": threshold,
-        "margin": encoder.margin,
-        "set_size": config.set_size,
-        "duplicate": choice.duplicate,
-    }
-    models = {"encoder": encoder.describe(), "selection": selection, "quality": quality.describe()}
-    options = {name: value for name, value in vars(context.options).items() if name not in _NO_EFFECT}
-    made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
-
-    def stamp(content: str, pool: object = None) -> Stamp:
-        """Of a unit made from `content`; `pool` is what else its sets are picked from."""
-        select = [threshold, config.set_size, choice.duplicate, vars(quality.limits), config.sample, config.seed, pool]
-        return Stamp(sha256_of([content, *made_with]), sha256_of(select), quality.stamps())
-
-    # everything that can be refused has been: from here on the old result is no longer complete
-    finished_before = take_manifest(out)
-    clear()
-    run = SetsRun(context, progress, _retry(config))
-    videos = [source for source in sources if source.kind == "video"]
-    _videos(run, videos, {video.name: stamp(video.sha256) for video in videos}, config.workers)
-    if albums := [source for source in sources if source.kind == "photos"]:
-        contents = [[album.name, album.sha256] for album in albums]
-        _photos(run, albums, {album.name: stamp(album.sha256, contents) for album in albums}, choice)
-    run.require_units(finished_before, [], "every reason stands in a warning above")
-    origin = SetsOrigin("build-sets", config.result_config(), parents, models, published, config.salt)
-    complete(out, origin, run.units, run.failures, progress)
 
 
 _NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
@@ -282,9 +332,7 @@ def _published(config: BuildSets, sources: Sequence[FoundSource], progress: Prog
 
 def _retry(config: BuildSets) -> str:
     # what decides the result is the content of the file of splits, but it is typed as a path
-    splits = [] if config.splits is None else ["--splits", str(config.splits)]
-    typed = ["ctxr", "build-sets", *config.sources, *typed_options(config), *splits, "--retry-failed"]
-    return shlex.join(typed)
+    return config.decisive().command_line(*config.sources, splits=config.splits, retry_failed=True)
 
 
 def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, Stamp], workers: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.media.brisque import Brisque
 from ctxr.media.images import Pixels
 from ctxr.media.text_area import TextReader
@@ -42,17 +42,6 @@ class QualityLimits:
     def of(cls, config: Any) -> "QualityLimits":
         """The limits in the configuration of `build-sets` or `filter`."""
         return cls(config.brisque, config.max_text, config.min_size)
-
-    def check(self) -> None:
-        """Raises UsageError for a limit out of range."""
-        if self.brisque is not None and not 0 <= self.brisque <= 3:
-            raise UsageError(
-                f"--brisque {self.brisque} is out of range", hint="it is BRISQUE / 100: the paper's value is 0.65"
-            )
-        if self.max_text is not None and not 0 <= self.max_text <= 1:
-            raise UsageError(f"--max-text {self.max_text} is out of range", hint="it is a share of the area: 0..1")
-        if self.min_size is not None and self.min_size < 1:
-            raise UsageError(f"--min-size {self.min_size} is out of range", hint="it is pixels of the shorter side")
 
     @property
     def measured(self) -> tuple[str, ...]:

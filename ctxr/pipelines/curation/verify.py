@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import SETS, chosen, require_workers
+from ctxr.engine.project import SETS, chosen
 from ctxr.errors import UsageError
 from ctxr.media.footage import SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
@@ -30,11 +30,7 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     progress = progress or Silent()
-    require_workers(config.workers)
-    path = chosen(config.artifact, config.workdir, SETS, progress)
-    for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
-        if folder is not None and not folder.is_dir():
-            raise UsageError(f"--{option} {folder} is not a folder", hint=f"leave --{option} out, or name a folder")
+    path = chosen(config.check().artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
     if kind == "export" and to == "recipe":
@@ -86,8 +82,7 @@ def verify_recipe(path: Path, config: Verify, progress: Progress) -> VerifyRepor
             tally.differs(image.id, "saved_file", "the frame is the same, its JPEG file is another", distance)
 
     frames = [image for image in recipe.images.values() if image.index is not None]
-    files = {name: source.file for name, source in recipe.sources.items()}
-    failed = decode_frames(wanted_frames(frames, files), sources, visit, progress, config.workers)
+    failed = decode_frames(wanted_frames(frames, recipe), sources, visit, progress, config.workers)
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
     photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
 
