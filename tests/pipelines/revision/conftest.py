@@ -32,8 +32,8 @@ def workdir(drawn: Path, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def cheap_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--by hashed` costs nothing; every other name is what it is."""
-    monkeypatch.setattr("ctxr.pipelines.revision.candidates.open_encoder", _encoder)
-    monkeypatch.setattr("ctxr.problems.runs.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
+    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.open_encoder", _encoder)
+    monkeypatch.setattr("ctxr.pipelines.revision.candidates.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
 
 
 def _encoder(by: str, *rest: Any) -> Any:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,8 +54,8 @@ def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
         "reached": 0.75, "epoch": 1, "made_by": "",
     }  # fmt: skip
     (folder / "seed0" / "config.json").write_text(json.dumps(notes))
-    settings: dict[str, Any] = {"config": {}, "parents": [], "counts": {}, "models": {}}
-    finish(folder, kind="classifier", verb="train", **settings, content=Content(["seed0/config.json"], {}, {}))
+    content = Content(["seed0/config.json"], {}, {})
+    finish(folder, kind="classifier", verb="train", config={}, parents=[], content=content)
     config = ReviseLabels(workdir=tmp_path)
     own = "0.625, the classifier's own: chosen on dev in training, with a precision of 0.750 there"
     assert threshold(config, str(folder)) == own

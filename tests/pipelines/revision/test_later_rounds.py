@@ -128,9 +128,9 @@ def test_later_rounds_are_byte_equal_resumed_and_nothing_to_do_again(
 def test_a_plan_leaves_out_what_its_round_will_leave_out(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, split="test"), classifier=judge)
-    monkeypatch.setattr("ctxr.pipelines.revision.judging.find_classifier", lambda config: "stand-in")
-    monkeypatch.setattr("ctxr.problems.entailment.own_threshold", lambda run: (judge.threshold, None))
-    monkeypatch.setattr("ctxr.problems.entailment.own_fingerprint", lambda run: judge.fingerprint)
+    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.find_classifier", lambda config: "stand-in")
+    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.own_threshold", lambda run: (judge.threshold, None))
+    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.own_fingerprint", lambda run: judge.fingerprint)
     below = len(pairs_of(ledger_of(workdir, 1), "below_threshold"))
     config = ReviseLabels(workdir=workdir, by="hashed", split="test", top_k=300)
     facts = run(config).facts

@@ -3,7 +3,6 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +15,7 @@ from ctxr.pipelines.inspection.pages.revision import find_revised, strata_of, ve
 from ctxr.pipelines.inspection.report import run as report
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.store.artifacts import finish
+from ctxr.store.artifacts import Content, finish
 from tests.pipelines.report_artifacts import project
 from tests.pipelines.revision.stand_in import StandIn
 from tests.pipelines.revision.test_auditing import answer_all, revised
@@ -76,14 +75,14 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
         folder = home / "results" / "judge"
         folder.mkdir(parents=True)
         (folder / "tables.json").write_bytes(msgspec.json.encode(tables))
-        settings: dict[str, Any] = {"parents": [], "counts": {}, "models": {}, "files": ["tables.json"]}
-        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, **settings)
-        content = report(Report(workdir=home)).page.read_text(encoding="utf-8")
-        assert 'id="classifiers"' in content
-        assert "50.0 (25.0–75.0)" in content
-        assert "judge is no more often right than who always gives the commoner answer: all pairs." in content
-        assert "results/judge" in content
-        assert ('id="summary"' in content) == (home is workdir)
+        content = Content(["tables.json"], {}, {})
+        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, parents=[], content=content)
+        page = report(Report(workdir=home)).page.read_text(encoding="utf-8")
+        assert 'id="classifiers"' in page
+        assert "50.0 (25.0–75.0)" in page
+        assert "judge is no more often right than who always gives the commoner answer: all pairs." in page
+        assert "results/judge" in page
+        assert ('id="summary"' in page) == (home is workdir)
     (alone / "results" / "judge" / "tables.json").write_text("{}")
     with pytest.raises(DataError, match=r"judge/tables\.json is damaged"):
         report(Report(workdir=alone))

@@ -9,7 +9,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.recipes import FOLDER, PROFILES, known_recipes, load_recipe, recipe_name
 from ctxr.models.training.recipe import VARIANTS, Recipe
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 ENCODERS = {
