@@ -96,7 +96,11 @@ class Stage:
         known = artifact.manifest
         same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
         same = same and identity(known.parents) == identity(inputs.parents)
-        return artifact if same and not artifact.changed_files() else None
+        return artifact if same and not self.changed_files(artifact) else None
+
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Files of the finished artifact that are not as they were written; here of those that the manifest lists."""
+        return artifact.changed_files()
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
         """What decides the result, as the manifest records it."""

@@ -8,20 +8,20 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.changes import changed, discard
+from ctxr.datasets.changes import discard
 from ctxr.datasets.image_sets import report_on
 from ctxr.datasets.splits import read_published
 from ctxr.engine.parallel import half_of_cores, side_by_side
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
+from ctxr.engine.stage import Inputs, NothingWritten, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.scan import ScanFailed, Scanner, ScanOptions
 from ctxr.media.sources import FoundSource, find_sources
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.pipelines.curation.image_sets import complete
+from ctxr.pipelines.curation.image_sets import SetsStage, complete
 from ctxr.pipelines.curation.photos import (
     DUPLICATE_SHARE,
     PhotoPicking,
@@ -32,7 +32,7 @@ from ctxr.pipelines.curation.photos import (
 )
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finished, open_artifact, package_versions
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact, package_versions
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_places
@@ -49,7 +49,7 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
     progress, out = progress or Silent(), config.folder()
     if not config.check().sources:
         return report_on(open_artifact(out, IMAGE_SETS, "ctxr build-sets videos/").path, up_to_date=True, curve=True)
-    stage = SetsStage(config)
+    stage = BuildStage(config)
     up_to_date = execute(stage, progress).up_to_date
     report = report_on(out, up_to_date, config.yield_curve)
     if up_to_date and config.encoder == "auto" and report.encoder == "ctxr-tiny":
@@ -60,7 +60,7 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
 
 
 @dataclass(frozen=True)
-class SetsInput:
+class BuildInput:
     """What sets are built from: sources, and the encoder, which is loaded once it is needed."""
 
     sources: Sequence[FoundSource]
@@ -68,7 +68,7 @@ class SetsInput:
 
 
 @dataclass(frozen=True)
-class SetsJob:
+class BuildJob:
     """A build that nothing stands in the way of.
 
     Attributes:
@@ -85,15 +85,10 @@ class SetsJob:
     published: Mapping[str, SplitName]
 
 
-class SetsStage(Stage):
+class BuildStage(SetsStage):
     """Builds image sets from sources."""
 
-    KIND = IMAGE_SETS
     options: BuildSets
-
-    def __init__(self, options: BuildSets) -> None:
-        super().__init__(options)
-        self._changed: tuple[list[str], list[str]] = ([], [])
 
     def out(self) -> Path:
         """The folder of the artifact."""
@@ -112,21 +107,17 @@ class SetsStage(Stage):
                 )
         encoder = cache(partial(load_encoder, options.encoder, options.device, options.precision, warn=progress.warn))
         parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
-        return Inputs(parents, SetsInput(search.found, encoder))
+        return Inputs(parents, BuildInput(search.found, encoder))
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """As for any artifact; pictures are compared too, and the weights where the name of the encoder does not tell them."""
-        self._changed = ([], [])
-        options = self.options
-        ready = finished(out, IMAGE_SETS, options.COMMAND, options.key(), inputs.parents)
-        if ready is None:
+        """As for all image sets; failures to retry, and other weights in a folder of them, are work to do."""
+        ready, options = super().current(out, inputs), self.options
+        if ready is None or (options.retry_failed and ready.manifest.counts.get("failed")):
             return None
-        unnamed = options.encoder.startswith(("local-dir:", "checkpoint:"))
-        if unnamed and inputs.data.encoder().fingerprint != ready.manifest.models["encoder"]["fingerprint"]:
-            return None
-        self._changed = changed(ready)
-        retries = options.retry_failed and ready.manifest.counts.get("failed")
-        return None if self._changed[0] or retries else ready
+        if options.encoder.startswith(("local-dir:", "checkpoint:")):
+            recorded = ready.manifest.models["encoder"]["fingerprint"]
+            return ready if inputs.data.encoder().fingerprint == recorded else None
+        return ready
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Load the encoder and the instruments, and read the file of splits."""
@@ -148,7 +139,7 @@ class SetsStage(Stage):
         }
         videos = [source for source in sources if source.kind == "video"]
         albums = [source for source in sources if source.kind == "photos"]
-        job = SetsJob(
+        job = BuildJob(
             SetsRun(context, progress, _retry(options)),
             videos,
             albums,
@@ -161,8 +152,8 @@ class SetsStage(Stage):
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Make the units that are not there yet, and merge all."""
-        job: SetsJob = inputs.data
-        discard(out, *self._changed, progress)
+        job: BuildJob = inputs.data
+        discard(out, *self.changed, progress)
         _videos(job.run, job.videos, job.stamps, self.options.workers)
         if job.albums:
             _photos(job.run, job.albums, job.stamps, job.choice)

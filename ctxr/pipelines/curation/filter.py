@@ -11,23 +11,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.changes import changed, discard, refuse_changed
+from ctxr.datasets.changes import discard, refuse_changed
 from ctxr.datasets.image_sets import report_on
 from ctxr.engine.parallel import side_by_side
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import Inputs, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
 from ctxr.media.sources import FoundSource
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.build_sets import SetsRun
 from ctxr.pipelines.curation.config import Filter
-from ctxr.pipelines.curation.image_sets import complete
+from ctxr.pipelines.curation.image_sets import SetsStage, complete
 from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finished, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import place_of
@@ -67,19 +67,14 @@ class FilterJob:
     models: Mapping[str, Any]
 
 
-class FilterStage(Stage):
+class FilterStage(SetsStage):
     """Picks the sets of an artifact again, with limits.
 
     A video that cannot be used any more costs only itself. It is then no parent of the result, so that the same command tries
     it again.
     """
 
-    KIND = IMAGE_SETS
     options: Filter
-
-    def __init__(self, options: Filter) -> None:
-        super().__init__(options)
-        self._changed: tuple[list[str], list[str]] = ([], [])
 
     def out(self) -> Path:
         """The folder of the artifact."""
@@ -91,12 +86,6 @@ class FilterStage(Stage):
         refuse_changed(built, "ctxr build-sets")
         _check_same_limits(built.manifest.config, self.options)
         return Inputs([Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents], built)
-
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """As for any artifact; pictures are compared too."""
-        ready = finished(out, IMAGE_SETS, self.options.COMMAND, self.options.key(), inputs.parents)
-        self._changed = changed(ready) if ready else ([], [])
-        return None if self._changed[0] else ready
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Read the units, and make the instruments."""
@@ -129,7 +118,7 @@ class FilterStage(Stage):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Pick again, video by video, then photos. Raises DataError for an album of which a photo is gone or was changed."""
         job: FilterJob = inputs.data
-        discard(out, *self._changed, progress)
+        discard(out, *self.changed, progress)
         run, built = job.run, job.built
         videos = [unit for unit in job.units if unit.source.kind == "video"]
         with progress.task("filter videos", len(videos)) as task:

@@ -5,12 +5,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ctxr.datasets.changes import changed
 from ctxr.datasets.splits import assign_splits, find_leakage
 from ctxr.engine.progress import Progress
-from ctxr.store.artifacts import Content
+from ctxr.engine.stage import Stage
+from ctxr.store.artifacts import Artifact, Content
+from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import write_table
 from ctxr.store.units import SourceUnit, merge_units, tidy
+
+
+class SetsStage(Stage):
+    """A stage that writes image sets: pictures are compared too before an earlier result counts as finished."""
+
+    KIND = IMAGE_SETS
+    changed: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Files of the earlier result that were changed, and their units: to be made again."""
+
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Tables, arrays and pictures."""
+        self.changed = files, _ = changed(artifact)
+        return files
 
 
 def complete(
