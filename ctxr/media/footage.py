@@ -38,10 +38,10 @@ class KnownSource(Protocol):
 class SourceLocator:
     """Finds sources by their sha256: in the folder `videos`, or where an artifact beside `artifact` last saw them.
 
-    May be asked from many threads. `talk` hears of the search through `videos`, which happens when something is first asked for.
+    Thread-safe. The folder `videos` is searched on first use, with progress.
 
     Attributes:
-        places: videos that were found and compared, by sha256; whoever finds folders of albums may add them.
+        places: videos that were found and compared, by sha256; callers may add folders of albums.
     """
 
     def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
@@ -80,7 +80,7 @@ class SourceLocator:
         return self.places.setdefault(source.sha256, place)
 
     def album(self, source: KnownSource) -> Path:
-        """The folder of an album; only one in `videos` has been compared. Raises VideoError when nobody knows it."""
+        """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
     def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:

@@ -42,7 +42,7 @@ from ctxr.store.units import SOURCES, SourceUnit, Stamp, read_stamp, read_unit
 
 
 def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
-    """Build image sets and say what was found.
+    """Build image sets and report on them.
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
@@ -53,9 +53,9 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
     up_to_date = execute(stage, progress).up_to_date
     report = report_on(out, up_to_date, config.yield_curve)
     if up_to_date and config.encoder == "auto" and report.encoder == "ctxr-tiny":
-        progress.warn("these sets were picked with ctxr-tiny, because CLIP could not be had: --encoder ViT-B-32:openai")
+        progress.warn("these sets were picked with ctxr-tiny because CLIP was not available: --encoder ViT-B-32:openai")
     if not up_to_date and not report.counts["sets"]:
-        progress.warn(f"no set came about: {_cure_for_none(report)}")
+        progress.warn(f"no image set could be built: {_cure_for_none(report)}")
     return report
 
 
@@ -69,7 +69,7 @@ class BuildInput:
 
 @dataclass(frozen=True)
 class BuildJob:
-    """A build that nothing stands in the way of.
+    """A build whose options and inputs are valid.
 
     Attributes:
         videos, albums: the sources. stamps: of their units. choice: how photo sets are picked.
@@ -120,7 +120,7 @@ class BuildStage(SetsStage):
         return ready
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Load the encoder and the instruments, and read the file of splits."""
+        """Load the encoder and the quality measures, and read the file of splits."""
         options, sources = self.options, inputs.data.sources
         _say_what_goes(out, sources, progress)
         remember_places(out, {source.sha256: source.path for source in sources})
@@ -151,13 +151,13 @@ class BuildStage(SetsStage):
         return replace(inputs, data=job)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Make the units that are not there yet, and merge all."""
+        """Make the missing units, and merge all."""
         job: BuildJob = inputs.data
         discard(out, *self.changed, progress)
         _videos(job.run, job.videos, job.stamps, self.options.workers)
         if job.albums:
             _photos(job.run, job.albums, job.stamps, job.choice)
-        job.run.require_units([], "every reason stands in a warning above")
+        job.run.require_units([], "the warnings above give every reason")
         return complete(
             out,
             job.run.units,
@@ -210,18 +210,18 @@ def _say_what_goes(out: Path, found: "Sequence[FoundSource]", progress: Progress
 def _cure_for_none(report: SetsReport) -> str:
     counts, reasons = report.counts, report.counts["reasons"]
     if not counts["videos"]:
-        return f"{counts['photos']} photos are too few different ones; try a smaller --set-size, or more photos"
+        return f"{counts['photos']} photos are too few once duplicates are removed; try a smaller --set-size, or more photos"
     if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
-        return "most frames were near-still; try --gate 0, a higher --rate, or footage in which more happens"
+        return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
 
 
 @dataclass
 class SetsRun:
-    """A run that makes units of sources.
+    """A run that turns sources into units.
 
     Attributes:
-        retry: the command that tries failed sources again. hint: what helps where a failure says nothing else.
+        retry: the command that tries failed sources again. hint: the hint for failures that have none.
         units: by source, those that are done. failures: sources and photos that gave nothing.
     """
 
@@ -236,7 +236,7 @@ class SetsRun:
         self.earlier_result = (self.context.artifact / MANIFEST).is_file()
 
     def take(self, name: str, stamp: Stamp) -> bool:
-        """Take a unit as an earlier run left it; whether it is there, whole, and of this stamp."""
+        """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
         artifact = self.context.artifact
         unit = readable_unit(artifact, name) if read_stamp(artifact, name) == stamp else None
         if unit is not None:
@@ -244,7 +244,7 @@ class SetsRun:
         return unit is not None
 
     def attempt(self, name: str, file: Callable[[], Path | str], make: Callable[[], SourceUnit]) -> SourceUnit | None:
-        """Make the unit of a video, whose `file` a failure names; a video that cannot be used costs only itself."""
+        """Make the unit of a video; if that fails, record the failure of its `file` and return None."""
         if self.context.stopping.is_set():
             return None
         try:
@@ -258,7 +258,7 @@ class SetsRun:
         return unit
 
     def fail_photos(self, unreadable: Sequence[tuple[FoundSource, int, str]]) -> None:
-        """Note photos (album, position, why) that could not be read; the others of their albums go on."""
+        """Record photos (album, position, why) that could not be read."""
         for album, position, message in unreadable:
             self.failures.append(Failure(album.name, str(album.photos[position]), "unreadable", message, self.retry))
             self.progress.warn(message)
@@ -295,7 +295,7 @@ class NothingBuilt(DataError, NothingWritten):
 
 
 def readable_unit(out: Path, name: str) -> SourceUnit | None:
-    """A unit to pick from again; None if it is not there or was damaged: then it is made anew."""
+    """The unit; None if it is missing or damaged."""
     try:
         return read_unit(out, name)
     except DataError:
@@ -365,7 +365,7 @@ def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, 
     left, needed = sum(row.row is not None for row in unit.ledger), context.picking.set_size
     if left < needed:
         run.progress.warn(
-            f"{found.path} gives no set: sampling and the near-still gate leave {left} of its {unit.source.frames} "
+            f"{found.path} gives no set: sampling and the motion gate leave {left} of its {unit.source.frames} "
             f"frames, fewer than a set of {needed}"
         )
 
@@ -392,7 +392,7 @@ def _photos(run: SetsRun, albums: Sequence[FoundSource], stamps: Mapping[str, St
 
 
 class _Watch:
-    """Turns frames decoded into shares of one video."""
+    """Converts decoded frames into fractions of one video."""
 
     def __init__(self, task: ProgressTask) -> None:
         self._task, self._done, self._total = task, 0.0, 0
@@ -408,5 +408,5 @@ class _Watch:
             self._done = max(self._done, share)
 
     def finish(self) -> None:
-        """The video is over, whatever was promised."""
+        """Complete the progress, whatever the header promised."""
         self._task.advance(1 - self._done)

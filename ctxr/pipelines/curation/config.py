@@ -14,7 +14,7 @@ from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.store.hashing import sha256_file
 
 Place = Annotated[Path | None, NotDecisive]
-"""Where something lies, which does not decide a result."""
+"""A path, on which no result depends."""
 
 Workdir = Annotated[Path, NotDecisive]
 Workers = Annotated[int, NotDecisive, Range(0, 256, "0 = half the cores")]
@@ -41,35 +41,35 @@ class BuildSets(Options):
     encoder: str = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
-    had, else ctxr-tiny with a warning."""
+    downloaded, else ctxr-tiny with a warning."""
     device: Annotated[str, DEVICE] = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     precision: Annotated[str, Choices(("auto", "fp32", "bf16"))] = "auto"
-    """Number format of the encoder: auto (bf16 where the device gains), fp32, bf16. Decisions near the threshold are
-    always taken in fp32."""
+    """Number format of the encoder: auto (bf16 where it is faster), fp32, bf16. Decisions near the threshold are
+    always made in fp32."""
     threshold: Annotated[float | None, Range(0, 2, "a distance between unit vectors: 0..2")] = None
-    """Distance (0..2, on unit vectors) that a frame must exceed to every frame of its set; larger gives fewer, more
+    """Minimum distance (0..2, on unit vectors) of a frame to every other frame of its set; larger gives fewer, more
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""
     set_size: Annotated[int, Range(2, 1000, "at least 2 images")] = 10
-    """Images in a set."""
+    """Images per set."""
     rate: Annotated[float, Range(0.001, 1000, "frames per second")] = 5.0
-    """Frames considered per second of video; larger finds more sets and takes longer."""
+    """Frames sampled per second of video; larger finds more sets and takes longer."""
     every_frame: bool = False
-    """The literal procedure of the paper: consider every frame, skip none for being near-still."""
+    """Follow the paper literally: consider every frame, and skip none as nearly static."""
     gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
-    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as near-still; 0 embeds
-    all."""
+    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
+    embeds all."""
     detector: Annotated[str, Choices(("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
     the paper."""
     detector_threshold: float | None = None
     """The detector's own threshold; smaller cuts more. Default: the detector's."""
     min_shot: Annotated[float, Range(0, 3600, "seconds")] = 0.6
-    """Seconds that a shot lasts at least."""
+    """Minimum length of a shot in seconds."""
     brisque: BrisqueLimit = None
-    """Rule out frames whose BRISQUE / 100 exceeds this (the paper: 0.65) while picking; smaller drops more."""
+    """While picking, reject frames whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
     max_text: TextLimit = None
-    """Rule out frames of which recognised words cover more than this share (0..1) while picking."""
+    """While picking, reject frames where recognised text covers more than this share of the area (0..1)."""
     min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
     brisque_weights: BrisqueWeights = "live"
@@ -77,34 +77,34 @@ class BuildSets(Options):
     ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
     sample: Annotated[int | None, Range(1, 10**9, "a number of sets")] = None
-    """Draw this many photo sets instead of one per photo."""
+    """Sample this many photo sets instead of one per photo."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
-    """Seed of that draw."""
+    """Seed of the sample."""
     neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
-    """What finds the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
+    """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
     splits: Place = None
-    """CSV file `group,split` with the publisher's splits of source videos; the rest goes by salted hash."""
+    """CSV file `group,split` with the publisher's splits of source videos; other groups are assigned by salted hash."""
     salt: str = "ctxr"
-    """Salt of that hash; another salt deals the groups anew."""
+    """Salt of that hash; another salt gives other splits."""
     decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
     """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
     keep_damaged: bool = False
-    """Use what can be decoded of a damaged video instead of setting it aside."""
+    """Use the decodable part of a damaged video instead of skipping the video."""
     stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds")] = 60.0
-    """Give a video up after this many seconds without a frame."""
+    """Give up on a video after this many seconds without a frame."""
     time_limit: Annotated[float, Range(0, 10**7, "seconds, 0 = none")] = 0.0
-    """Give a video up after this many seconds; 0 = never."""
+    """Give up on a video after this many seconds; 0 = never."""
     memory_limit: Annotated[float, Range(0.25, 10**4, "GiB")] = 4.0
-    """GiB of memory that decoding one video may take."""
+    """Memory limit for decoding one video, in GiB."""
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
     """Decoding threads per video."""
     yield_curve: Annotated[bool, NotDecisive] = False
-    """Print how many sets each threshold would give; without SOURCES for the sets that are there."""
+    """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     retry_failed: Annotated[bool, NotDecisive] = False
-    """Try sources again that failed in the finished run."""
+    """Retry sources that failed in the finished run."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""
@@ -143,9 +143,9 @@ class Filter(Options):
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     brisque: BrisqueLimit = None
-    """Rule out images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller drops more."""
+    """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
     max_text: TextLimit = None
-    """Rule out images of which recognised words cover more than this share (0..1)."""
+    """Reject images where recognised text covers more than this share of the area (0..1)."""
     min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
     brisque_weights: BrisqueWeights = "live"
@@ -153,9 +153,9 @@ class Filter(Options):
     ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
     videos: Place = None
-    """Folder that the source videos or albums have moved to; they are recognised by content."""
+    """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
     device: Annotated[str, NotDecisive, DEVICE] = "auto"
-    """Where the encoder runs, should a decision have to be taken again: auto, cpu, cuda, mps."""
+    """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
     workers: Workers = 0
     """Videos worked on at the same time; 0 = half the cores."""
 
@@ -178,7 +178,7 @@ class Filter(Options):
 
 @dataclass(frozen=True)
 class Rebuild(Options):
-    """Options of `ctxr rebuild`. The recipe decides the result, none of the options does."""
+    """Options of `ctxr rebuild`. The recipe alone decides the result."""
 
     COMMAND = "rebuild"
 
@@ -212,7 +212,7 @@ class Rebuild(Options):
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What `rebuild` says when it is done.
+    """The report of `rebuild`.
 
     Attributes:
         counts: sets and images made, images that equal the recipe, those that differ, sets and images left out.
@@ -236,9 +236,9 @@ class Verify(Options):
     artifact: Place = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
     videos: Place = None
-    """Folder with the videos and photos, recognised by content; default: where they were last seen."""
+    """Folder with the videos and photos, recognised by content; default: their last known location."""
     pictures: Place = None
-    """Artifact whose pictures a recipe's frames are measured against, where they differ."""
+    """Artifact whose pictures are compared with a recipe's frames where they differ."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     workers: Workers = 0

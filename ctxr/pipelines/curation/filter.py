@@ -1,6 +1,6 @@
-"""`ctxr filter`: image sets without blurry, text-heavy or small images; what falls out is replaced (specs C1.3).
+"""`ctxr filter`: image sets without blurry, text-heavy or small images; rejected images are replaced (specs C1.3).
 
-A rejected frame is as if it had never been there: the walk runs again over the ledger without it, so building and then
+Filtering acts as if a rejected frame had never been sampled: the walk runs again over the ledger without it, so building and then
 filtering gives the same sets as building with the same limits in one pass.
 """
 
@@ -37,7 +37,7 @@ from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_fol
 
 
 def run(config: Filter, progress: Progress | None = None) -> SetsReport:
-    """Filter image sets and say what is left.
+    """Filter image sets and report on the rest.
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
     cannot be found.
@@ -47,13 +47,13 @@ def run(config: Filter, progress: Progress | None = None) -> SetsReport:
     if not report.up_to_date and not report.counts["sets"]:
         asked = {"--brisque": config.brisque, "--max-text": config.max_text, "--min-size": config.min_size}
         limits_typed = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
-        progress.warn(f"no set is left by {limits_typed}: wider limits let more through")
+        progress.warn(f"no set passes {limits_typed}: try wider limits")
     return report
 
 
 @dataclass(frozen=True)
 class FilterJob:
-    """A filtering that nothing stands in the way of.
+    """A filter run whose options and inputs are valid.
 
     Attributes:
         built: the sets to filter. units: theirs. stamps: of the units made of them. models: as in the manifest.
@@ -70,8 +70,7 @@ class FilterJob:
 class FilterStage(SetsStage):
     """Picks the sets of an artifact again, with limits.
 
-    A video that cannot be used any more costs only itself. It is then no parent of the result, so that the same command tries
-    it again.
+    A video that cannot be used any more is left out. It is then no parent of the result, so the same command tries it again.
     """
 
     options: Filter
@@ -107,7 +106,7 @@ class FilterStage(SetsStage):
         job = FilterJob(
             SetsRun(context, progress, options.decisive().command_line(), RESTORE),
             built,
-            # the search says nothing: a line of progress is there already when a worker first asks
+            # the search reports no progress: it runs inside another progress line
             SourceLocator(built.path, options.videos, Silent()),
             units,
             stamps,
@@ -116,7 +115,7 @@ class FilterStage(SetsStage):
         return replace(inputs, data=job)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Pick again, video by video, then photos. Raises DataError for an album of which a photo is gone or was changed."""
+        """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
         job: FilterJob = inputs.data
         discard(out, *self.changed, progress)
         run, built = job.run, job.built
@@ -128,14 +127,14 @@ class FilterStage(SetsStage):
         failed_before = read_table(built.path / "failures.jsonl", Failure)
         run.require_units(failed_before, RESTORE)
         if not built.is_still_there():
-            raise UnfinishedError(f"{built.path} was made anew meanwhile", hint="run the same command again")
+            raise UnfinishedError(f"{built.path} was rebuilt in the meantime", hint="run the same command again")
         return complete(
             out,
             run.units,
             [*failed_before, *run.failures],
             progress,
             models=job.models,
-            # the splits were dealt when the sets were built, and filtering moves nobody
+            # the splits were assigned when the sets were built, and filtering keeps them
             published={row.group: row.split for row in read_table(built.path / "splits.jsonl", Split)},
             salt=built.manifest.config.get("salt", "ctxr"),
         )
@@ -154,7 +153,7 @@ def _maker(config: Filter) -> str:
 
 
 def _check_same_limits(built: dict[str, Any], config: Filter) -> None:
-    """A limit that the sets were built with stays in force: dropping it silently would bring bad frames back."""
+    """Raise DataError for a limit that the sets were built with and that is missing now: rejected frames would return."""
     for name in ("brisque", "max_text", "min_size"):
         before, now = built.get(name), getattr(config, name)
         if before is not None and now is None:
@@ -183,7 +182,7 @@ def _check_built(artifact: Artifact) -> None:
 
 
 def _video(job: FilterJob, task: ProgressTask, unit: SourceUnit) -> None:
-    """Pick the sets of a video again, or take them as an earlier run left them."""
+    """Pick the sets of a video again, or reuse those of an earlier run."""
     source, built = unit.source, job.built.path
     stamp = job.stamps[source.name]
     if not job.run.take(source.name, stamp):
@@ -223,7 +222,7 @@ def _album(sources: SourceLocator, unit: SourceUnit) -> FoundSource:
 
 
 def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, progress: Progress) -> Embedder:
-    """The encoder that the sets were built with, loaded only if a decision has to be taken again."""
+    """The encoder that the sets were built with, loaded only if a decision must be repeated."""
 
     @cache
     def make() -> "Encoder":

@@ -17,11 +17,11 @@ from ctxr.store.units import SourceUnit, merge_units, tidy
 
 
 class SetsStage(Stage):
-    """A stage that writes image sets: pictures are compared too before an earlier result counts as finished."""
+    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too."""
 
     KIND = IMAGE_SETS
     changed: tuple[Sequence[str], Sequence[str]] = ((), ())
-    """Files of the earlier result that were changed, and their units: to be made again."""
+    """Files of the earlier result that were modified, and their units."""
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, arrays and pictures."""
@@ -39,9 +39,9 @@ def complete(
     published: Mapping[str, SplitName],
     salt: str,
 ) -> Content:
-    """Merge units into the tables of the artifact, deal splits, and remove leftovers.
+    """Merge units into the tables of the artifact, assign splits, and remove leftovers.
 
-    `published` are the splits of groups that are decided already; the others are dealt by hash with `salt`.
+    `published` are the splits of groups that are fixed already; the others are assigned by hash with `salt`.
     """
     files = merge_units(out, units.values())
     write_table(out / "failures.jsonl", failures)
@@ -57,7 +57,7 @@ def complete(
 
 
 def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
-    """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
+    """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
     all_units = units.values()
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]

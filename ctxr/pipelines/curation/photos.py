@@ -27,7 +27,7 @@ Positions = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
 
 BLOCK = 256
-"""Photos whose distances to the whole pool are taken at a time, where the neighbours at hand do not reach far enough."""
+"""Photos per block of distances to the whole pool, computed where the nearest `NEIGHBOURS` are not enough."""
 
 
 def deduplicate(
@@ -58,7 +58,7 @@ def deduplicate(
     for at, other in zip(np.nonzero(close)[0].tolist(), around[close].tolist(), strict=True):
         one, two = find(at), find(other)
         root[max(one, two)] = min(one, two)
-    # all neighbours at hand are copies: there may be more of them
+    # all known neighbours are copies: there may be more of them
     full = np.flatnonzero(close.all(axis=1)) if 0 < around.shape[1] < len(root) - 1 else np.zeros(0, np.int64)
     for start in range(0, len(full), BLOCK):
         for at, others in _all_close(vectors, full[start : start + BLOCK], duplicate):
@@ -250,7 +250,7 @@ DUPLICATE_SHARE = 0.3
 photos that differ in anything one could describe do not."""
 
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `PhotoRanking` goes on."""
+"""Neighbours looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues."""
 
 DISTANCE_BLOCK = 256
 """Exact distances taken at a time beyond those neighbours."""
@@ -328,7 +328,7 @@ def pick_photos(
 
 
 class _Judge:
-    """Asks quality about a photo, at most once."""
+    """Measures the quality of a photo, at most once."""
 
     def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
         self._pool, self._quality, self._known = pool, quality, known

@@ -1,7 +1,7 @@
-"""Quality as a gate within picking, and every fact ever measured, kept beside the artifacts.
+"""Quality limits that apply while sets are picked, and a cache of all measurements beside the artifacts.
 
-An artifact holds only what its own configuration asked about, so that equal runs are byte-equal; this folder remembers the
-rest: a table per instrument, one picture per frame. It may be deleted at any time.
+An artifact holds only the measurements that its own options require, which keeps equal runs byte-equal. The cache holds all: one
+table per instrument, one picture per frame. It may be deleted at any time.
 """
 
 import threading
@@ -27,7 +27,7 @@ from ctxr.store.units import SourceUnit
 
 @dataclass(frozen=True)
 class QualityLimits:
-    """Beyond which an image is ruled out; None = not looked at.
+    """Limits beyond which an image is rejected; None = not measured.
 
     Attributes:
         brisque: highest BRISQUE / 100; smaller drops more. max_text: highest share of the area covered by words, 0..1.
@@ -53,7 +53,7 @@ class QualityLimits:
         return self != QualityLimits()
 
     def judge(self, facts: Facts) -> Rejection | None:
-        """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
+        """The first reason to reject the image, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
         short = min(facts.width, facts.height)
         if self.min_size is not None and short < self.min_size:
             return Rejection("too_small", float(short))
@@ -85,7 +85,7 @@ class QualityGate:
     limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
-    # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend
+    # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
     _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     @property
@@ -156,7 +156,7 @@ def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict
 
 
 _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
-"""Columns of `Facts` that an instrument fills, the first of which is never None once it was used."""
+"""Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
 @dataclass(frozen=True)

@@ -27,20 +27,20 @@ from ctxr.store.units import IMAGES, SOURCES
 
 
 def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
-    """Make the images of a recipe again and say which came out otherwise.
+    """Make the images of a recipe from its sources and report those that differ.
 
-    A source that is not found costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
+    A missing source costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
     DataError for a damaged recipe and when no source is found at all.
     """
     progress, out = progress or Silent(), config.folder()
     report = _report(out, config.source(), execute(RebuildStage(config), progress).up_to_date)
     if report.differences and not report.up_to_date:
-        progress.warn(f"{len(report.differences)} images are not those of the recipe: see {out / 'differences.jsonl'}")
+        progress.warn(f"{len(report.differences)} images differ from the recipe: see {out / 'differences.jsonl'}")
     return report
 
 
 class RebuildStage(Stage):
-    """Makes the images of a recipe again. Pictures that are there already are not made again."""
+    """Makes the images of a recipe from its sources. Existing pictures are kept."""
 
     KIND = IMAGE_SETS
     options: Rebuild
@@ -61,7 +61,7 @@ class RebuildStage(Stage):
         return ready if ready and ready.manifest.counts.get("failed") == 0 and all_there(out) else None
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Make the pictures that are not there yet, beside those of the earlier result."""
+        """Make the missing pictures; the earlier result stays valid meanwhile."""
         recipe: RebuildRecipe = inputs.data
         sources = SourceLocator(recipe.path, self.options.videos, progress)
         frames = [image for image in recipe.images.values() if image.index is not None]
@@ -103,7 +103,7 @@ def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
 
 
 _RETRY = "ctxr rebuild --videos DIR"
-"""The command that tries a source again; it names no place, so that an artifact is the same wherever it was made."""
+"""The command that retries a source; without paths, so an artifact is the same wherever it was made."""
 
 
 def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
@@ -141,7 +141,7 @@ def all_there(out: Path) -> bool:
 
 
 class _Made:
-    """Pictures that are in place, by id, and how they differ from the recipe."""
+    """Finished pictures by id, and how they differ from the recipe."""
 
     def __init__(self, out: Path) -> None:
         self._out, self._lock = out, threading.Lock()
@@ -149,7 +149,7 @@ class _Made:
         self.differences: list[ImageDifference] = []
 
     def had(self, image: RecipeImage) -> bool:
-        """Whether an earlier run has put the picture in place, as the recipe wants it."""
+        """Whether the picture of an earlier run equals that of the recipe."""
         if not _holds(self._out / image.path, image.sha256):
             return False
         self._add(image, image.sha256)
@@ -198,7 +198,7 @@ def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[
 def _photos(
     recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, progress: Progress
 ) -> dict[str, DataError]:
-    """Copy photos by their hash; returns an error for each album of which one was not found."""
+    """Copy photos by their hash; returns an error for each album with a missing photo."""
     if not images:
         return {}
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
@@ -271,7 +271,7 @@ def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any],
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
-    """Remove what earlier runs left: pictures of the recipe whose set could not be made, and half-written files."""
+    """Remove leftovers of earlier runs: pictures of the recipe whose set could not be made, and half-written files."""
     with disk_errors(out):
         for image in recipe.images.values():
             if image.path not in wanted:

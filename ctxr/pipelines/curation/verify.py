@@ -1,4 +1,4 @@
-"""`ctxr verify`: whether the images of a recipe or an artifact are those of their sources, frames decoded again, photos by their hash."""
+"""`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
 import threading
 from collections import Counter
@@ -46,7 +46,7 @@ P = TypeVar("P", Image, RecipeImage)
 
 
 class _Tally:
-    """What is known of each image, by id."""
+    """Results by image id."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,12 +54,12 @@ class _Tally:
         self.differences: dict[str, ImageDifference] = {}
 
     def same(self, name: str) -> None:
-        """The image is proven equal."""
+        """Record an image that is proven equal."""
         with self._lock:
             self.equal.add(name)
 
     def differs(self, name: str, what: Any, message: str, distance: int | None = None) -> None:
-        """The image is another."""
+        """Record an image that differs."""
         with self._lock:
             self.differences[name] = ImageDifference(name, what, message, distance)
 

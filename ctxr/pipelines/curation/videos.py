@@ -131,7 +131,7 @@ class Picker:
         return quality.limits.judge(facts)
 
     def _save(self, index: int, path: str) -> None:
-        """Have the frame as a file at `path`, from a file that is there already or from its pixels."""
+        """Write the frame to `path`: a link to an existing file, or its pixels as JPEG."""
         target = self.artifact / path
         file = self.files.get(index)
         if file is None:
@@ -188,7 +188,7 @@ BATCH = 16
 """Frames that are embedded together; their pixels are held until the walk has seen them."""
 
 BATCH_BYTES = 160 * 2**20
-"""Most pixels held for one batch, so that memory stays bounded for 4K and 8K footage."""
+"""Pixel bytes held for one batch at most, which bounds memory for 4K and 8K footage."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Embedder:
         with self.lock:
             vectors: Vectors = self.make().encode_images(pictures, exact=exact)
         if not np.isfinite(vectors).all():
-            raise CtxrError("the encoder gave vectors that are not numbers", hint="try --precision fp32")
+            raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
 
     def embed_exactly(self, pictures: Sequence[Pixels]) -> Vectors:
