@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def side_by_side(work: Callable[[T], object], items: Sequence[T], workers: int, stop: Callable[[], object]) -> None:
+def run_in_parallel(work: Callable[[T], object], items: Sequence[T], workers: int, stop: Callable[[], object]) -> None:
     """Call `work` on every item in `workers` threads, 0 = half the cores.
 
     The first exception, Ctrl-C included, calls `stop`, cancels the items that have not begun, and is raised.

@@ -19,7 +19,7 @@ RESTORE = "restore the files, or name the folder that they moved to: --videos DI
 """What to do when a source is not there any more."""
 
 
-class KnownSource(Protocol):
+class RecordedSource(Protocol):
     """A source as it was: a video, or an album of photos."""
 
     @property
@@ -69,7 +69,7 @@ class SourceLocator:
                 places.setdefault(digest, file)
         return places
 
-    def video(self, source: KnownSource) -> Path:
+    def video(self, source: RecordedSource) -> Path:
         """The file of a video. Raises VideoError when it is not there or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
@@ -79,7 +79,7 @@ class SourceLocator:
             raise VideoError("changed", f"{place} has changed since the sets were built", RESTORE)
         return self.places.setdefault(source.sha256, place)
 
-    def album(self, source: KnownSource) -> Path:
+    def album(self, source: RecordedSource) -> Path:
         """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
@@ -96,13 +96,13 @@ class SourceLocator:
                         found.setdefault(sha256_file(file), file)
         return found
 
-    def _last_seen(self, source: KnownSource) -> Path:
+    def _last_seen(self, source: RecordedSource) -> Path:
         place = place_of(self._artifact, source.sha256)
         if place is None:
             raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
         return place
 
-    def _moved(self, source: KnownSource) -> Path:
+    def _moved(self, source: RecordedSource) -> Path:
         if place := self.found.get(source.sha256):
             return place
         name = PurePosixPath(source.file).name

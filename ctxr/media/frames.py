@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ctxr.engine.parallel import side_by_side
+from ctxr.engine.parallel import run_in_parallel
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildProcess, pair
@@ -131,7 +131,7 @@ def decode_frames(
                 task.advance()
 
     with progress.task("decode frames", sum(len(one.images) for one in wanted)) as task:
-        side_by_side(decode, wanted, workers, stop.set)
+        run_in_parallel(decode, wanted, workers, stop.set)
     return failed
 
 

@@ -71,7 +71,7 @@ class Artifact:
     manifest: Manifest
     sha256: str
 
-    def is_still_there(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the manifest on the disk is the one that was read."""
         return _digest(self.path / MANIFEST) == self.sha256
 

@@ -20,7 +20,7 @@ CACHE = ".ctxr-cache"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def remember_places(artifact: Path, places: Mapping[str, Path]) -> None:
+def remember_paths(artifact: Path, places: Mapping[str, Path]) -> None:
     """Store the paths of the sources of an artifact, by sha256 of the content."""
     for digest, path in places.items():
         place = path.resolve()

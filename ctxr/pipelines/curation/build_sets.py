@@ -11,13 +11,13 @@ from typing import Any
 from ctxr.datasets.changes import discard
 from ctxr.datasets.image_sets import report_on
 from ctxr.datasets.splits import read_published
-from ctxr.engine.parallel import half_of_cores, side_by_side
+from ctxr.engine.parallel import half_of_cores, run_in_parallel
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.scan import ScanFailed, Scanner, ScanOptions
-from ctxr.media.sources import FoundSource, find_sources
+from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import BuildSets
@@ -35,7 +35,7 @@ from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact, package_versions
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import remember_places
+from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, SplitName
 from ctxr.store.tables import write_table
 from ctxr.store.units import SOURCES, SourceUnit, Stamp, read_stamp, read_unit
@@ -63,7 +63,7 @@ def run(config: BuildSets, progress: Progress | None = None) -> SetsReport:
 class BuildInput:
     """What sets are built from: sources, and the encoder, which is loaded once it is needed."""
 
-    sources: Sequence[FoundSource]
+    sources: Sequence[InputSource]
     encoder: Callable[[], Encoder]
 
 
@@ -77,8 +77,8 @@ class BuildJob:
     """
 
     run: "SetsRun"
-    videos: Sequence[FoundSource]
-    albums: Sequence[FoundSource]
+    videos: Sequence[InputSource]
+    albums: Sequence[InputSource]
     stamps: Mapping[str, Stamp]
     choice: PhotoPicking
     models: Mapping[str, Any]
@@ -123,7 +123,7 @@ class BuildStage(SetsStage):
         """Load the encoder and the quality measures, and read the file of splits."""
         options, sources = self.options, inputs.data.sources
         _say_what_goes(out, sources, progress)
-        remember_places(out, {source.sha256: source.path for source in sources})
+        remember_paths(out, {source.sha256: source.path for source in sources})
         encoder = inputs.data.encoder()
         threshold = encoder.threshold if options.threshold is None else options.threshold
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
@@ -173,8 +173,8 @@ def _stamps(
     context: UnitContext,
     encoder: Encoder,
     choice: PhotoPicking,
-    videos: Sequence[FoundSource],
-    albums: Sequence[FoundSource],
+    videos: Sequence[InputSource],
+    albums: Sequence[InputSource],
 ) -> dict[str, Stamp]:
     """By source: what its unit is made with. Sets of photos are picked from all albums together."""
     picking, quality = context.picking, context.picking.quality
@@ -182,7 +182,7 @@ def _stamps(
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
     pool = [[album.name, album.sha256] for album in albums]
 
-    def stamp(source: FoundSource, pool: object) -> Stamp:
+    def stamp(source: InputSource, pool: object) -> Stamp:
         select = [
             picking.threshold,
             picking.set_size,
@@ -197,7 +197,7 @@ def _stamps(
     return {video.name: stamp(video, None) for video in videos} | {album.name: stamp(album, pool) for album in albums}
 
 
-def _say_what_goes(out: Path, found: "Sequence[FoundSource]", progress: Progress) -> None:
+def _say_what_goes(out: Path, found: "Sequence[InputSource]", progress: Progress) -> None:
     """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
     units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
     before = {unit.name for unit in units if not unit.name.startswith(".")}
@@ -257,7 +257,7 @@ class SetsRun:
             return None
         return unit
 
-    def fail_photos(self, unreadable: Sequence[tuple[FoundSource, int, str]]) -> None:
+    def fail_photos(self, unreadable: Sequence[tuple[InputSource, int, str]]) -> None:
         """Record photos (album, position, why) that could not be read."""
         for album, position, message in unreadable:
             self.failures.append(Failure(album.name, str(album.photos[position]), "unreadable", message, self.retry))
@@ -266,7 +266,7 @@ class SetsRun:
     def pick_photos(
         self,
         pool: PhotoPool,
-        albums: Sequence[FoundSource],
+        albums: Sequence[InputSource],
         stamps: Mapping[str, Stamp],
         choice: PhotoPicking,
         facts: Mapping[tuple[str, int], Facts],
@@ -313,7 +313,7 @@ def _scan_options(config: BuildSets) -> ScanOptions:
     return options
 
 
-def _published(config: BuildSets, sources: Sequence[FoundSource], progress: Progress) -> dict[str, SplitName]:
+def _published(config: BuildSets, sources: Sequence[InputSource], progress: Progress) -> dict[str, SplitName]:
     published = read_published(config.splits) if config.splits else {}
     if unknown := sorted(published.keys() - {source.name for source in sources}):
         named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
@@ -326,7 +326,7 @@ def _retry(config: BuildSets) -> str:
     return config.decisive().command_line(*config.sources, splits=config.splits, retry_failed=True)
 
 
-def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, Stamp], workers: int) -> None:
+def _videos(run: SetsRun, videos: Sequence[InputSource], stamps: Mapping[str, Stamp], workers: int) -> None:
     todo = [found for found in videos if not run.take(found.name, stamps[found.name])]
     if run.units:
         run.progress.note(f"{len(run.units)} of {len(videos)} videos were finished before")
@@ -342,10 +342,10 @@ def _videos(run: SetsRun, videos: Sequence[FoundSource], stamps: Mapping[str, St
             for scanner in scanners:
                 scanner.cancel()
 
-        side_by_side(lambda found: _video(run, free, found, stamps[found.name], task), todo, workers, stop)
+        run_in_parallel(lambda found: _video(run, free, found, stamps[found.name], task), todo, workers, stop)
 
 
-def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, task: ProgressTask) -> None:
+def _video(run: SetsRun, free: list[Scanner], found: InputSource, stamp: Stamp, task: ProgressTask) -> None:
     context, scanner, watch = run.context, free.pop(), _Watch(task)
 
     def make() -> SourceUnit:
@@ -370,7 +370,7 @@ def _video(run: SetsRun, free: list[Scanner], found: FoundSource, stamp: Stamp, 
         )
 
 
-def _photos(run: SetsRun, albums: Sequence[FoundSource], stamps: Mapping[str, Stamp], choice: PhotoPicking) -> None:
+def _photos(run: SetsRun, albums: Sequence[InputSource], stamps: Mapping[str, Stamp], choice: PhotoPicking) -> None:
     """Every album of the run: all are one pool, in which each photo finds its neighbours."""
     out = run.context.artifact
     if all(run.take(name, stamp) for name, stamp in stamps.items()):

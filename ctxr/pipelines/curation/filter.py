@@ -13,13 +13,13 @@ from typing import Any
 
 from ctxr.datasets.changes import discard, refuse_changed
 from ctxr.datasets.image_sets import report_on
-from ctxr.engine.parallel import side_by_side
+from ctxr.engine.parallel import run_in_parallel
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.build_sets import SetsRun
 from ctxr.pipelines.curation.config import Filter
@@ -121,12 +121,12 @@ class FilterStage(SetsStage):
         run, built = job.run, job.built
         videos = [unit for unit in job.units if unit.source.kind == "video"]
         with progress.task("filter videos", len(videos)) as task:
-            side_by_side(partial(_video, job, task), videos, self.options.workers, run.context.stopping.set)
+            run_in_parallel(partial(_video, job, task), videos, self.options.workers, run.context.stopping.set)
         if albums := [unit for unit in job.units if unit.source.kind == "photos"]:
             _photos(job, albums)
         failed_before = read_table(built.path / "failures.jsonl", Failure)
         run.require_units(failed_before, RESTORE)
-        if not built.is_still_there():
+        if not built.is_unchanged():
             raise UnfinishedError(f"{built.path} was rebuilt in the meantime", hint="run the same command again")
         return complete(
             out,
@@ -212,13 +212,13 @@ def _photos(job: FilterJob, albums: Sequence[SourceUnit]) -> None:
     run.pick_photos(pool, found, stamps, choice, facts, "filter photos")
 
 
-def _album(sources: SourceLocator, unit: SourceUnit) -> FoundSource:
+def _album(sources: SourceLocator, unit: SourceUnit) -> InputSource:
     """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
     source, folder = unit.source, sources.album(unit.source)
     files, hashes, wrong = album_files(unit, folder)
     if wrong:
         raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
-    return FoundSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
+    return InputSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
 def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, progress: Progress) -> Embedder:

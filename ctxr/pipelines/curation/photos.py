@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, read_image
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import nearest
 from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable
@@ -90,7 +90,7 @@ SHARD = 256
 class PooledPhoto:
     """A readable photo of the pool: `position` in its album, `row` in the album's embeddings."""
 
-    album: FoundSource
+    album: InputSource
     position: int
     file: Path
     sha256: str
@@ -116,12 +116,12 @@ class PhotoPool:
 
     photos: list[PooledPhoto]
     vectors: Vectors
-    unreadable: list[tuple[FoundSource, int, str]]
+    unreadable: list[tuple[InputSource, int, str]]
 
 
 def gather_pool(
     artifact: Path,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     known: Mapping[str, SourceUnit],
     scans: Mapping[str, str],
     embedder: Embedder,
@@ -150,10 +150,10 @@ def _joined(parts: Sequence[PhotoPool]) -> PhotoPool:
 
 
 def _embedded(
-    artifact: Path, album: FoundSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
+    artifact: Path, album: InputSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
 ) -> PhotoPool:
     photos: list[PooledPhoto] = []
-    unreadable: list[tuple[FoundSource, int, str]] = []
+    unreadable: list[tuple[InputSource, int, str]] = []
     blocks: list[Vectors] = []
     names = file_names(album.photos)
     for start in range(0, len(album.photos), SHARD):
@@ -172,7 +172,7 @@ def _embedded(
     return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
 
 
-def _reopened(album: FoundSource, unit: SourceUnit) -> PhotoPool:
+def _reopened(album: InputSource, unit: SourceUnit) -> PhotoPool:
     photos: list[PooledPhoto] = []
     names = file_names(album.photos)
     for row in unit.ledger:
@@ -185,7 +185,7 @@ def _reopened(album: FoundSource, unit: SourceUnit) -> PhotoPool:
 
 
 def _shard(
-    artifact: Path, album: FoundSource, chosen: range, scan: str, embedder: Embedder
+    artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int]], dict[str, str], Vectors]:
     """Sizes and problems by position, and vectors of the readable ones, in memory."""
     folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
@@ -227,7 +227,7 @@ def _shard(
     return sizes, problems, vectors
 
 
-def unreadable_photos(albums: Sequence[FoundSource], units: Sequence[SourceUnit]) -> list[tuple[FoundSource, int, str]]:
+def unreadable_photos(albums: Sequence[InputSource], units: Sequence[SourceUnit]) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `units` were made, as in `PhotoPool`; why is found by failing again."""
     return [
         (album, row.index, _problem(album.photos[row.index]))
@@ -275,7 +275,7 @@ class PhotoPicking:
 def pick_photos(
     context: UnitContext,
     pool: PhotoPool,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
     known: Mapping[tuple[str, int], Facts],
@@ -428,7 +428,7 @@ def _with_nearest(
 def _write(
     context: UnitContext,
     pool: PhotoPool,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],

@@ -161,17 +161,17 @@ _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_
 
 @dataclass(frozen=True)
 class FactCache:
-    """The memory of one source.
+    """The cached measurements of one source.
 
     Attributes:
-        folder: its place; made when something is stored.
+        folder: created on the first write.
     """
 
     folder: Path
 
     @classmethod
-    def beside(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
-        """The memory of a source for all artifacts that stand next to `artifact`."""
+    def of(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
+        """The cache of a source, shared by all artifacts next to `artifact`."""
         return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
 
     def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:

@@ -20,7 +20,7 @@ from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, op
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import remember_places
+from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, Shot
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import IMAGES, SOURCES
@@ -58,7 +58,7 @@ class RebuildStage(Stage):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for any artifact, if nothing failed and every picture is as it was saved."""
         ready = super().current(out, inputs)
-        return ready if ready and ready.manifest.counts.get("failed") == 0 and all_there(out) else None
+        return ready if ready and ready.manifest.counts.get("failed") == 0 and pictures_unchanged(out) else None
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
@@ -79,7 +79,7 @@ class RebuildStage(Stage):
             progress.warn(failed[name].message)
         if made.differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
-        remember_places(out, sources.places)
+        remember_paths(out, sources.places)
         return replace(inputs, data=(recipe, made, failed))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
@@ -135,7 +135,7 @@ def require_rebuilt(out: Path) -> None:
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
 
 
-def all_there(out: Path) -> bool:
+def pictures_unchanged(out: Path) -> bool:
     """Whether every picture of a rebuilt artifact is as it was saved."""
     return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
 

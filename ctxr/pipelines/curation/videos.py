@@ -17,7 +17,7 @@ from ctxr.errors import CtxrError
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
 from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoHeader
 from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk
 from ctxr.models.encoders import Encoder
@@ -233,15 +233,15 @@ class UnitContext:
         self.cache(unit.source).store(unit, self.artifact)
         return unit
 
-    def cache(self, source: Source | FoundSource) -> FactCache:
-        """What was ever measured on a source."""
-        return FactCache.beside(self.artifact, source.name, source.sha256)
+    def cache(self, source: Source | InputSource) -> FactCache:
+        """The cached measurements of a source."""
+        return FactCache.of(self.artifact, source.name, source.sha256)
 
 
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, context: UnitContext, found: FoundSource, header: VideoHeader) -> None:
+    def __init__(self, context: UnitContext, found: InputSource, header: VideoHeader) -> None:
         self.rows: list[LedgerRow] = []
         self.vectors = VectorLog(context.artifact / SOURCES / f".{found.name}.vectors")
         self._found, self._embedder = found, context.embedder
@@ -291,7 +291,7 @@ class _Pass:
 
 def scan_video(
     context: UnitContext,
-    found: FoundSource,
+    found: InputSource,
     stamp: Stamp,
     scanner: Scanner,
     watch: Callable[[VideoHeader | None, int], None],
@@ -415,7 +415,7 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(found: FoundSource, ended: ScanEnd, considered: int) -> Source:
+def _source(found: InputSource, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
         name=found.name,
