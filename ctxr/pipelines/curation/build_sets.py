@@ -15,8 +15,9 @@ from ctxr.engine.parallel import half_of_cores, run_in_parallel
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, execute
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.media.scan import ScanFailed, Scanner, ScanOptions
+from ctxr.media.shots import check_detector
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.models.encoders import Encoder, load_encoder
@@ -122,7 +123,7 @@ class BuildStage(SetsStage):
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Load the encoder and the quality measures, and read the file of splits."""
         options, sources = self.options, inputs.data.sources
-        _say_what_goes(out, sources, progress)
+        _warn_of_removal(out, sources, progress)
         remember_paths(out, {source.sha256: source.path for source in sources})
         encoder = inputs.data.encoder()
         threshold = encoder.threshold if options.threshold is None else options.threshold
@@ -197,14 +198,13 @@ def _stamps(
     return {video.name: stamp(video, None) for video in videos} | {album.name: stamp(album, pool) for album in albums}
 
 
-def _say_what_goes(out: Path, found: "Sequence[InputSource]", progress: Progress) -> None:
-    """A warning when sources that the folder holds, finished or not, are not among those that it is made from next."""
+def _warn_of_removal(out: Path, found: Sequence[InputSource], progress: Progress) -> None:
+    """Warn about sources in the folder, finished or not, that the run will remove."""
     units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
     before = {unit.name for unit in units if not unit.name.startswith(".")}
     if gone := sorted(before - {source.name for source in found}):
-        named = ", ".join(gone[:3]) + (" …" if len(gone) > 3 else "")
-        sources = "1 source" if len(before) == 1 else f"{len(before)} sources"
-        progress.warn(f"{out} held {sources}, of which {len(gone)} leave it now: {named} (another --out keeps both)")
+        sources = plural(len(before), "source")
+        progress.warn(f"{out} held {sources}; this run removes {len(gone)}: {some(gone)} (another --out keeps both)")
 
 
 def _cure_for_none(report: SetsReport) -> str:
@@ -308,16 +308,14 @@ _NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
 
 def _scan_options(config: BuildSets) -> ScanOptions:
     given = {field.name: getattr(config, field.name) for field in fields(ScanOptions)}
-    options = ScanOptions(**given | ({"gate": 0.0} if config.every_frame else {}))
-    options.check()
-    return options
+    check_detector(config.detector, config.detector_threshold)
+    return ScanOptions(**given | ({"gate": 0.0} if config.every_frame else {}))
 
 
 def _published(config: BuildSets, sources: Sequence[InputSource], progress: Progress) -> dict[str, SplitName]:
     published = read_published(config.splits) if config.splits else {}
     if unknown := sorted(published.keys() - {source.name for source in sources}):
-        named = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
-        progress.warn(f"{config.splits} deals to what is no source here: {named} ({len(unknown)} in all)")
+        progress.warn(f"{config.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
     return published
 
 
@@ -329,7 +327,7 @@ def _retry(config: BuildSets) -> str:
 def _videos(run: SetsRun, videos: Sequence[InputSource], stamps: Mapping[str, Stamp], workers: int) -> None:
     todo = [found for found in videos if not run.take(found.name, stamps[found.name])]
     if run.units:
-        run.progress.note(f"{len(run.units)} of {len(videos)} videos were finished before")
+        run.progress.note(f"{len(run.units)} of {len(videos)} videos are finished already")
     if not todo:
         return
     workers = min(workers or half_of_cores(), len(todo))

@@ -144,14 +144,10 @@ class QualityGate:
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
     """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
-    columns: dict[str, dict[str, None]] = {
-        "brisque": {"brisque": None},
-        "text": {"text_share": None, "text_words": None, "text_confidence": None},
-    }
     stale: dict[str, None] = {}
     for name, key in new.items():
         if name in old and old[name] != key:
-            stale |= columns[name]
+            stale |= dict.fromkeys(_COLUMNS[name])
     return [msgspec.structs.replace(row, **stale) for row in facts]
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
@@ -88,8 +90,6 @@ class RebuildStage(Stage):
 
 
 def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
-    import msgspec
-
     differences = read_table(out / "differences.jsonl", ImageDifference)
     failures = read_table(out / "failures.jsonl", Failure)
     return RebuildReport(

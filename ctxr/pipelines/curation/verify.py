@@ -13,7 +13,7 @@ from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import SETS, chosen
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, plural
 from ctxr.media.footage import SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
@@ -108,10 +108,7 @@ def _photos(
             visit(image, found[image.sha256])
         else:
             lost[album] += 1
-    return {
-        name: f"{count} photo{'s' * (count > 1)} of {name} {'are' if count > 1 else 'is'} not found, or changed since"
-        for name, count in lost.items()
-    }
+    return {name: f"{plural(count, 'photo')} of {name} missing or changed" for name, count in lost.items()}
 
 
 def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:

@@ -25,8 +25,8 @@ def talk_of(capsys: pytest.CaptureFixture[str], out: Path, *sources: Path, thres
 
 
 def test_sources_that_leave_are_named(footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "leave" not in talk_of(capsys, tmp_path / "sets", footage / "videos")
-    assert "held 3 sources, of which 2 leave it now: clip1, clip2" in talk_of(
+    assert "removes" not in talk_of(capsys, tmp_path / "sets", footage / "videos")
+    assert "held 3 sources; this run removes 2: clip1, clip2" in talk_of(
         capsys, tmp_path / "sets", footage / "videos" / "clip0.mp4"
     )
 
