@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from ctxr.engine.report import SetsReport
 from ctxr.metrics.selection import count_sets
 from ctxr.store.artifacts import open_artifact
@@ -15,8 +17,6 @@ from ctxr.store.units import read_unit
 
 def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | None = None) -> SetsReport:
     """What a finished artifact of image sets says about itself."""
-    import msgspec
-
     manifest = open_artifact(path, IMAGE_SETS).manifest
     report = SetsReport(
         artifact=path,

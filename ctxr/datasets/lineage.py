@@ -9,7 +9,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import place_of, remember_places
+from ctxr.store.paths import place_of, remember_paths
 
 RUN = "run"
 RELEASE = "release"
@@ -44,7 +44,7 @@ def remember_dataset(run: Path, dataset: Path | None) -> None:
     """Note where the named dataset of a finished run lies on this machine: a dataset need not lie in the project of its runs."""
     if dataset is not None:
         places = {parent.sha256: dataset for parent in datasets_of(open_artifact(run))}
-        remember_places(run.parent, places)
+        remember_paths(run.parent, places)
 
 
 @dataclass

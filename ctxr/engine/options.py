@@ -141,6 +141,11 @@ class Options:
                 later[wire.name if wire else name] = since.was
         return later | dict(old)
 
+    def decisive(self) -> Self:
+        """The same options with those on which the result does not depend, such as places, at their defaults."""
+        decided = {name for name, option in self.describe().items() if option.marker(NotDecisive)}
+        return replace(self, **{field.name: field.default for field in fields(self) if field.name in decided})
+
     def command_line(self, *words: str, **changes: Any) -> str:
         """The command that was typed, with `words` and `changes`; what is at its default is left out.
 

@@ -1,4 +1,4 @@
-"""Work in parallel threads, for what runs outside the interpreter's lock."""
+"""Parallel threads, for work that releases the interpreter lock."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,10 +8,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def side_by_side(work: Callable[[T], object], items: Sequence[T], workers: int, stop: Callable[[], object]) -> None:
-    """Do `work` on every item in so many threads, 0 = half the cores.
+def run_in_parallel(work: Callable[[T], object], items: Sequence[T], workers: int, stop: Callable[[], object]) -> None:
+    """Call `work` on every item in `workers` threads, 0 = half the cores.
 
-    An exception, Ctrl-C too, ends all: `stop` tells those at work, what has not begun never begins, and it is raised.
+    The first exception, Ctrl-C included, calls `stop`, cancels the items that have not begun, and is raised.
     """
     with ThreadPoolExecutor(workers or half_of_cores()) as pool:
         jobs = [pool.submit(work, item) for item in items]
@@ -26,5 +26,5 @@ def side_by_side(work: Callable[[T], object], items: Sequence[T], workers: int, 
 
 
 def half_of_cores() -> int:
-    """Threads where nobody said how many."""
+    """The default number of threads."""
     return max(1, (os.cpu_count() or 2) // 2)

@@ -1,4 +1,4 @@
-"""How a verb speaks to whoever started it: sentences, warnings, and progress that can be watched."""
+"""How a verb reports to its caller: notes, warnings and progress."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -9,27 +9,27 @@ class ProgressTask(Protocol):
     """One line of progress."""
 
     def advance(self, steps: float = 1) -> None:
-        """`steps` more are done."""
+        """Add `steps` finished steps."""
 
     def say(self, text: str) -> None:
-        """What is being worked on now."""
+        """Show what is being processed."""
 
 
 class Progress(Protocol):
-    """What a verb needs of its surroundings; the command line shows it on stderr."""
+    """Where a verb reports to; the command line writes it to stderr."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
+        """Report something useful."""
 
     def warn(self, text: str) -> None:
-        """Something that may surprise."""
+        """Report something unexpected."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
-        """A line of progress with `total` steps (None: unknown) for the length of a with-block."""
+        """A progress line with `total` steps (None: unknown) for the duration of a with-block."""
 
 
 class Silent:
-    """Says nothing: for use from Python."""
+    """Reports nothing: for use from Python."""
 
     def note(self, text: str) -> None:
         """Nothing."""
@@ -48,5 +48,5 @@ class Silent:
         yield self
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
-        """A line that nobody sees."""
+        """A progress line that is not shown."""
         return self._nothing()

@@ -17,9 +17,6 @@ SETS = ("filtered", "sets")
 CHAIN = (*DATASETS, *SETS)
 """All of them: each is made from one further down."""
 
-MOST_WORKERS = 256
-"""Threads that a command may be given."""
-
 
 def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     """The finished artifact in `workdir` that is furthest along `chain` (furthest first), and what is worth knowing about
@@ -50,13 +47,7 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
 def refuse_seed(seed: int) -> None:
     """Raises UsageError for a seed that no generator takes, before any work."""
     if seed < 0:
-        raise UsageError(f"--seed {seed} is out of range", hint="a whole number, 0 or more")
-
-
-def require_workers(workers: int) -> None:
-    """Raises UsageError for a number of threads that no machine has."""
-    if not 0 <= workers <= MOST_WORKERS:
-        raise UsageError(f"--workers {workers} is out of range", hint="it is 0 = half the cores")
+        raise UsageError(f"--seed {seed} is out of range", hint="it is a whole number, 0 or more")
 
 
 def refuse_nothing(path: Path | None) -> None:

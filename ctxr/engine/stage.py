@@ -1,4 +1,4 @@
-"""The life of a verb that writes an artifact, once: check, resolve, up to date?, ours?, lock, write, manifest last."""
+"""How every verb writes its artifact: check options, resolve inputs, skip if up to date, lock, write, manifest last."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ from ctxr.store.atomic import write_bytes
 
 
 class NothingWritten(CtxrError):
-    """The stage could do nothing and has changed nothing: the earlier result stays in force."""
+    """The stage could do nothing: the earlier result is kept."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a stage reads, resolved once and cheaply: nothing is computed before it is known whether there is work to do.
+    """What a stage reads, resolved once and cheaply, before it is decided whether there is work to do.
 
     Attributes:
         parents: what the artifact is made from, by content.
@@ -74,20 +74,33 @@ class Stage:
         """What is read. Raises for inputs that are missing or unfinished."""
         raise NotImplementedError
 
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Do what can still fail, or does not touch the earlier result: `out` is locked, and its manifest not yet removed. Returns
+        the inputs of `write`."""
+        return inputs
+
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
-        """Do the work in `out`, which is locked; None for work that was paid for or computed in part: no manifest is written,
-        and the same command goes on. May raise NothingWritten: then the earlier result stays in force."""
+        """Do the work in `out`, which is locked. Returns None if it is incomplete: no manifest is written, and the same command
+        resumes. May raise NothingWritten to keep the earlier result."""
         raise NotImplementedError
 
+    def used(self, inputs: Inputs) -> Sequence[Parent]:
+        """The parents that contributed to the result: all of them by default."""
+        return inputs.parents
+
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """The artifact in `out` if it is the finished result of the same options and inputs, and nothing in it was changed."""
+        """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         if not (out / MANIFEST).is_file():
             return None
         artifact = open_artifact(out, self.KIND)
         known = artifact.manifest
         same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
         same = same and identity(known.parents) == identity(inputs.parents)
-        return artifact if same and not artifact.changed_files() else None
+        return artifact if same and not self.changed_files(artifact) else None
+
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Files of the finished artifact that were modified since; by default those that the manifest lists."""
+        return artifact.changed_files()
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
         """What decides the result, as the manifest records it."""
@@ -99,10 +112,10 @@ class Stage:
 
 
 def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
-    """Do what is left to do.
+    """Run the stage, unless its result is up to date.
 
-    Raises UsageError for options that are not admitted and for a folder that is not ours, UnfinishedError for a folder that
-    another process is writing to, and whatever the stage raises.
+    Raises UsageError for invalid options and for a folder that is no artifact of ctxr, UnfinishedError for a folder that another
+    process is writing to, and what the stage raises.
     """
     progress = progress or Silent()
     stage.options.check()
@@ -113,6 +126,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
     with locked(out):
         if artifact := stage.current(out, inputs):  # another process was faster
             return StageResult(artifact, up_to_date=True)
+        inputs = stage.prepare(inputs, out, progress)
         if stage.STAGED:
             with making(out) as folder:
                 content = stage.write(inputs, folder, progress)
@@ -136,6 +150,6 @@ def _finish(stage: Stage, inputs: Inputs, out: Path, content: Content) -> Artifa
         kind=stage.KIND,
         verb=stage.options.COMMAND,
         config=stage.key(inputs),
-        parents=inputs.parents,
+        parents=stage.used(inputs),
         content=content,
     )

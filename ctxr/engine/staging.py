@@ -1,6 +1,6 @@
-"""Putting an export in its place: written whole beside the old one, then moved, so that a kill leaves nothing half-made.
+"""Replace an artifact as a whole: the new one is written into a subfolder, then moved into place.
 
-A killed run leaves `.making`, which the next run clears away, together with what of it was moved already; a user's own files in the
+A killed run leaves `.making`; the next run removes it, and the files that were moved from it already. A user's own files in the
 folder are never touched.
 """
 

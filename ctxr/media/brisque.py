@@ -5,7 +5,7 @@ the additions.
 
 Brightness, normalised by its neighbourhood, follows a generalised Gaussian in an undistorted photograph; blur, noise and
 compression bend that curve. At two sizes the curve gives 2 numbers, and products of neighbours in 4 directions give 4 each.
-Window, borders and the grid of shapes are those of `piq.brisque`, so that support vectors trained for it fit.
+Window, borders and the grid of shapes are those of `piq.brisque`, whose support vectors therefore fit.
 
 Speed: the products p = a·b of neighbours are never formed. Σ|p| = |a|·|b|, Σp² = a²·b², Σp|p| = a|a|·b|b|, and the sums over
 p < 0 and over p > 0 are half the difference and half the sum of the last two. Each is a dot product of two views of one array,
@@ -299,7 +299,7 @@ class _Sums:
     """Sums over coefficients a and over products p of neighbours, fed from the top in strips of at most `rows` rows.
 
     Neighbours wrap around at the edges, as in the released code. `fields` holds |a|, a² and a|a| of the row above and of the strip,
-    each row followed by a zero, so that the neighbours are the same array read some steps further on.
+    each row followed by a zero: the neighbours are then the same array at an offset.
     """
 
     rows: int
@@ -474,8 +474,8 @@ class Brisque:
             rgb: uint8, [H, W, 3], or grey [H, W].
 
         A picture without anything to measure (a side under 16 pixels, one flat colour, or no spread left at half the size) gets
-        `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, so that the published threshold
-        drops it. A picture of nearly one colour is measured like any other.
+        `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, and the published threshold drops
+        it. A picture of nearly one colour is measured like any other.
 
         Raises:
             DataError: not uint8, or neither grey nor RGB.

@@ -36,7 +36,7 @@ _HELD_BYTES_WITHOUT_LIMIT = 1 << 30
 class ScanPass:
     """One pass over a video: every frame to the shot detector, sampled frames to the parent.
 
-    Frames are held back until the detector can no longer say that a shot began before them, so that each one that goes out knows its
+    Frames are held back until the detector can no longer report a cut before them: each frame is sent with its final
     shot. Where holding them would take too much memory the oldest goes out early; a cut told too late is then put at the oldest frame held.
     """
 

@@ -19,7 +19,7 @@ RESTORE = "restore the files, or name the folder that they moved to: --videos DI
 """What to do when a source is not there any more."""
 
 
-class KnownSource(Protocol):
+class RecordedSource(Protocol):
     """A source as it was: a video, or an album of photos."""
 
     @property
@@ -38,10 +38,10 @@ class KnownSource(Protocol):
 class SourceLocator:
     """Finds sources by their sha256: in the folder `videos`, or where an artifact beside `artifact` last saw them.
 
-    May be asked from many threads. `talk` hears of the search through `videos`, which happens when something is first asked for.
+    Thread-safe. The folder `videos` is searched on first use, with progress.
 
     Attributes:
-        places: videos that were found and compared, by sha256; whoever finds folders of albums may add them.
+        places: videos that were found and compared, by sha256; callers may add folders of albums.
     """
 
     def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
@@ -69,7 +69,7 @@ class SourceLocator:
                 places.setdefault(digest, file)
         return places
 
-    def video(self, source: KnownSource) -> Path:
+    def video(self, source: RecordedSource) -> Path:
         """The file of a video. Raises VideoError when it is not there or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
@@ -79,8 +79,8 @@ class SourceLocator:
             raise VideoError("changed", f"{place} has changed since the sets were built", RESTORE)
         return self.places.setdefault(source.sha256, place)
 
-    def album(self, source: KnownSource) -> Path:
-        """The folder of an album; only one in `videos` has been compared. Raises VideoError when nobody knows it."""
+    def album(self, source: RecordedSource) -> Path:
+        """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
     def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:
@@ -96,13 +96,13 @@ class SourceLocator:
                         found.setdefault(sha256_file(file), file)
         return found
 
-    def _last_seen(self, source: KnownSource) -> Path:
+    def _last_seen(self, source: RecordedSource) -> Path:
         place = place_of(self._artifact, source.sha256)
         if place is None:
             raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
         return place
 
-    def _moved(self, source: KnownSource) -> Path:
+    def _moved(self, source: RecordedSource) -> Path:
         if place := self.found.get(source.sha256):
             return place
         name = PurePosixPath(source.file).name

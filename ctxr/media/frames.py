@@ -1,4 +1,4 @@
-"""Frames of many videos decoded again, each video once and in a process that can be killed."""
+"""Decode given frames of many videos, each video once and in a process that can be killed."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ctxr.engine.parallel import side_by_side
+from ctxr.engine.parallel import run_in_parallel
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildProcess, pair
@@ -21,7 +21,7 @@ class ChildFrameReader:
     """`ctxr.media.opencv_video.FrameReader` behind a process boundary. A context manager, to be used from one thread.
 
     Args:
-        locate: gives the path; called before the first read only, so that a file that is not needed need not be there.
+        locate: gives the path; called before the first read, so a file that is not needed may be missing.
         decoder: the one that scanned the file.
         options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
         command: what to start instead of the real child; for tests.
@@ -102,7 +102,7 @@ class Wanted:
 
 
 Visit = Callable[[Any, Pixels, int | None], None]
-"""Hears of an image, its pixels uint8 [H, W, 3], and the number of the stream."""
+"""Called with an image, its pixels uint8 [H, W, 3], and the number of the stream."""
 
 
 def decode_frames(
@@ -115,7 +115,7 @@ def decode_frames(
     failed: dict[str, DataError] = {}
     stop = threading.Event()
     if wanted:
-        _ = sources.found  # looked through first: there is one line of progress at a time
+        _ = sources.found  # searched first: one progress line at a time
 
     def decode(one: Wanted) -> None:
         with ChildFrameReader(lambda: sources.video(one), one.decoder) as reader:
@@ -131,7 +131,7 @@ def decode_frames(
                 task.advance()
 
     with progress.task("decode frames", sum(len(one.images) for one in wanted)) as task:
-        side_by_side(decode, wanted, workers, stop.set)
+        run_in_parallel(decode, wanted, workers, stop.set)
     return failed
 
 

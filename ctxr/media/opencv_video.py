@@ -111,7 +111,7 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
     """Open a video file and decode its first frame.
 
     Args:
-        path: a file; what it is called does not matter.
+        path: a file of any name.
         decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
         threads: decoding threads, fixed so that memory does not depend on the machine.
 

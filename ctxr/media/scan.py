@@ -50,20 +50,6 @@ class ScanOptions:
     time_limit: float = 0.0
     memory_limit: float = 4.0
 
-    def check(self) -> None:
-        """Raise UsageError if a value is out of its range or a program that is needed is missing."""
-        check_detector(self.detector, self.detector_threshold)
-        if self.decoder not in ("auto", *DECODERS):
-            raise UsageError(f"unknown decoder {self.decoder!r}", f"one of: auto, {', '.join(DECODERS)}")
-        if not self.rate > 0:
-            raise UsageError(f"the sampling rate must be above 0 frames per second, not {self.rate:g}", "try --rate 5")
-        if self.threads < 1:
-            raise UsageError(f"decoding takes at least 1 thread, not {self.threads}", "try --threads 2")
-        for name in ("min_shot", "gate", "stall_seconds", "time_limit", "memory_limit"):
-            if not getattr(self, name) >= 0:
-                option = name.replace("_", "-")
-                raise UsageError(f"{name} must be at least 0, not {getattr(self, name):g}", f"leave --{option} out")
-
 
 @dataclass(frozen=True)
 class CandidateFrame:
@@ -165,10 +151,10 @@ class Scanner:
 
         Raises:
             ScanFailed: the file gave nothing, or is damaged and `keep_damaged` is off.
-            UsageError: an option is out of its range.
+            UsageError: the detector or its threshold is invalid.
         """
         options = options or ScanOptions()
-        options.check()
+        check_detector(options.detector, options.detector_threshold)
         decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
         failures: list[tuple[str, ScanFailed]] = []
         for decoder in decoders:

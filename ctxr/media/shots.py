@@ -104,9 +104,9 @@ def cut_finder(
     limit = THRESHOLDS[detector] if threshold is None else threshold
     shortest, rate = float(min_shot), header.rate or _FALLBACK_RATE
     if detector == "ffmpeg":
-        return KnownCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat))
+        return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat))
     if detector == "threshold":
-        return KnownCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads, beat))
+        return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads, beat))
     if detector == "adaptive":
         return PySceneDetectCuts(_adaptive(limit, shortest), rate, _ADAPTIVE_WINDOW, 0)
     if detector == "content":
@@ -118,7 +118,7 @@ def cut_finder(
     return PySceneDetectCuts(kind(threshold=limit, min_scene_len=shortest), rate, 0, 0)
 
 
-class KnownCuts:
+class FixedCuts:
     """A finder for cuts whose times (seconds, ascending) are known: a shot begins with the first frame at or after each."""
 
     lag_frames = 0
@@ -187,7 +187,7 @@ class PySceneDetectCuts:
         return view
 
 
-def apart(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
+def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
     """`times` without those less than `shortest` seconds after the one taken before; the first is the video's and not returned."""
     taken = list(times[:1])
     for time in times[1:]:
@@ -286,7 +286,7 @@ def _ffmpeg_cuts(
     if decoder == "opencv" and times:
         # OpenCV counts from the first frame.
         times = [time - times[0] for time in times]
-    return apart(times, shortest)
+    return spaced(times, shortest)
 
 
 @contextlib.contextmanager

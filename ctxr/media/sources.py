@@ -46,7 +46,7 @@ NOT_TEXT = "its name is not UTF-8"
 
 
 @dataclass(frozen=True)
-class FoundSource:
+class InputSource:
     """One source before it is read.
 
     Attributes:
@@ -70,7 +70,7 @@ class FoundSource:
 class Search:
     """What was found, and files left out: (path, why)."""
 
-    found: tuple[FoundSource, ...]
+    found: tuple[InputSource, ...]
     left_out: tuple[tuple[Path, str], ...]
 
 
@@ -224,19 +224,19 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
     return found
 
 
-def _video(file: Path, passed: Callable[[int], None]) -> FoundSource:
+def _video(file: Path, passed: Callable[[int], None]) -> InputSource:
     try:
         if not file.is_file():  # reading a pipe would wait for ever
             raise OSError(errno.EINVAL, "not a regular file")
-        return FoundSource(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
+        return InputSource(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
-        return FoundSource(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
+        return InputSource(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
 
 
 def _album(
     folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], passed: Callable[[int], None]
-) -> FoundSource:
+) -> InputSource:
     hashes, readable, total = [], [], 0
     for file in files:
         try:
@@ -249,11 +249,11 @@ def _album(
             left_out.append((file, f"cannot be read: {error.strerror}"))
     lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(readable, hashes, strict=True))
     name = safe_name(folder.resolve().name or "photos")
-    return FoundSource(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
+    return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
 
 
-def _once(sources: list[FoundSource], left_out: list[tuple[Path, str]]) -> list[FoundSource]:
-    kept: dict[tuple[Kind, str], FoundSource] = {}
+def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[InputSource]:
+    kept: dict[tuple[Kind, str], InputSource] = {}
     for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
         first = kept.setdefault((source.kind, source.sha256), source)
         if first is not source:
@@ -261,13 +261,13 @@ def _once(sources: list[FoundSource], left_out: list[tuple[Path, str]]) -> list[
     return list(kept.values())
 
 
-def _name_apart(sources: list[FoundSource]) -> list[FoundSource]:
-    by_name: dict[str, list[FoundSource]] = defaultdict(list)
+def _name_apart(sources: list[InputSource]) -> list[InputSource]:
+    by_name: dict[str, list[InputSource]] = defaultdict(list)
     for source in sources:
         by_name[source.name.lower()].append(source)  # some file systems do not tell A from a
     apart = []
     for same in by_name.values():
         for source in same:
             name = source.name if len(same) == 1 else f"{source.name}-{source.sha256[:8]}"
-            apart.append(FoundSource(**{**source.__dict__, "name": name}))
+            apart.append(InputSource(**{**source.__dict__, "name": name}))
     return sorted(apart, key=lambda source: source.name)

@@ -1,10 +1,10 @@
 """How much of a picture is text: a small gate decides whether OCR is needed. ImageCoDe drops frames with much text (section 3.1).
 
 Five convolutions (17,000 weights) say for every 8x8 pixels how much they look like text. They were trained on drawn words over
-the photographs of scikit-image by `scripts/train_text_gate.py`; the threshold is set so that at least 99.5 % of the pictures in
+the photographs of scikit-image by `scripts/train_text_gate.py`; the threshold lets at least 99.5 % of the pictures in
 which Tesseract finds drawn words pass (248 of 249, `python -m bench.quality gate 700`; docs/log.md has the table).
 
-Tesseract reads the picture. Kept is where words stand and how sure it is of them, never what they say.
+Tesseract reads the picture. Positions and confidences of words are kept, never the words.
 """
 
 import os
@@ -99,10 +99,10 @@ def even_contrast(grey: NDArray[np.uint8]) -> Floats:
 
 
 class _Threads:
-    """Torch with one thread for as long as anybody is inside; afterwards with as many as before the first came.
+    """Limits torch to one thread while any thread is inside; the last to leave restores the earlier number.
 
-    The number belongs to the process and to each thread that has asked for it, so whoever leaves sets it back, for itself
-    too, and to what the first one found: one who comes while another is inside would find the one thread.
+    The number belongs to the process and to each thread that has read it, so every thread that leaves sets it back, to the number
+    that the first one read: a thread that enters while another is inside would read 1.
     """
 
     def __init__(self) -> None:

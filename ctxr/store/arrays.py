@@ -42,7 +42,7 @@ def stack_vectors(rows: Iterable[Vectors], width: int) -> Vectors:
 
 
 def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
-    """Euclidean distances [N, N] between rows, accumulated in float64 by differences, so that equal rows are at 0.
+    """Euclidean distances [N, N] between rows, accumulated in float64 from differences: equal rows have distance 0.
 
     >>> pairwise_distances(np.array([[1, 0], [0, 1]], np.float32)).round(4).tolist()
     [[0.0, 1.4142], [1.4142, 0.0]]
@@ -59,7 +59,7 @@ def spread(vectors: Vectors) -> tuple[float, float]:
 
 
 class VectorLog:
-    """Vectors that arrive one batch at a time, kept on disk so that memory does not grow with a video's length."""
+    """Vectors that arrive in batches, kept on disk: memory does not grow with the length of a video."""
 
     def __init__(self, path: Path) -> None:
         with disk_errors(path):

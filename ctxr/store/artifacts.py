@@ -1,4 +1,4 @@
-"""One artifact = one folder that one verb wrote, its `manifest.json` last.
+"""One artifact = one folder that one verb wrote, `manifest.json` last.
 
 No manifest means not finished. Same kind, config and parents, manifest there: nothing to do. A manifest carries no clock and
 no path outside its folder's neighbourhood, so equal runs are byte-equal. `docs/format.md` is the specification.
@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 CHOOSE = "--out, --name or --workdir, whichever the command has"
 
 MARKER = ".ctxr"
-"""Empty file by which a folder that has no manifest yet is known as ours. It is the lock as well, and stays."""
+"""Empty file that marks a folder without a manifest as an artifact of ctxr. It is also the lock file, and is kept."""
 
 _PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
 
@@ -49,7 +49,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything needed to say what this folder is, how it came about, and whether it is still whole."""
+    """Describes an artifact: its kind, how it was made, and the hashes of its files."""
 
     kind: str
     format: int
@@ -71,7 +71,7 @@ class Artifact:
     manifest: Manifest
     sha256: str
 
-    def is_still_there(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the manifest on the disk is the one that was read."""
         return _digest(self.path / MANIFEST) == self.sha256
 
@@ -136,7 +136,7 @@ def finished(
 
 
 def identity(parents: Sequence[Parent], renamed: bool = False) -> list[tuple[str, str, str]]:
-    """What a list of parents says, without where they lie; without their names if `renamed`."""
+    """The parents as comparable rows, without paths; without names too if `renamed`."""
     return sorted(("" if renamed else parent.name, parent.kind, parent.sha256) for parent in parents)
 
 
@@ -148,7 +148,7 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_ours(path: Path) -> None:
-    """Make the folder `path` ours, or leave it alone: raises UsageError when it holds something and is no artifact."""
+    """Create the folder `path` and mark it as an artifact. Raises UsageError when it holds something else."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
     with disk_errors(path):
@@ -174,11 +174,11 @@ def take_manifest(path: Path) -> bytes | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the folder `path` (made if need be) against every other process until the block ends or the process dies.
+    """Lock the folder `path` (created if missing) against other processes until the block ends or the process dies.
 
-    The lock is on the marker file, which is never removed: a lock on a file that is removed holds nobody who made it anew.
-    Files that a killed process had half written are removed.
-    Raises UnfinishedError when another process holds it.
+    The lock is on the marker file, which is never removed: removing a locked file would let another process lock a new one.
+    Partial files of killed processes are removed.
+    Raises UnfinishedError when another process holds the lock.
     """
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Writing so that a reader sees the old file, or the new one, and never half of one."""
+"""Atomic writes: a reader sees the old file or the new one, never a partial one."""
 
 import errno
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from ctxr.errors import CtxrError
 
 HALF_WRITTEN = ".*.part"
-"""Names of files that are being written, or were when their writer was killed."""
+"""Pattern of partial files: being written now, or left by a killed process."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses into one sentence: full, read-only, no permission."""
+    """Turn disk errors (full, read-only, no permission) into one sentence with a hint."""
     try:
         yield
     except OSError as error:
@@ -73,7 +73,7 @@ def replace_folder(made: Path, final: Path) -> None:
 def link_or_copy(original: Path, copy: Path) -> None:
     """Make `copy` the same file as `original`: a hard link where the file system can, else a copy.
 
-    A symlink is followed first, so that `copy` does not depend on it. Whatever was at `copy` is there until the new one is whole.
+    A symlink is resolved first: `copy` does not depend on it. An existing `copy` is replaced in one step.
     """
     with disk_errors(copy):
         if copy.exists() and copy.samefile(original):

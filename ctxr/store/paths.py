@@ -1,6 +1,6 @@
-"""Where sources lie on this machine, by content. Kept beside the artifacts, not in them: an artifact is the same wherever it was made.
+"""Paths of sources on this machine, by content. Kept beside the artifacts, not in them: an artifact is the same wherever it was made.
 
-One small file per content, so that runs at the same time lose nothing of one another.
+Each content has a small file of its own, so concurrent runs do not overwrite each other's entries.
 
 Pictures stay where the sets are: `root` in the manifest's config leads from the artifact to the folder that `Image.path` is
 relative to.
@@ -20,8 +20,8 @@ CACHE = ".ctxr-cache"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def remember_places(artifact: Path, places: Mapping[str, Path]) -> None:
-    """Note where the sources of an artifact lie: path by sha256 of the content."""
+def remember_paths(artifact: Path, places: Mapping[str, Path]) -> None:
+    """Store the paths of the sources of an artifact, by sha256 of the content."""
     for digest, path in places.items():
         place = path.resolve()
         if _SHA256.fullmatch(digest) and place_of(artifact, digest) != place:
@@ -29,7 +29,7 @@ def remember_places(artifact: Path, places: Mapping[str, Path]) -> None:
 
 
 def place_of(artifact: Path, sha256: str) -> Path | None:
-    """Where the content was last seen; None if that is not known. It may have gone since."""
+    """The last known path of the content, or None. The file may no longer exist."""
     if not _SHA256.fullmatch(sha256):
         return None
     try:

@@ -147,7 +147,7 @@ class LedgerRow(Record, frozen=True):
 
 
 class Facts(Record, frozen=True):
-    """What was measured on one image as it is saved; None = nobody looked.
+    """What was measured on one image as it is saved; None = not measured.
 
     Attributes:
         path: the measured file, relative to the artifact folder.
@@ -209,7 +209,7 @@ class Query(Record, frozen=True):
 
 
 class Judgment(Record, frozen=True):
-    """A person's (or rule's) value for a candidate. No row = nobody looked; value 0 = looked, and no."""
+    """A person's (or rule's) value for a candidate. No row = not judged; 0 = judged, and rejected."""
 
     KEY: ClassVar[tuple[str, ...]] = ("query", "candidate", "worker", "round")
 

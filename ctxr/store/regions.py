@@ -67,7 +67,7 @@ class RegionFeatures:
     def of(self, contents: Sequence[str]) -> Array:
         """float32 [n, R, F + BOX], a row for each of `contents` (SHA-256 of a picture), 0 beyond its last region.
 
-        Raises DataError naming the picture that was never looked at, and an array that is missing or damaged.
+        Raises DataError naming the picture without regions, and an array that is missing or damaged.
         """
         self.check(contents)
         found = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
@@ -83,11 +83,11 @@ class RegionFeatures:
         return found
 
     def check(self, contents: Sequence[str]) -> None:
-        """Raises DataError naming the picture that was never looked at."""
+        """Raises DataError naming the first picture without regions."""
         if lost := [content for content in contents if content not in self.rows]:
             raise DataError(
                 f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more",
-                hint="make regions of the dataset that is asked about: ctxr regions DATASET",
+                hint="extract the regions of this dataset first: ctxr regions DATASET",
             )
 
     def _shard(self, number: int) -> Array:
@@ -105,7 +105,7 @@ def read_regions(folder: Path) -> RegionFeatures:
     counts = artifact.manifest.counts
     most, features = counts.get("regions"), counts.get("features")
     if not (isinstance(most, int) and isinstance(features, int) and most > 0 and features > 0):
-        raise DataError(f"{folder}: the manifest does not say how many regions and features there are")
+        raise DataError(f"{folder}: the manifest lacks the number of regions or features")
     rows = {row.sha256: row for row in read_table(folder / PICTURES, RegionRow)}
     if wrong := [row for row in rows.values() if row.shard < 0 or row.row < 0 or not 0 < row.regions <= most]:
         raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} names what cannot be there")

@@ -46,7 +46,7 @@ class ScoresFile:
 
 
 def read_scores(path: Path) -> dict[str, ScoresFile]:
-    """The scores of a file by scorer, "" where nobody is named, in the order of their first lines.
+    """The scores of a file by scorer, "" where none is named, in the order of their first lines.
 
     Raises DataError naming file:line for a row that is none, a value that is no number, and a row that stands twice.
     """

@@ -96,7 +96,7 @@ def units_of(files: Iterable[str]) -> list[str]:
 
 
 def drop_units(artifact: Path, names: Iterable[str]) -> None:
-    """Remove units, so that they are made again."""
+    """Remove units; the next run makes them again."""
     for name in names:
         shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
 
@@ -233,7 +233,7 @@ def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
 
 
 def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
-    """Remove what earlier runs left: units of sources that are gone, images that no table names, half-made folders.
+    """Remove leftovers of earlier runs: units of sources that are gone, images that no table names, half-made folders.
 
     Only what bears a name that ctxr gives is touched; nothing is removed through a link to a folder elsewhere.
     """

@@ -12,7 +12,7 @@ from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetecto
 
 from ctxr.errors import UsageError
 from ctxr.media.opencv_video import open_video
-from ctxr.media.shots import DETECTORS, KnownCuts, PySceneDetectCuts, apart, check_detector, cut_finder
+from ctxr.media.shots import DETECTORS, FixedCuts, PySceneDetectCuts, check_detector, cut_finder, spaced
 from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader
 from tests.media.clips import MILLISECOND, RATE, pictures, scene, write_clip
 
@@ -176,7 +176,7 @@ def test_time_before_zero_is_allowed() -> None:
 
 
 def _told(times: Sequence[float], cuts: Sequence[float]) -> list[int]:
-    finder = KnownCuts([Fraction(cut) for cut in cuts])
+    finder = FixedCuts([Fraction(cut) for cut in cuts])
     frames = [Picture(index, Fraction(time), scene(1, 0)) for index, time in enumerate(times)]
     return [cut for frame in frames for cut in finder.feed(frame)]
 
@@ -190,9 +190,9 @@ def test_a_known_cut_is_at_the_first_frame_not_before_it() -> None:
 
 def test_cuts_apart_count_from_the_last_one_taken() -> None:
     times = [Fraction(tenths, 10) for tenths in (0, 4, 7, 10, 13, 20)]
-    assert apart(times, 0.6) == [Fraction(7, 10), Fraction(13, 10), Fraction(2)]
-    assert apart(times, 0) == times[1:]
-    assert apart([], 0.6) == []
+    assert spaced(times, 0.6) == [Fraction(7, 10), Fraction(13, 10), Fraction(2)]
+    assert spaced(times, 0) == times[1:]
+    assert spaced([], 0.6) == []
 
 
 def test_an_unknown_detector_is_a_usage_error() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ctxr.engine.progress import Silent
-from ctxr.pipelines.curation.image_sets import SetsOrigin, complete
+from ctxr.pipelines.curation.image_sets import complete
 from ctxr.store.arrays import Vectors, spread
-from ctxr.store.artifacts import Parent, open_artifact
+from ctxr.store.artifacts import Parent, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS as KIND
 from ctxr.store.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
@@ -128,8 +128,9 @@ def write(
         "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE},
     }
     verb = "build-sets" if made_from is None else "filter"
-    origin = SetsOrigin(verb, settings | (config or {}), parents, models, {}, "salt")
-    complete(out, origin, {unit.source.name: unit for unit in units}, failures, Silent())
+    by_name = {unit.source.name: unit for unit in units}
+    content = complete(out, by_name, failures, Silent(), models=models, published={}, salt="salt")
+    finish(out, kind=KIND, verb=verb, config=settings | (config or {}), parents=parents, content=content)
     return out
 
 

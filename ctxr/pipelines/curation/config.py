@@ -1,203 +1,196 @@
 """Options and reports of the verbs that make image sets.
 
-A rejected frame is as if it had never been there: the walk runs again over the ledger without it, so building and then
+Filtering acts as if a rejected frame had never been sampled: the walk runs again over the ledger without it, so building and then
 filtering gives the same sets as building with the same limits in one pass.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ctxr.engine.project import refuse_seed
-from ctxr.errors import UsageError
+from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.store.hashing import sha256_file
+
+Place = Annotated[Path | None, NotDecisive]
+"""A path, on which no result depends."""
+
+Workdir = Annotated[Path, NotDecisive]
+Workers = Annotated[int, NotDecisive, Range(0, 256, "0 = half the cores")]
+BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100; the paper uses 0.65")]
+TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
+SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side")]
+BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
+OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
+DEVICE = Choices(("auto", "cpu", "cuda", "mps"))
 
 
 @dataclass(frozen=True)
-class BuildSets:
-    """Configuration of `ctxr build-sets`; a field's text is its help."""
+class BuildSets(Options):
+    """Options of `ctxr build-sets`."""
 
-    sources: tuple[str, ...] = ()
+    COMMAND = "build-sets"
+
+    sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
-    out: Path | None = None
+    out: Place = None
     """Artifact folder to write; default: `sets` in the workdir."""
-    workdir: Path = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     encoder: str = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
-    had, else ctxr-tiny with a warning."""
-    device: str = "auto"
+    downloaded, else ctxr-tiny with a warning."""
+    device: Annotated[str, DEVICE] = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
-    precision: str = "auto"
-    """Number format of the encoder: auto (bf16 where the device gains), fp32, bf16. Decisions near the threshold are
-    always taken in fp32."""
-    threshold: float | None = None
-    """Distance (0..2, on unit vectors) that a frame must exceed to every frame of its set; larger gives fewer, more
+    precision: Annotated[str, Choices(("auto", "fp32", "bf16"))] = "auto"
+    """Number format of the encoder: auto (bf16 where it is faster), fp32, bf16. Decisions near the threshold are
+    always made in fp32."""
+    threshold: Annotated[float | None, Range(0, 2, "a distance between unit vectors: 0..2")] = None
+    """Minimum distance (0..2, on unit vectors) of a frame to every other frame of its set; larger gives fewer, more
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""
-    set_size: int = 10
-    """Images in a set."""
-    rate: float = 5.0
-    """Frames considered per second of video; larger finds more sets and takes longer."""
+    set_size: Annotated[int, Range(2, 1000, "at least 2 images")] = 10
+    """Images per set."""
+    rate: Annotated[float, Range(0.001, 1000, "frames per second")] = 5.0
+    """Frames sampled per second of video; larger finds more sets and takes longer."""
     every_frame: bool = False
-    """The literal procedure of the paper: consider every frame, skip none for being near-still."""
-    gate: float = 4.0
-    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as near-still; 0 embeds
-    all."""
-    detector: str = "adaptive"
+    """Follow the paper literally: consider every frame, and skip none as nearly static."""
+    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
+    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
+    embeds all."""
+    detector: Annotated[str, Choices(("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
     the paper."""
     detector_threshold: float | None = None
     """The detector's own threshold; smaller cuts more. Default: the detector's."""
-    min_shot: float = 0.6
-    """Seconds that a shot lasts at least."""
-    brisque: float | None = None
-    """Rule out frames whose BRISQUE / 100 exceeds this (the paper: 0.65) while picking; smaller drops more."""
-    max_text: float | None = None
-    """Rule out frames of which recognised words cover more than this share (0..1) while picking."""
-    min_size: int | None = None
+    min_shot: Annotated[float, Range(0, 3600, "seconds")] = 0.6
+    """Minimum length of a shot in seconds."""
+    brisque: BrisqueLimit = None
+    """While picking, reject frames whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
+    max_text: TextLimit = None
+    """While picking, reject frames where recognised text covers more than this share of the area (0..1)."""
+    min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
-    brisque_weights: str = "live"
+    brisque_weights: BrisqueWeights = "live"
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
-    ocr: str = "auto"
+    ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
-    sample: int | None = None
-    """Draw this many photo sets instead of one per photo."""
-    seed: int = 0
-    """Seed of that draw."""
-    neighbours: str = "auto"
-    """What finds the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
+    sample: Annotated[int | None, Range(1, 10**9, "a number of sets")] = None
+    """Sample this many photo sets instead of one per photo."""
+    seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
+    """Seed of the sample."""
+    neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
+    """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
-    splits: Path | None = None
-    """CSV file `group,split` with the publisher's splits of source videos; the rest goes by salted hash."""
+    splits: Place = None
+    """CSV file `group,split` with the publisher's splits of source videos; other groups are assigned by salted hash."""
     salt: str = "ctxr"
-    """Salt of that hash; another salt deals the groups anew."""
-    decoder: str = "auto"
+    """Salt of that hash; another salt gives other splits."""
+    decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
     """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
     keep_damaged: bool = False
-    """Use what can be decoded of a damaged video instead of setting it aside."""
-    stall_seconds: float = 60.0
-    """Give a video up after this many seconds without a frame."""
-    time_limit: float = 0.0
-    """Give a video up after this many seconds; 0 = never."""
-    memory_limit: float = 4.0
-    """GiB of memory that decoding one video may take."""
-    workers: int = 0
+    """Use the decodable part of a damaged video instead of skipping the video."""
+    stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds")] = 60.0
+    """Give up on a video after this many seconds without a frame."""
+    time_limit: Annotated[float, Range(0, 10**7, "seconds, 0 = none")] = 0.0
+    """Give up on a video after this many seconds; 0 = never."""
+    memory_limit: Annotated[float, Range(0.25, 10**4, "GiB")] = 4.0
+    """Memory limit for decoding one video, in GiB."""
+    workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
-    threads: int = 2
+    threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
     """Decoding threads per video."""
-    yield_curve: bool = False
-    """Print how many sets each threshold would give; without SOURCES for the sets that are there."""
-    retry_failed: bool = False
-    """Try sources again that failed in the finished run."""
+    yield_curve: Annotated[bool, NotDecisive] = False
+    """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
+    retry_failed: Annotated[bool, NotDecisive] = False
+    """Retry sources that failed in the finished run."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""
         return self.out or self.workdir / "sets"
 
-    def result_config(self) -> dict[str, Any]:
-        """The part that decides the result; where things lie and how many hands work is left out."""
-        left_out = {
-            "sources",
-            "out",
-            "workdir",
-            "workers",
-            "threads",
-            "yield_curve",
-            "retry_failed",
-            "splits",
-            "neighbours",
-        }
-        chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
-        if self.splits:
-            chosen["splits_sha256"] = sha256_file(self.splits)
-        return chosen
+    def key(self) -> dict[str, Any]:
+        """What decides the result; of the file of splits, its content."""
+        return super().key() | ({"splits_sha256": sha256_file(self.splits)} if self.splits else {})
 
-    def check(self) -> None:
-        """Raises UsageError for a value out of range."""
-        refuse_seed(self.seed)
-        ranges: dict[str, tuple[float | None, float, float, str]] = {
-            "--threshold": (self.threshold, 0, 2, "a distance between unit vectors: 0..2"),
-            "--set-size": (self.set_size, 2, 1000, "at least 2 images"),
-            "--rate": (self.rate, 0.001, 1000, "frames per second"),
-            "--gate": (self.gate, 0, 255, "a luma difference: 0..255"),
-            "--min-shot": (self.min_shot, 0, 3600, "seconds"),
-            "--sample": (self.sample, 1, 10**9, "a number of sets"),
-            "--stall-seconds": (self.stall_seconds, 0.1, 10**6, "seconds"),
-            "--time-limit": (self.time_limit, 0, 10**7, "seconds, 0 = none"),
-            "--memory-limit": (self.memory_limit, 0.25, 10**4, "GiB"),
-            "--workers": (self.workers, 0, 256, "0 = half the cores"),
-            "--threads": (self.threads, 1, 256, "at least 1"),
-        }
-        for option, (value, low, high, meaning) in ranges.items():
-            if value is not None and not low <= value <= high:
-                raise UsageError(f"{option} {value} is out of range", hint=f"it is {meaning}")
-        choices = {
-            "--detector": (self.detector, ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")),
-            "--decoder": (self.decoder, ("auto", "pyav", "opencv")),
-            "--device": (self.device, ("auto", "cpu", "cuda", "mps")),
-            "--precision": (self.precision, ("auto", "fp32", "bf16")),
-            "--brisque-weights": (self.brisque_weights, ("live", "piq")),
-            "--neighbours": (self.neighbours, ("auto", "bf16", "fp32", "faiss")),
-            "--ocr": (self.ocr, ("auto", "tesserocr", "pytesseract")),
-        }
-        for option, (name, known) in choices.items():
-            if name not in known:
-                raise UsageError(f"{option} {name} is unknown", hint=f"choose one of {', '.join(known)}")
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """No sources, and places that cannot be used."""
+        if not self.sources and not self.yield_curve:
+            yield "no SOURCES given", "ctxr build-sets videos/"
+        yield from require_folders(self.folder(), self.workdir)
         if self.splits and not self.splits.is_file():
-            raise UsageError(f"no such file: {self.splits}", hint="--splits names a CSV file: group,split")
+            yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
+
+
+def require_folders(out: Path, workdir: Path) -> Iterator[tuple[str, str]]:
+    """Rules against writing to a path that is a file."""
+    for path, instead in ((out, "choose another --out or --workdir"), (workdir, "choose another --workdir")):
+        if path.exists() and not path.is_dir():
+            yield f"{path} is a file, not a folder", instead
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Configuration of `ctxr filter`; a field's text is its help."""
+class Filter(Options):
+    """Options of `ctxr filter`."""
 
-    input: Path | None = None
+    COMMAND = "filter"
+
+    input: Place = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
-    out: Path | None = None
+    out: Place = None
     """Artifact folder to write; default: `filtered` in the workdir."""
-    workdir: Path = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    brisque: float | None = None
-    """Rule out images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller drops more."""
-    max_text: float | None = None
-    """Rule out images of which recognised words cover more than this share (0..1)."""
-    min_size: int | None = None
+    brisque: BrisqueLimit = None
+    """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
+    max_text: TextLimit = None
+    """Reject images where recognised text covers more than this share of the area (0..1)."""
+    min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
-    brisque_weights: str = "live"
+    brisque_weights: BrisqueWeights = "live"
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
-    ocr: str = "auto"
+    ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
-    videos: Path | None = None
-    """Folder that the source videos or albums have moved to; they are recognised by content."""
-    device: str = "auto"
-    """Where the encoder runs, should a decision have to be taken again: auto, cpu, cuda, mps."""
-    workers: int = 0
+    videos: Place = None
+    """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
+    device: Annotated[str, NotDecisive, DEVICE] = "auto"
+    """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
+    workers: Workers = 0
     """Videos worked on at the same time; 0 = half the cores."""
+
+    def source(self) -> Path:
+        """The sets that are read."""
+        return self.input or self.workdir / "sets"
 
     def folder(self) -> Path:
         """Where the artifact is written."""
         return self.out or self.workdir / "filtered"
 
-    def result_config(self) -> dict[str, Any]:
-        """The part that decides the result."""
-        left_out = {"input", "out", "workdir", "videos", "device", "workers"}
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """No limit at all, and places that cannot be used."""
+        if (self.brisque, self.max_text, self.min_size) == (None, None, None):
+            yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
+        yield from require_folders(self.folder(), self.workdir)
+        if self.folder().resolve() == self.source().resolve():
+            yield "--input and --out are the same folder", "choose another --out"
 
 
 @dataclass(frozen=True)
-class Rebuild:
-    """Configuration of `ctxr rebuild`; a field's text is its help."""
+class Rebuild(Options):
+    """Options of `ctxr rebuild`. The recipe alone decides the result."""
 
-    recipe: Path | None = None
+    COMMAND = "rebuild"
+
+    recipe: Place = None
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
-    videos: Path | None = None
+    videos: Place = None
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
-    out: Path | None = None
+    out: Place = None
     """Artifact folder to write; default: `rebuilt` in the workdir."""
-    workdir: Path = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    workers: int = 0
+    workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
 
     def source(self) -> Path:
@@ -208,10 +201,18 @@ class Rebuild:
         """Where the artifact is written."""
         return self.out or self.workdir / "rebuilt"
 
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Places that cannot be used."""
+        out, source = self.folder(), self.source()
+        if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):
+            yield f"{out} and the recipe {source} lie within one another", "choose another --out"
+        if self.videos is not None and not self.videos.is_dir():
+            yield f"--videos {self.videos} is not a folder", "name the folder with the videos and photos"
+
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What `rebuild` says when it is done.
+    """The report of `rebuild`.
 
     Attributes:
         counts: sets and images made, images that equal the recipe, those that differ, sets and images left out.
@@ -227,19 +228,27 @@ class RebuildReport:
 
 
 @dataclass(frozen=True)
-class Verify:
-    """Configuration of `ctxr verify`; a field's text is its help."""
+class Verify(Options):
+    """Options of `ctxr verify`."""
 
-    artifact: Path | None = None
+    COMMAND = "verify"
+
+    artifact: Place = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
-    videos: Path | None = None
-    """Folder with the videos and photos, recognised by content; default: where they were last seen."""
-    pictures: Path | None = None
-    """Artifact whose pictures a recipe's frames are measured against, where they differ."""
-    workdir: Path = Path("work")
+    videos: Place = None
+    """Folder with the videos and photos, recognised by content; default: their last known location."""
+    pictures: Place = None
+    """Artifact whose pictures are compared with a recipe's frames where they differ."""
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    workers: int = 0
+    workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Folders that are none."""
+        for option, folder in (("videos", self.videos), ("pictures", self.pictures)):
+            if folder is not None and not folder.is_dir():
+                yield f"--{option} {folder} is not a folder", f"leave --{option} out, or name a folder"
 
 
 @dataclass(frozen=True)

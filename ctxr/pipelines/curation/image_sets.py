@@ -1,63 +1,63 @@
-"""Units become an artifact of image sets: merged tables, splits, figures, and the manifest last."""
+"""Units become an artifact of image sets: merged tables, splits and counts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctxr.datasets.changes import changed
 from ctxr.datasets.splits import assign_splits, find_leakage
 from ctxr.engine.progress import Progress
-from ctxr.store.artifacts import Content, Parent, finish
+from ctxr.engine.stage import Stage
+from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import write_table
 from ctxr.store.units import SourceUnit, merge_units, tidy
 
 
-@dataclass(frozen=True)
-class SetsOrigin:
-    """What image sets were made from, and how.
+class SetsStage(Stage):
+    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too."""
 
-    Attributes:
-        config: options that decide the result. models: as in the manifest.
-        published: split of groups whose split is decided already; the others are dealt by hash with `salt`.
-    """
+    KIND = IMAGE_SETS
+    changed: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Files of the earlier result that were modified, and their units."""
 
-    verb: str
-    config: Mapping[str, Any]
-    parents: Sequence[Parent]
-    models: Mapping[str, Any]
-    published: Mapping[str, SplitName]
-    salt: str
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Tables, arrays and pictures."""
+        self.changed = files, _ = changed(artifact)
+        return files
 
 
 def complete(
-    out: Path, origin: SetsOrigin, units: Mapping[str, SourceUnit], failures: Sequence[Failure], progress: Progress
-) -> None:
-    """Merge units into the artifact, deal splits, tidy up, and write the manifest last."""
+    out: Path,
+    units: Mapping[str, SourceUnit],
+    failures: Sequence[Failure],
+    progress: Progress,
+    *,
+    models: Mapping[str, Any],
+    published: Mapping[str, SplitName],
+    salt: str,
+) -> Content:
+    """Merge units into the tables of the artifact, assign splits, and remove leftovers.
+
+    `published` are the splits of groups that are fixed already; the others are assigned by hash with `salt`.
+    """
     files = merge_units(out, units.values())
     write_table(out / "failures.jsonl", failures)
     groups = {image.group for unit in units.values() for image in unit.images}
-    splits = assign_splits(groups, origin.published, origin.salt)
+    splits = assign_splits(groups, published, salt)
     write_table(out / "splits.jsonl", splits)
     tidy(out, units)
     counts = count(units, failures, splits)
     if counts["leaking_images"]:
         shared = f"sets of different splits share {counts['leaking_images']} pictures"
         progress.warn(f"{shared}: albums that belong together need one split, see --splits")
-    finish(
-        out,
-        kind=IMAGE_SETS,
-        verb=origin.verb,
-        config=origin.config,
-        parents=origin.parents,
-        content=Content([*files, "failures.jsonl", "splits.jsonl"], counts, dict(origin.models)),
-    )
+    return Content([*files, "failures.jsonl", "splits.jsonl"], counts, dict(models))
 
 
 def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
-    """The figures of an artifact of image sets: what went in, what came out, why the rest did not."""
+    """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
     all_units = units.values()
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, read_image
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import nearest
 from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable
@@ -27,7 +27,7 @@ Positions = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
 
 BLOCK = 256
-"""Photos whose distances to the whole pool are taken at a time, where the neighbours at hand do not reach far enough."""
+"""Photos per block of distances to the whole pool, computed where the nearest `NEIGHBOURS` are not enough."""
 
 
 def deduplicate(
@@ -58,7 +58,7 @@ def deduplicate(
     for at, other in zip(np.nonzero(close)[0].tolist(), around[close].tolist(), strict=True):
         one, two = find(at), find(other)
         root[max(one, two)] = min(one, two)
-    # all neighbours at hand are copies: there may be more of them
+    # all known neighbours are copies: there may be more of them
     full = np.flatnonzero(close.all(axis=1)) if 0 < around.shape[1] < len(root) - 1 else np.zeros(0, np.int64)
     for start in range(0, len(full), BLOCK):
         for at, others in _all_close(vectors, full[start : start + BLOCK], duplicate):
@@ -90,7 +90,7 @@ SHARD = 256
 class PooledPhoto:
     """A readable photo of the pool: `position` in its album, `row` in the album's embeddings."""
 
-    album: FoundSource
+    album: InputSource
     position: int
     file: Path
     sha256: str
@@ -116,12 +116,12 @@ class PhotoPool:
 
     photos: list[PooledPhoto]
     vectors: Vectors
-    unreadable: list[tuple[FoundSource, int, str]]
+    unreadable: list[tuple[InputSource, int, str]]
 
 
 def gather_pool(
     artifact: Path,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     known: Mapping[str, SourceUnit],
     scans: Mapping[str, str],
     embedder: Embedder,
@@ -150,10 +150,10 @@ def _joined(parts: Sequence[PhotoPool]) -> PhotoPool:
 
 
 def _embedded(
-    artifact: Path, album: FoundSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
+    artifact: Path, album: InputSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
 ) -> PhotoPool:
     photos: list[PooledPhoto] = []
-    unreadable: list[tuple[FoundSource, int, str]] = []
+    unreadable: list[tuple[InputSource, int, str]] = []
     blocks: list[Vectors] = []
     names = file_names(album.photos)
     for start in range(0, len(album.photos), SHARD):
@@ -172,7 +172,7 @@ def _embedded(
     return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
 
 
-def _reopened(album: FoundSource, unit: SourceUnit) -> PhotoPool:
+def _reopened(album: InputSource, unit: SourceUnit) -> PhotoPool:
     photos: list[PooledPhoto] = []
     names = file_names(album.photos)
     for row in unit.ledger:
@@ -185,7 +185,7 @@ def _reopened(album: FoundSource, unit: SourceUnit) -> PhotoPool:
 
 
 def _shard(
-    artifact: Path, album: FoundSource, chosen: range, scan: str, embedder: Embedder
+    artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int]], dict[str, str], Vectors]:
     """Sizes and problems by position, and vectors of the readable ones, in memory."""
     folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
@@ -227,7 +227,7 @@ def _shard(
     return sizes, problems, vectors
 
 
-def unreadable_photos(albums: Sequence[FoundSource], units: Sequence[SourceUnit]) -> list[tuple[FoundSource, int, str]]:
+def unreadable_photos(albums: Sequence[InputSource], units: Sequence[SourceUnit]) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `units` were made, as in `PhotoPool`; why is found by failing again."""
     return [
         (album, row.index, _problem(album.photos[row.index]))
@@ -250,7 +250,7 @@ DUPLICATE_SHARE = 0.3
 photos that differ in anything one could describe do not."""
 
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected ones use them up, `PhotoRanking` goes on."""
+"""Neighbours looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues."""
 
 DISTANCE_BLOCK = 256
 """Exact distances taken at a time beyond those neighbours."""
@@ -275,7 +275,7 @@ class PhotoPicking:
 def pick_photos(
     context: UnitContext,
     pool: PhotoPool,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
     known: Mapping[tuple[str, int], Facts],
@@ -328,7 +328,7 @@ def pick_photos(
 
 
 class _Judge:
-    """Asks quality about a photo, at most once."""
+    """Measures the quality of a photo, at most once."""
 
     def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
         self._pool, self._quality, self._known = pool, quality, known
@@ -428,7 +428,7 @@ def _with_nearest(
 def _write(
     context: UnitContext,
     pool: PhotoPool,
-    albums: Sequence[FoundSource],
+    albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
     sets: dict[int, list[int]],

@@ -1,7 +1,7 @@
-"""Quality as a gate within picking, and every fact ever measured, kept beside the artifacts.
+"""Quality limits that apply while sets are picked, and a cache of all measurements beside the artifacts.
 
-An artifact holds only what its own configuration asked about, so that equal runs are byte-equal; this folder remembers the
-rest: a table per instrument, one picture per frame. It may be deleted at any time.
+An artifact holds only the measurements that its own options require, which keeps equal runs byte-equal. The cache holds all: one
+table per instrument, one picture per frame. It may be deleted at any time.
 """
 
 import threading
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.media.brisque import Brisque
 from ctxr.media.images import Pixels
 from ctxr.media.text_area import TextReader
@@ -27,7 +27,7 @@ from ctxr.store.units import SourceUnit
 
 @dataclass(frozen=True)
 class QualityLimits:
-    """Beyond which an image is ruled out; None = not looked at.
+    """Limits beyond which an image is rejected; None = not measured.
 
     Attributes:
         brisque: highest BRISQUE / 100; smaller drops more. max_text: highest share of the area covered by words, 0..1.
@@ -43,17 +43,6 @@ class QualityLimits:
         """The limits in the configuration of `build-sets` or `filter`."""
         return cls(config.brisque, config.max_text, config.min_size)
 
-    def check(self) -> None:
-        """Raises UsageError for a limit out of range."""
-        if self.brisque is not None and not 0 <= self.brisque <= 3:
-            raise UsageError(
-                f"--brisque {self.brisque} is out of range", hint="it is BRISQUE / 100: the paper's value is 0.65"
-            )
-        if self.max_text is not None and not 0 <= self.max_text <= 1:
-            raise UsageError(f"--max-text {self.max_text} is out of range", hint="it is a share of the area: 0..1")
-        if self.min_size is not None and self.min_size < 1:
-            raise UsageError(f"--min-size {self.min_size} is out of range", hint="it is pixels of the shorter side")
-
     @property
     def measured(self) -> tuple[str, ...]:
         """Names of the measurements that are needed."""
@@ -64,7 +53,7 @@ class QualityLimits:
         return self != QualityLimits()
 
     def judge(self, facts: Facts) -> Rejection | None:
-        """The first reason to rule the image out, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
+        """The first reason to reject the image, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
         short = min(facts.width, facts.height)
         if self.min_size is not None and short < self.min_size:
             return Rejection("too_small", float(short))
@@ -96,7 +85,7 @@ class QualityGate:
     limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
-    # one set of instruments per thread: they reuse memory, and an OCR engine is no two threads' friend
+    # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
     _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     @property
@@ -155,34 +144,30 @@ class QualityGate:
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
     """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
-    columns: dict[str, dict[str, None]] = {
-        "brisque": {"brisque": None},
-        "text": {"text_share": None, "text_words": None, "text_confidence": None},
-    }
     stale: dict[str, None] = {}
     for name, key in new.items():
         if name in old and old[name] != key:
-            stale |= columns[name]
+            stale |= dict.fromkeys(_COLUMNS[name])
     return [msgspec.structs.replace(row, **stale) for row in facts]
 
 
 _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
-"""Columns of `Facts` that an instrument fills, the first of which is never None once it was used."""
+"""Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
 @dataclass(frozen=True)
 class FactCache:
-    """The memory of one source.
+    """The cached measurements of one source.
 
     Attributes:
-        folder: its place; made when something is stored.
+        folder: created on the first write.
     """
 
     folder: Path
 
     @classmethod
-    def beside(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
-        """The memory of a source for all artifacts that stand next to `artifact`."""
+    def of(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
+        """The cache of a source, shared by all artifacts next to `artifact`."""
         return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
 
     def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:

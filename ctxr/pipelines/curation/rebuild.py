@@ -3,70 +3,93 @@
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import require_workers
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.footage import WHERE, SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
-from ctxr.store.artifacts import (
-    MANIFEST,
-    MARKER,
-    Artifact,
-    Content,
-    Parent,
-    finish,
-    finished,
-    locked,
-    open_artifact,
-    require_ours,
-    take_manifest,
-)
+from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import remember_places
+from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, Shot
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import IMAGES, SOURCES
 
 
 def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
-    """Make the images of a recipe again and say which came out otherwise.
+    """Make the images of a recipe from its sources and report those that differ.
 
-    A source that is not found costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
+    A missing source costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
     DataError for a damaged recipe and when no source is found at all.
     """
-    progress = progress or Silent()
-    require_workers(config.workers)
-    source, out = config.source(), config.folder()
-    artifact, recipe = recipe_of(source)
-    if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):
-        raise UsageError(f"{out} and the recipe {source} lie within one another", hint="choose another --out")
-    if config.videos is not None and not config.videos.is_dir():
-        raise UsageError(f"--videos {config.videos} is not a folder", hint="name the folder with the videos and photos")
-    refuse_others(out)
-    parents = [Parent("recipe", artifact.manifest.kind, artifact.sha256)]
-    ready = finished(out, IMAGE_SETS, "rebuild", {}, parents)
-    if ready and not ready.changed_files() and ready.manifest.counts.get("failed") == 0 and all_there(out):
-        return _report(out, source, up_to_date=True)
-    with locked(out):
-        rebuild(config, recipe, out, parents, progress)
-    report = _report(out, source, up_to_date=False)
-    if report.differences:
-        progress.warn(f"{len(report.differences)} images are not those of the recipe: see {out / 'differences.jsonl'}")
+    progress, out = progress or Silent(), config.folder()
+    report = _report(out, config.source(), execute(RebuildStage(config), progress).up_to_date)
+    if report.differences and not report.up_to_date:
+        progress.warn(f"{len(report.differences)} images differ from the recipe: see {out / 'differences.jsonl'}")
     return report
 
 
-def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
-    import msgspec
+class RebuildStage(Stage):
+    """Makes the images of a recipe from its sources. Existing pictures are kept."""
 
+    KIND = IMAGE_SETS
+    options: Rebuild
+
+    def out(self) -> Path:
+        """The folder of the artifact."""
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The recipe, and a folder that may be written."""
+        artifact, recipe = recipe_of(self.options.source())
+        require_rebuilt(self.out())
+        return Inputs([Parent("recipe", artifact.manifest.kind, artifact.sha256)], recipe)
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """As for any artifact, if nothing failed and every picture is as it was saved."""
+        ready = super().current(out, inputs)
+        return ready if ready and ready.manifest.counts.get("failed") == 0 and pictures_unchanged(out) else None
+
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Make the missing pictures; the earlier result stays valid meanwhile."""
+        recipe: RebuildRecipe = inputs.data
+        sources = SourceLocator(recipe.path, self.options.videos, progress)
+        frames = [image for image in recipe.images.values() if image.index is not None]
+        photos = [image for image in recipe.images.values() if image.index is None]
+        made = _Made(out)
+        missing = [image for image in frames if not made.had(image)]
+        wanted = wanted_frames(missing, recipe)
+        failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, progress, self.options.workers))
+        failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, progress)
+        if not made.images:
+            first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise DataError(f"no image could be made: {first.message}{more}", hint=first.hint)
+        for name in sorted(failed):
+            progress.warn(failed[name].message)
+        if made.differences and (other := other_software(recipe.head.software)):
+            progress.warn(f"other versions are installed here than where the recipe was made: {other}")
+        remember_paths(out, sources.places)
+        return replace(inputs, data=(recipe, made, failed))
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """Write the tables."""
+        return _complete(out, *inputs.data)
+
+
+def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
     differences = read_table(out / "differences.jsonl", ImageDifference)
     failures = read_table(out / "failures.jsonl", Failure)
     return RebuildReport(
@@ -79,16 +102,8 @@ def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
     )
 
 
-def no_source(first: DataError, more: int) -> DataError:
-    """The error when nothing could be made."""
-    rest = f" (and {more} more)" if more else ""
-    return DataError(f"no image could be made: {first.message}{rest}", hint=first.hint)
-
-
-_VERB = "rebuild"
-
 _RETRY = "ctxr rebuild --videos DIR"
-"""The command that tries a source again; it names no place, so that an artifact is the same wherever it was made."""
+"""The command that retries a source; without paths, so an artifact is the same wherever it was made."""
 
 
 def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
@@ -106,12 +121,12 @@ def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
     return artifact, read_recipe(path)
 
 
-def refuse_others(out: Path) -> None:
+def require_rebuilt(out: Path) -> None:
     """Make the folder `out` ours; raises UsageError when it holds something that was not rebuilt."""
     require_ours(out)
     if (out / MANIFEST).is_file():
         verb = open_artifact(out).manifest.verb
-        if verb != _VERB:
+        if verb != Rebuild.COMMAND:
             raise UsageError(f"{out} was made by ctxr {verb}", hint="choose another folder with --out")
     elif (out / SOURCES).exists():
         raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
@@ -120,35 +135,13 @@ def refuse_others(out: Path) -> None:
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
 
 
-def all_there(out: Path) -> bool:
+def pictures_unchanged(out: Path) -> bool:
     """Whether every picture of a rebuilt artifact is as it was saved."""
     return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
 
 
-def rebuild(config: Rebuild, recipe: RebuildRecipe, out: Path, parents: Sequence[Parent], progress: Progress) -> None:
-    """Make or complete the artifact `out`. The caller holds its lock. Pictures that are there already are not made again."""
-    sources = SourceLocator(recipe.path, config.videos, progress)
-    frames = [image for image in recipe.images.values() if image.index is not None]
-    photos = [image for image in recipe.images.values() if image.index is None]
-    made = _Made(out)
-    missing = [image for image in frames if not made.had(image)]
-    wanted = _wanted(recipe, missing)
-    failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, progress, config.workers))
-    failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, progress)
-    if not made.images:
-        first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
-        raise no_source(first, max(0, len(failed) - 1))
-    for name in sorted(failed):
-        progress.warn(failed[name].message)
-    take_manifest(out)
-    if made.differences and (other := other_software(recipe.head.software)):
-        progress.warn(f"other versions are installed here than where the recipe was made: {other}")
-    remember_places(out, sources.places)
-    _complete(recipe, out, parents, made, failed)
-
-
 class _Made:
-    """Pictures that are in place, by id, and how they differ from the recipe."""
+    """Finished pictures by id, and how they differ from the recipe."""
 
     def __init__(self, out: Path) -> None:
         self._out, self._lock = out, threading.Lock()
@@ -156,7 +149,7 @@ class _Made:
         self.differences: list[ImageDifference] = []
 
     def had(self, image: RecipeImage) -> bool:
-        """Whether an earlier run has put the picture in place, as the recipe wants it."""
+        """Whether the picture of an earlier run equals that of the recipe."""
         if not _holds(self._out / image.path, image.sha256):
             return False
         self._add(image, image.sha256)
@@ -191,24 +184,21 @@ class _Made:
             self.images[image.id] = row
 
 
-def _wanted(recipe: RebuildRecipe, images: Sequence[RecipeImage]) -> list[Wanted]:
-    return wanted_frames(images, {name: source.file for name, source in recipe.sources.items()})
-
-
-def wanted_frames(images: Sequence[RecipeImage], files: dict[str, str]) -> list[Wanted]:
+def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[Wanted]:
     """Frames of a recipe by video."""
     grouped: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for image in images:
         grouped[image.source, image.source_sha256, image.decoder or "pyav"].append(image)
     return [
-        Wanted(name, files[name], sha256, decoder, rows) for (name, sha256, decoder), rows in sorted(grouped.items())
+        Wanted(name, recipe.sources[name].file, sha256, decoder, rows)
+        for (name, sha256, decoder), rows in sorted(grouped.items())
     ]
 
 
 def _photos(
     recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, progress: Progress
 ) -> dict[str, DataError]:
-    """Copy photos by their hash; returns an error for each album of which one was not found."""
+    """Copy photos by their hash; returns an error for each album with a missing photo."""
     if not images:
         return {}
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
@@ -231,13 +221,7 @@ def _photos(
     }
 
 
-def _complete(
-    recipe: RebuildRecipe,
-    out: Path,
-    parents: Sequence[Parent],
-    made: _Made,
-    failed: dict[str, DataError],
-) -> None:
+def _complete(out: Path, recipe: RebuildRecipe, made: _Made, failed: dict[str, DataError]) -> Content:
     sets = [one for one in recipe.sets if all(name in made.images for name in one.images)]
     used = {name for one in sets for name in one.images}
     images = [image for name, image in made.images.items() if name in used]
@@ -274,14 +258,7 @@ def _complete(
         "failed": len(failures),
         "splits": {name: sum(side.get(one.group) == name for one in sets) for name in sorted(set(side.values()))},
     }
-    finish(
-        out,
-        kind=IMAGE_SETS,
-        verb=_VERB,
-        config={},
-        parents=parents,
-        content=Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models),
-    )
+    return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 
 
 def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -294,7 +271,7 @@ def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any],
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
-    """Remove what earlier runs left: pictures of the recipe whose set could not be made, and half-written files."""
+    """Remove leftovers of earlier runs: pictures of the recipe whose set could not be made, and half-written files."""
     with disk_errors(out):
         for image in recipe.images.values():
             if image.path not in wanted:

@@ -1,4 +1,4 @@
-"""`ctxr verify`: whether the images of a recipe or an artifact are those of their sources, frames decoded again, photos by their hash."""
+"""`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
 import threading
 from collections import Counter
@@ -12,8 +12,8 @@ import numpy as np
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import SETS, chosen, require_workers
-from ctxr.errors import UsageError
+from ctxr.engine.project import SETS, chosen
+from ctxr.errors import UsageError, plural
 from ctxr.media.footage import SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
@@ -30,11 +30,7 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     progress = progress or Silent()
-    require_workers(config.workers)
-    path = chosen(config.artifact, config.workdir, SETS, progress)
-    for option, folder in (("videos", config.videos), ("pictures", config.pictures)):
-        if folder is not None and not folder.is_dir():
-            raise UsageError(f"--{option} {folder} is not a folder", hint=f"leave --{option} out, or name a folder")
+    path = chosen(config.check().artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
     if kind == "export" and to == "recipe":
@@ -50,7 +46,7 @@ P = TypeVar("P", Image, RecipeImage)
 
 
 class _Tally:
-    """What is known of each image, by id."""
+    """Results by image id."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,12 +54,12 @@ class _Tally:
         self.differences: dict[str, ImageDifference] = {}
 
     def same(self, name: str) -> None:
-        """The image is proven equal."""
+        """Record an image that is proven equal."""
         with self._lock:
             self.equal.add(name)
 
     def differs(self, name: str, what: Any, message: str, distance: int | None = None) -> None:
-        """The image is another."""
+        """Record an image that differs."""
         with self._lock:
             self.differences[name] = ImageDifference(name, what, message, distance)
 
@@ -86,8 +82,7 @@ def verify_recipe(path: Path, config: Verify, progress: Progress) -> VerifyRepor
             tally.differs(image.id, "saved_file", "the frame is the same, its JPEG file is another", distance)
 
     frames = [image for image in recipe.images.values() if image.index is not None]
-    files = {name: source.file for name, source in recipe.sources.items()}
-    failed = decode_frames(wanted_frames(frames, files), sources, visit, progress, config.workers)
+    failed = decode_frames(wanted_frames(frames, recipe), sources, visit, progress, config.workers)
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
     photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
 
@@ -113,10 +108,7 @@ def _photos(
             visit(image, found[image.sha256])
         else:
             lost[album] += 1
-    return {
-        name: f"{count} photo{'s' * (count > 1)} of {name} {'are' if count > 1 else 'is'} not found, or changed since"
-        for name, count in lost.items()
-    }
+    return {name: f"{plural(count, 'photo')} of {name} missing or changed" for name, count in lost.items()}
 
 
 def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:

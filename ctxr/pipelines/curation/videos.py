@@ -17,7 +17,7 @@ from ctxr.errors import CtxrError
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
 from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoHeader
 from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk
 from ctxr.models.encoders import Encoder
@@ -131,7 +131,7 @@ class Picker:
         return quality.limits.judge(facts)
 
     def _save(self, index: int, path: str) -> None:
-        """Have the frame as a file at `path`, from a file that is there already or from its pixels."""
+        """Write the frame to `path`: a link to an existing file, or its pixels as JPEG."""
         target = self.artifact / path
         file = self.files.get(index)
         if file is None:
@@ -188,7 +188,7 @@ BATCH = 16
 """Frames that are embedded together; their pixels are held until the walk has seen them."""
 
 BATCH_BYTES = 160 * 2**20
-"""Most pixels held for one batch, so that memory stays bounded for 4K and 8K footage."""
+"""Pixel bytes held for one batch at most, which bounds memory for 4K and 8K footage."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Embedder:
         with self.lock:
             vectors: Vectors = self.make().encode_images(pictures, exact=exact)
         if not np.isfinite(vectors).all():
-            raise CtxrError("the encoder gave vectors that are not numbers", hint="try --precision fp32")
+            raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
 
     def embed_exactly(self, pictures: Sequence[Pixels]) -> Vectors:
@@ -233,15 +233,15 @@ class UnitContext:
         self.cache(unit.source).store(unit, self.artifact)
         return unit
 
-    def cache(self, source: Source | FoundSource) -> FactCache:
-        """What was ever measured on a source."""
-        return FactCache.beside(self.artifact, source.name, source.sha256)
+    def cache(self, source: Source | InputSource) -> FactCache:
+        """The cached measurements of a source."""
+        return FactCache.of(self.artifact, source.name, source.sha256)
 
 
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, context: UnitContext, found: FoundSource, header: VideoHeader) -> None:
+    def __init__(self, context: UnitContext, found: InputSource, header: VideoHeader) -> None:
         self.rows: list[LedgerRow] = []
         self.vectors = VectorLog(context.artifact / SOURCES / f".{found.name}.vectors")
         self._found, self._embedder = found, context.embedder
@@ -291,7 +291,7 @@ class _Pass:
 
 def scan_video(
     context: UnitContext,
-    found: FoundSource,
+    found: InputSource,
     stamp: Stamp,
     scanner: Scanner,
     watch: Callable[[VideoHeader | None, int], None],
@@ -415,7 +415,7 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(found: FoundSource, ended: ScanEnd, considered: int) -> Source:
+def _source(found: InputSource, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
         name=found.name,

@@ -84,7 +84,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
 
 
 def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.models.encoders.load_encoder", None)
+    monkeypatch.setattr("ctxr.pipelines.curation.build_sets.load_encoder", pytest.fail)
     before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
     assert build(footage, built).up_to_date
     assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}

@@ -25,15 +25,15 @@ def talk_of(capsys: pytest.CaptureFixture[str], out: Path, *sources: Path, thres
 
 
 def test_sources_that_leave_are_named(footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "leave" not in talk_of(capsys, tmp_path / "sets", footage / "videos")
-    assert "held 3 sources, of which 2 leave it now: clip1, clip2" in talk_of(
+    assert "removes" not in talk_of(capsys, tmp_path / "sets", footage / "videos")
+    assert "held 3 sources; this run removes 2: clip1, clip2" in talk_of(
         capsys, tmp_path / "sets", footage / "videos" / "clip0.mp4"
     )
 
 
 def test_no_set_at_all_has_a_cure(footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = talk_of(capsys, tmp_path / "sets", footage / "videos", threshold=1.5)
-    assert "no set came about: try a --threshold below 1.5" in said
+    assert "no image set could be built: try a --threshold below 1.5" in said
 
 
 def test_a_damaged_video_says_how_its_rest_can_be_used(
@@ -54,7 +54,7 @@ def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
     assert run(config, Terminal()).encoder == "ctxr-tiny"
     capsys.readouterr()
     assert run(config, Terminal()).up_to_date
-    assert "picked with ctxr-tiny, because CLIP could not be had" in capsys.readouterr().err
+    assert "picked with ctxr-tiny because CLIP was not available" in capsys.readouterr().err
 
 
 def test_the_curve_is_about_videos(footage: Path, tmp_path: Path) -> None:

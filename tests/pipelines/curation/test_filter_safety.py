@@ -219,7 +219,7 @@ def test_a_photo_whose_name_leads_elsewhere_is_refused(footage: Path, tmp_path: 
 def measured(own: Path, tmp_path: Path) -> tuple[SourceUnit, FactCache]:
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
     unit = read_unit(tmp_path / "filtered", "clip0")
-    return unit, FactCache.beside(tmp_path / "filtered", "clip0", unit.source.sha256)
+    return unit, FactCache.of(tmp_path / "filtered", "clip0", unit.source.sha256)
 
 
 def test_what_one_instrument_measured_is_known_when_another_joins(own: Path, tmp_path: Path) -> None:

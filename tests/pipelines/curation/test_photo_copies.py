@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.media.sources import FoundSource
+from ctxr.media.sources import InputSource
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, Positions, deduplicate, pick_photos
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
@@ -66,7 +66,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     for file in files:
         file.write_text(file.name)
     hashes = tuple(file.name for file in files)
-    album = FoundSource("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
+    album = InputSource("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
     photos = [PooledPhoto(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
     picking = Picking(0.0, 4, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ctxr.media.images import Pixels
-from ctxr.media.sources import FoundSource, find_sources
+from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation import photos as photo_units
@@ -42,7 +42,7 @@ class Means:
         return Embedder(lambda: cast("Encoder", self), threading.Lock())
 
 
-def embed(artifact: Path, albums: Sequence[FoundSource], encoder: Means, scan: str = "scan") -> PhotoPool:
+def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
     return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
 
@@ -59,7 +59,7 @@ def album(footage: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def found(*typed: Path) -> tuple[FoundSource, ...]:
+def found(*typed: Path) -> tuple[InputSource, ...]:
     return find_sources([str(path) for path in typed]).found
 
 
@@ -231,7 +231,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for at, file in enumerate(files):
         file.write_bytes(b"%d" % (at % 200))
     hashes = [f"{at % 200}" for at in range(count)]
-    one = FoundSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
+    one = InputSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
     photos = [PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]

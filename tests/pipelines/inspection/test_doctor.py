@@ -14,7 +14,7 @@ from ctxr.pipelines.inspection.artifact_check import _check_source, _cure
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.doctor import check_machine, run
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import remember_places
+from ctxr.store.paths import remember_paths
 from ctxr.store.records import Source
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
@@ -201,7 +201,7 @@ def test_what_may_not_be_read_is_a_finding(healthy: Path, monkeypatch: pytest.Mo
 def test_damage_has_a_cure(healthy: Path, tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(b"")
     source = Source("a", "video", "a.mp4", sha256_file(tmp_path / "a.mp4"), 0, damage="3 frames")
-    remember_places(tmp_path / "sets", {source.sha256: tmp_path / "a.mp4"})
+    remember_paths(tmp_path / "sets", {source.sha256: tmp_path / "a.mp4"})
     check = _check_source(tmp_path / "sets", source)
     assert (check.state, check.detail) == ("note", "damaged: 3 frames")
     assert "build-sets again" in check.cure
