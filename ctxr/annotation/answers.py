@@ -18,7 +18,7 @@ from ctxr.annotation.artifacts import (
     read_judgments,
     write_judgments,
 )
-from ctxr.annotation.config import PLATFORMS, ImportAnswers, ImportAnswersReport
+from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.launching import addresses, private_folder, read_study
@@ -456,7 +456,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
     out = config.folder()
@@ -542,27 +542,6 @@ def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -
         root, units, sets, {name: image for name, image in images.items() if name in shown},
         tuple(taken.answers.values()), tables.texts, tables.queries, tables.judgments, tables.dialogues,
     )  # fmt: skip
-
-
-def _check(config: ImportAnswers) -> None:
-    if config.platform_of not in PLATFORMS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(config.platform_of, PLATFORMS, n=1)
-        hint = f"did you mean --from {near[0]}?" if near else f"choose one of {', '.join(PLATFORMS)}"
-        raise UsageError(f"--from {config.platform_of} is unknown", hint=hint)
-    if config.file is None and config.platform_of == "label-studio":
-        raise UsageError(
-            f"answers of {config.platform_of} are in a file",
-            hint=f"ctxr import-answers FILE --from {config.platform_of}",
-        )
-    if config.file is not None and config.platform_of == "local":
-        raise UsageError(
-            "answers of our own server are in its journal, not in a file",
-            hint="leave the file out, or say where it is from: --from label-studio, …",
-        )
-    if (config.live or config.extend) and config.platform_of != "mturk":
-        raise UsageError("--live and --extend go with --from mturk", hint="leave them out")
 
 
 def collected(workdir: Path, progress: Progress, database: str = "") -> Path:

@@ -17,6 +17,7 @@ from ctxr.annotation.protocol import Protocol, share, shown_order, verdict, want
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.engine.options import typed
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set, unit
 from tests.annotation.tasks.test_tasks import SHARED, as_values
@@ -192,5 +193,5 @@ def test_two_of_three_asks_for_a_third_vote_only_after_a_disagreement() -> None:
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
+    with pytest.raises(UsageError, match=f"^{typed(next(iter(wrong)))} "):
         Protocol(**wrong).check()  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """`ctxr plan`: what asking the crowd will take: units, votes, cost with fees, hours, pay per hour."""
 
-from dataclasses import asdict
 from typing import Any
 
 from ctxr.annotation.cost import (
@@ -21,8 +20,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import SETS, chosen, refuse_seed
-from ctxr.errors import UsageError
+from ctxr.engine.project import SETS, chosen
 from ctxr.pipelines.crowd.config import Plan, PlanReport
 from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 
@@ -36,7 +34,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     without finished sets.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     source = chosen(config.input, config.workdir, SETS, progress)
     sides = _sides(read_artifact(source))
     pilot = answered_work(config.workdir)
@@ -67,7 +65,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     require_ours(out)
     with locked(out):
         take_manifest(out)
-        settings = {name: value for name, value in asdict(config).items() if name not in ("input", "out", "workdir")}
+        settings = {name: value for name, value in config.key().items() if name not in ("input", "out", "workdir")}
         votes = round(sum(one.votes for one in forecasts))
         counts = {"sets": sides, "units": forecasts[0].units, "votes": votes, "cost": cost}
         parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
@@ -98,20 +96,6 @@ def _forecasts(
         forecast("describe", described, described, *describe_time, config.describe_reward, describe_fee),
         forecast("retrieve", described, votes, *retrieve_time, config.retrieve_reward, retrieve_fee),
     ), kept
-
-
-def _check(config: Plan) -> None:
-    config.check()
-    refuse_seed(config.seed)
-    if config.right is not None and not 0 <= config.right <= 1:
-        raise UsageError(f"--right is {config.right:g}, it must be a share from 0 to 1")
-    if config.fee_percent is not None and config.fee_percent < 0:
-        raise UsageError(f"--fee-percent is {config.fee_percent:g}, it cannot be negative")
-    for name in ("describe_seconds", "retrieve_seconds"):
-        if (seconds := getattr(config, name)) is not None and seconds <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} is {seconds:g}, it must be above 0")
-    if min(config.describe_reward, config.retrieve_reward, config.floor) < 0:
-        raise UsageError("rewards and the floor cannot be negative")
 
 
 def _sides(dataset: "Dataset") -> dict[str, int]:

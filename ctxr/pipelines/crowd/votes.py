@@ -87,9 +87,6 @@ def of_kind(picks: Iterable[RetrieverPick], kind: str) -> list[RetrieverPick]:
     return [one for one in picks if kind in ("all", one.kind)]
 
 
-RULES = ("paper", "majority")
-
-
 @dataclass(frozen=True)
 class Acceptance:
     """What became of one description.
@@ -145,9 +142,6 @@ def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
 def _paper(right: int, wrong: int, needed: int, most: int) -> str | None:
     said = verdict(right, wrong, needed, most)
     return None if said == "accepted" else "not_found" if said == "dropped" else "too_few_votes"
-
-
-CONSENSUS_RULES = ("majority", "dawid-skene")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """`ctxr workers`: how good each worker is, how sure that is, and who may go on; every change has a reason and can be undone."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import collected
@@ -20,10 +21,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
     """
     progress = progress or Silent()
-    if not 0 <= config.poor <= config.good <= 1:
-        raise UsageError(
-            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
-        )
+    config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
     answered = read_judgments(collected(config.workdir, progress, config.database))
     rows = people(
@@ -41,12 +39,6 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
 
 
 def _change(config: Workers) -> tuple[str, ...]:
-    from datetime import UTC, datetime
-
-    if not config.reason.strip():
-        raise UsageError("a change of standing needs its reason", hint='--reason "picks the first image every time"')
-    if twice := {*config.block} & {*config.allow} | {*config.block} & {*config.undo} | {*config.allow} & {*config.undo}:
-        raise UsageError(f"{sorted(twice)[0]!r} cannot be changed in two ways at once")
     said = []
     with opened(config.workdir, config.database) as journal:
         known = [one.worker for one in journal.standings()]

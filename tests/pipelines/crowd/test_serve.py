@@ -185,9 +185,9 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
     [
         ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
         ({"port": 70000}, "--port 70000"),
-        ({"bundle": 0}, "out of range"),
-        ({"rate": -1.0}, "out of range"),
-        ({"base_url": "crowd.example"}, "is no address"),
+        ({"bundle": 0}, "--bundle 0 is out of range"),
+        ({"rate": -1.0}, "--rate -1.0 is out of range"),
+        ({"base_url": "crowd.example"}, "is not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read: No such file"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
     ],
