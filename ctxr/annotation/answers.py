@@ -12,7 +12,7 @@ from ctxr.annotation.artifacts import (
     JUDGMENTS,
     Answered,
     Tasks,
-    asked_first,
+    first_task,
     judgments_config,
     read_all_tasks,
     read_judgments,
@@ -21,19 +21,19 @@ from ctxr.annotation.artifacts import (
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.journal.identities import Identities
-from ctxr.annotation.launching import addresses, private_folder, read_study
-from ctxr.annotation.making import follow
-from ctxr.annotation.platforms import label_studio, local, mturk, prolific
+from ctxr.annotation.launch import addresses, private_folder, read_study
+from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.platforms.mturk import Fetched, Launched
 from ctxr.annotation.platforms.prolific import connect
-from ctxr.annotation.project_journal import is_there, opened
+from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
-from ctxr.annotation.task_batch import under_one_root
+from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
@@ -41,6 +41,10 @@ from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_our
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
+
+
+JOURNAL = "journal"
+"""How rows of our own server are named in refusals; the answers were validated when they came, and are validated again."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
     if not found:
         named = f" in tasks/{config.tasks}" if config.tasks else ""
         asked = sorted({unit.task for one in every if config.tasks in ("", one.name) for unit in one.units})
-        task = asked[0] if len(asked) == 1 else asked_first(config.workdir)
+        task = asked[0] if len(asked) == 1 else first_task(config.workdir)
         raise UnfinishedError(
             f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
@@ -97,16 +101,20 @@ def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> A
         return mturk.answers(source, exported.units, exported.protocol, key)
     if platform == "prolific":
         return _from_prolific(config, exported, key)
-    stored = _stored(config)
-    arrivals = local.answers(stored)
-    if waiting := len(stored) - len(arrivals.rows):
+    stored = sorted(_stored(config), key=lambda answer: answer.key())
+    rows = tuple(
+        Arrival(f"{JOURNAL}:{answer.unit}/{answer.worker}", answer)
+        for answer in stored
+        if answer.backend != prolific.PLATFORM  # these count once Prolific confirms the submission
+    )
+    if waiting := len(stored) - len(rows):
         progress.warn(
             f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
         )
-    return arrivals
+    return Arrivals(rows, labels=(JOURNAL,))
 
 
-def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
+def finish_import(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
     """What belongs to an import and not into the judgments: who is who, pools, further votes.
 
     Returns what is worth knowing, a sentence each.
@@ -124,7 +132,7 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
 
 def _stored(config: "ImportAnswers") -> list[Answer]:
     """The answers in the journal. Raises UnfinishedError where no server has run."""
-    if not is_there(config.workdir, config.database):
+    if not has_journal(config.workdir, config.database):
         raise UnfinishedError(
             f"{config.workdir} has no journal: no server has run here", hint="ctxr serve   (or say --from …)"
         )
@@ -371,7 +379,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     written.add(question.unit, answer, outcome)
     if question.protocol is None:
         return
-    for unit in follow(question.unit, answer, question.image_set, question.protocol):
+    for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
         known = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
         if known.unit != unit:
             raise DataError(
@@ -483,7 +491,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with making(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, {}, parents, [REFUSED], out)
-        notes = keep_apart(config, exported, arrivals, taken)
+        notes = finish_import(config, exported, arrivals, taken)
     reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(
         out,
@@ -535,7 +543,7 @@ def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -
         mine = [image for name, image in tasks.images.items() if name in shown]
         if mine:
             parts.append((tasks.root, mine))
-    root, images = under_one_root(parts or [(one.root, ()) for one in every])
+    root, images = merge_roots(parts or [(one.root, ()) for one in every])
     sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}
     tables = merged(taken)
     return Answered(
@@ -549,6 +557,6 @@ def collected(workdir: Path, progress: Progress, database: str = "") -> Path:
 
     Raises whatever `ctxr import-answers` raises; without a journal nothing is imported, and the artifact may not be there.
     """
-    if is_there(workdir, database):
+    if has_journal(workdir, database):
         run(ImportAnswers(workdir=workdir, database=database), progress)
     return workdir / JUDGMENTS

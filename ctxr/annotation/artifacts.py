@@ -147,7 +147,7 @@ def read_tasks(path: Path) -> Tasks:
     )
 
 
-def asked_first(workdir: Path) -> str:
+def first_task(workdir: Path) -> str:
     """The task that people are asked in a project before anything else: about revised labels where there are any."""
     return "entail" if (workdir / "revised").is_dir() else "describe"
 
@@ -159,7 +159,7 @@ def read_all_tasks(workdir: Path) -> list[Tasks]:
     """
     folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
     if not folders:
-        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {asked_first(workdir)}")
+        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {first_task(workdir)}")
     return [read_tasks(folder) for folder in folders]
 
 

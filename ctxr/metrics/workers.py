@@ -124,7 +124,7 @@ def decisions(
     return [_decision(yes, no, certainty) for yes, no in zip(wanted, borne, strict=True)]
 
 
-def found_by_others(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
+def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
     """Counts from which an author's skill is told: how often *others* found the targets of his descriptions.
 
     Args:

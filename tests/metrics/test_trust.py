@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import ctxr.metrics.workers
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import gather
-from ctxr.metrics.workers import decisions, found_by_others, skills
+from ctxr.metrics.workers import author_success as found_by_others
+from ctxr.metrics.workers import decisions, skills
 
 
 def slow_above(right: int, votes: int, threshold: float) -> float:

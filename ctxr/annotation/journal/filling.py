@@ -11,10 +11,10 @@ from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.transaction import Transaction
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import ImageSet
 
@@ -59,7 +59,7 @@ def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
     return number - before
 
 
-def side_of(unit: Unit) -> str:
+def pool_of(unit: Unit) -> str:
     """The side of the benchmark that a unit's workers must be on; a check of the worker is for everybody."""
     if unit.purpose != "work" or unit.split is None:
         return "any"
@@ -75,7 +75,7 @@ def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
         "purpose": unit.purpose,
         "image_set": unit.image_set,
         "target": unit.target,
-        "side": side_of(unit),
+        "side": pool_of(unit),
         # an attention check names the image itself: having seen the set is no help
         "fresh": int(task.FRESH and unit.purpose != "attention"),
         "seats": task.SEATS,
@@ -207,7 +207,7 @@ def _followed(tx: Transaction) -> set[str]:
     return {
         one.id
         for asked, given, shown in rows
-        for one in follow(
+        for one in derive_units(
             msgspec.json.decode(asked, type=Unit),
             msgspec.json.decode(given, type=Answer),
             msgspec.json.decode(shown, type=ImageSet),

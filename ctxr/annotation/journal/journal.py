@@ -190,7 +190,7 @@ class Journal:
             given = row["answers"] - before
             if given >= bundle:
                 return "complete"
-            if leasing.held_by(tx, worker) is not None:
+            if leasing.live_lease(tx, worker) is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
@@ -211,13 +211,13 @@ class Journal:
     def room(self, token: str) -> ChatRoom:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
         with self._reading() as tx:
-            return rooms.view(tx, rooms.seat_of(tx, token))
+            return rooms.view(tx, rooms.seat_lease(tx, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
         """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
         after = min(max(after, 0), rooms.LAST_EVENT)
         with self._reading() as tx:
-            return rooms.log_of(tx, rooms.seat_of(tx, token)["room"], after)
+            return rooms.log_of(tx, rooms.seat_lease(tx, token)["room"], after)
 
     def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
         """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
@@ -240,7 +240,7 @@ class Journal:
         """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
         self._reclaim(now)
         with self._writing(now) as tx:
-            choosing.free(tx, rooms.own_seat(tx, token, worker), "returned", "left")
+            choosing.free(tx, rooms.live_seat_lease(tx, token, worker), "returned", "left")
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
@@ -360,7 +360,7 @@ class Journal:
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The standing as it is now; who is blocked holds nothing."""
-        row, held = worker_state.known(tx, worker), leasing.held_by(tx, worker)
+        row, held = worker_state.known(tx, worker), leasing.live_lease(tx, worker)
         if row["state"] == "blocked" and held is not None:
             choosing.free(tx, held, "returned", "blocked")
             counting.recount(tx, worker)  # the end of a talk may have made a vote of it

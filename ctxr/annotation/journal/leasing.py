@@ -89,7 +89,7 @@ _WITH_UNIT = (
 )
 
 
-def asking(
+def suit_parameters(
     worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = ""
 ) -> dict[str, str | list[str]]:
     """The parameters of `SUITS`: who asks, for what; the lease of token `but` is no hindrance."""
@@ -102,14 +102,14 @@ def candidate(
     tx: Transaction, worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None
 ) -> RowMapping | None:
     """The unit that this worker should do next; None where there is none."""
-    return tx.row(_CANDIDATE, **asking(worker, purpose, tasks))
+    return tx.row(_CANDIDATE, **suit_parameters(worker, purpose, tasks))
 
 
 def give(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of a new lease of a unit that one worker does alone."""
     slot = free_slot(tx, found["id"])
     token = seat(tx, found, worker, slot, 0, tx.after(tx.rules.lease_for))
-    take_place(tx, found["id"])
+    count_places(tx, found["id"])
     expose(tx, worker, found)
     log(tx, "lease", unit=found["id"], worker=worker)
     return token
@@ -159,7 +159,7 @@ def free_slot(tx: Transaction, name: str) -> int:
     return min(set(range(len(slots) + 1)) - slots)
 
 
-def take_place(tx: Transaction, name: str, places: int = 1) -> None:
+def count_places(tx: Transaction, name: str, places: int = 1) -> None:
     """Count a place of a unit as held; with -1, as free again."""
     tx.connection.execute(_TAKE, {"name": name, "places": places})
 
@@ -193,7 +193,7 @@ def log(
     tx.connection.execute(_LOG, row)
 
 
-def held_by(tx: Transaction, worker: str) -> RowMapping | None:
+def live_lease(tx: Transaction, worker: str) -> RowMapping | None:
     """The live lease of a worker."""
     return tx.row(_HELD, asker=worker)
 

@@ -43,7 +43,7 @@ def open_room(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of the first seat of a new room, in which the worker waits for a partner."""
     slot = leasing.free_slot(tx, found["id"])
     name = _new_room(tx, found["id"], slot)
-    leasing.take_place(tx, found["id"])
+    leasing.count_places(tx, found["id"])
     return _sit(tx, found, worker, name, slot, SENDER)
 
 
@@ -61,7 +61,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
 
 def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = own_seat(tx, token, worker)
+    row = live_seat_lease(tx, token, worker)
     talk = _talk(tx, row["room"])
     wrong = dialogues.refusal(talk, row["seat"], kind, text)
     if wrong is not None:
@@ -78,7 +78,7 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     """A sign of life. Who waits alone is not kept longer than `rules.longest_wait`."""
-    row = own_seat(tx, token, worker)
+    row = live_seat_lease(tx, token, worker)
     if len(_seats(tx, row["room"])) > 1:
         _extend(tx, token)
     else:
@@ -87,7 +87,7 @@ def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     return view(tx, row)
 
 
-def own_seat(tx: Transaction, token: str, worker: str) -> RowMapping:
+def live_seat_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The lease of a seat that is still held. Raises Refused for anything else."""
     row = own_lease(tx, token, worker)
     if row["room"] is None:
@@ -99,7 +99,7 @@ def own_seat(tx: Transaction, token: str, worker: str) -> RowMapping:
     return row
 
 
-def seat_of(tx: Transaction, token: str) -> RowMapping:
+def seat_lease(tx: Transaction, token: str) -> RowMapping:
     """The lease of a seat, held or not. Raises Refused for anything else."""
     row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
@@ -140,7 +140,7 @@ def _talk(tx: Transaction, name: str) -> TalkState:
     return dialogues.replay(log_of(tx, name), unit.limits)
 
 
-def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """One of the two is gone. A shared talk is whole; otherwise the other is brought together with somebody else."""
     talk = _talk(tx, row["room"])
     _event(tx, row, "leave", "")
@@ -151,7 +151,7 @@ def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     others = _seats(tx, row["room"])
     _set_room(tx, row["room"], "closed")
     if not others:
-        leasing.take_place(tx, row["unit"], -1)
+        leasing.count_places(tx, row["unit"], -1)
         _credit(tx, row, "partner_left" if talk.deserted else "nobody_came")
         return
     _bring_together_again(tx, others[0])
@@ -163,7 +163,7 @@ def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
     found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
     if found is not None and row["expires"] > tx.now:
         partner = _seats(tx, found["id"])[0]
-        leasing.take_place(tx, row["unit"], -1)
+        leasing.count_places(tx, row["unit"], -1)
         unit, place = leasing.unit_row(tx, found["unit"]), 1 - partner["seat"]
         _move(tx, row, unit, found["id"], found["slot"], place)
         _pair(tx, found["id"], partner)
@@ -194,7 +194,7 @@ def _finish(tx: Transaction, name: str) -> None:
 
 
 def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "") -> RowMapping | None:
-    return tx.row(_WAITING, **leasing.asking(worker, "work", tasks, but))
+    return tx.row(_WAITING, **leasing.suit_parameters(worker, "work", tasks, but))
 
 
 def _seats(tx: Transaction, name: str) -> list[RowMapping]:

@@ -112,7 +112,7 @@ def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
     return Outcome(queries=(query,), judgments=rows, right=right)
 
 
-def made_id(prefix: str, *parts: str) -> str:
+def stable_id(prefix: str, *parts: str) -> str:
     """An id from what it is made of.
 
     >>> made_id("q", "unit", "worker") == made_id("q", "unit", "worker")
@@ -123,4 +123,4 @@ def made_id(prefix: str, *parts: str) -> str:
 
 def query_of(unit: str, worker: str) -> str:
     """The query that a worker's description in a unit makes."""
-    return made_id("q", unit, worker)
+    return stable_id("q", unit, worker)

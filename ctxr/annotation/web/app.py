@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.chat import Bell, Chat
-from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
+from ctxr.annotation.web.guard import Guard, RateLimited, TooLarge
 from ctxr.annotation.web.pages import HttpProblem, Pages, static
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
@@ -110,7 +110,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         )
 
     return {
-        HttpProblem: told, Refused: refused, TooLarge: too_large, TooMany: too_many, ClientDisconnect: gone, CtxrError: failed,
+        HttpProblem: told, Refused: refused, TooLarge: too_large, RateLimited: too_many, ClientDisconnect: gone, CtxrError: failed,
         HTTPException: other, 500: other,
     }  # fmt: skip
 

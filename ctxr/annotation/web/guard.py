@@ -36,7 +36,7 @@ class TooLarge(Exception):
     """A body of more than `MOST_BYTES`."""
 
 
-class TooMany(Exception):
+class RateLimited(Exception):
     """Somebody asks too often; `seconds` until they may again."""
 
     def __init__(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.web.guard import TooMany, read_form
+from ctxr.annotation.web.guard import RateLimited, read_form
 from ctxr.annotation.web.pages import HttpProblem, Pages
 from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Study
@@ -60,7 +60,7 @@ class SignIn:
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             return self._form(request, name, "Please write a name of one to sixty characters.")
         if wait := self.site.newcomers.take(request.client.host if request.client else ""):
-            raise TooMany(wait)
+            raise RateLimited(wait)
         identity = f"open/{name.casefold()}"
         known = await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity))
         if known is not None:
@@ -162,7 +162,7 @@ class Prolific:
         """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
         submission, participant, study = told
         if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
-            raise TooMany(wait)
+            raise RateLimited(wait)
         worker = self.site.pseudonym(_PLATFORM, participant)
         given, now = self.site.journal.done_by(worker), self.site.now()
         visit = Visit(submission, participant, study, worker, door, given, now)

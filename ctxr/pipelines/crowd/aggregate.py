@@ -113,7 +113,7 @@ def kept_queries(
     answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
 ) -> dict[str, Query]:
     """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
-    known = known_queries(answered)
+    known = all_queries(answered)
     written = {query.id for query in answered.queries}
     asked = {decision.query: decision for decision in decisions.values()}
     good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
@@ -127,7 +127,7 @@ def kept_queries(
     return {name: query for name, query in known.items() if name in kept or _goes_along(query, fallen)}
 
 
-def known_queries(answered: Answered) -> dict[str, Query]:
+def all_queries(answered: Answered) -> dict[str, Query]:
     """Queries that answers made, and those from elsewhere that units asked about, by id."""
     known = {query.id: query for query in answered.queries}
     for unit in answered.units.values():

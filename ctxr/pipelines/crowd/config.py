@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ctxr.annotation.journal.results import Change, Waited
     from ctxr.pipelines.crowd.people import Worker
 
-
 RULES = ("paper", "majority")
 
 LABEL_RULES = ("majority", "dawid-skene")

@@ -5,7 +5,7 @@ from pathlib import Path
 from ctxr.annotation.artifacts import TASKS, TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
 from ctxr.annotation.frozen_units import refuse_changes, refuse_twins, with_seen
-from ctxr.annotation.launching import backend_files, launch
+from ctxr.annotation.launch import backend_files, launch
 from ctxr.annotation.platforms.sheets import refuse_talks
 from ctxr.annotation.task_batch import ask
 from ctxr.datasets.rounds import sample_of

@@ -156,7 +156,7 @@ def _found(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
         return {}
     votes = votes_on_images(picks)
     author = {one.unit.id: one.describer for one in picks}
-    counts = trust.found_by_others(
+    counts = trust.author_success(
         votes, np.array([one.right for one in picks]), [author[str(name)] for name in votes.unit_names]
     )
     columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)

@@ -17,7 +17,7 @@ from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
-from ctxr.annotation.launching import codes_file
+from ctxr.annotation.launch import codes_file
 from ctxr.annotation.platforms.prolific import PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key

@@ -6,7 +6,7 @@ from pathlib import Path
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import CROWD, read_judgments
 from ctxr.annotation.journal.results import Change, Waited
-from ctxr.annotation.project_journal import blocked_workers, is_there, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
@@ -29,7 +29,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     )
     changes: tuple[Change, ...] = ()
     waited: tuple[Waited, ...] = ()
-    if is_there(config.workdir, config.database):
+    if has_journal(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
             everybody = [one.worker for one in journal.standings()]
             changes = tuple(change for worker in everybody for change in journal.changes(worker))

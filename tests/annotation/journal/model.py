@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol, digest, verdict, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import derive_units as follow
 from ctxr.store.records import ImageSet
 
 

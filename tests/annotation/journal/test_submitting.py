@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.results import NoWork, Refused
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import derive_units as follow
 from ctxr.errors import DataError, UsageError
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (

@@ -13,7 +13,7 @@ from ctxr.annotation.artifacts import Tasks, read_tasks
 from ctxr.annotation.config import BACKENDS, ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.launching import codes_of, read_study
+from ctxr.annotation.launch import codes_of, read_study
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.export_tasks import run
@@ -335,7 +335,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
         def publish(self, name: str) -> str:
             return "ACTIVE"
 
-    monkeypatch.setattr("ctxr.annotation.launching.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="the answer was lost"):
         run(replace(config, launch=True))

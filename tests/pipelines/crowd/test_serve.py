@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import TaskBatch, write_tasks
-from ctxr.annotation.launching import codes_of
+from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ctxr.annotation.artifacts import Answered, write_judgments
-from ctxr.annotation.making import describe_units, follow
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import derive_units as follow
+from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.readers.artifact import read_artifact
 
 CARE = {"w-careful1": 0.95, "w-careful2": 0.95, "w-careful3": 0.9, "w-hasty": 0.7, "w-spammer": 0.0}

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import Answered
-from ctxr.annotation.making import audit_units, describe_units, tag_units
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.unit_factory import audit_units, describe_units, tag_units
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact

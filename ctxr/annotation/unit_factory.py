@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ctxr.annotation.protocol import Protocol, digest, share
 from ctxr.annotation.records import Answer, Dialogue, Purpose, Unit
 from ctxr.annotation.tasks import entail, task_of, verify
-from ctxr.annotation.tasks.values import made_id
+from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet, Query, SplitName, Text
@@ -36,7 +36,7 @@ def dialogue_units(
 def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, protocol: Protocol) -> list[Unit]:
     return [
         Unit(
-            id=made_id(task, image_set.id, target),
+            id=stable_id(task, image_set.id, target),
             task=task,
             image_set=image_set.id,
             group=image_set.group,
@@ -61,7 +61,7 @@ def retrieve_unit(
 ) -> Unit:
     """One description to be found by others; who wrote it may not vote."""
     needed, most = protocol.votes(split)
-    name = made_id("retrieve", query.id)
+    name = stable_id("retrieve", query.id)
     return Unit(
         id=name,
         task="retrieve",
@@ -100,7 +100,7 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
     """Every description of a dataset, to be tagged with phenomena by `votes` workers."""
     return [
         Unit(
-            id=made_id("tag", query.id),
+            id=stable_id("tag", query.id),
             task="tag",
             image_set=image_set.id,
             group=image_set.group,
@@ -122,7 +122,7 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
 def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
     """A finished talk for a third party to keep or drop; neither of the two may judge it."""
     return Unit(
-        id=made_id("verify", dialogue.id),
+        id=stable_id("verify", dialogue.id),
         task="verify",
         image_set=unit.image_set,
         group=unit.group,
@@ -146,7 +146,7 @@ def entail_unit(
 ) -> Unit:
     """Does this image, with its captions, entail the statement?"""
     return Unit(
-        id=made_id("entail", image, statement.id),
+        id=stable_id("entail", image, statement.id),
         task="entail",
         image_set=image_set.id,
         group=image_set.group,
@@ -175,7 +175,7 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
     return [
         Unit(
             **{name: getattr(unit, name) for name in _KEPT},
-            id=made_id("audit", unit.id),
+            id=stable_id("audit", unit.id),
             task="audit",
             of=unit.id,
             like=unit.task,
@@ -221,7 +221,7 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 _ATTENTION = "This one checks that you are reading: please choose the {} image."
 
 
-def attention_place(text: str) -> int | None:
+def attention_index(text: str) -> int | None:
     """The place, from 0, that the text of an attention check asks for; None for any other text.
 
     >>> attention_place("This one checks that you are reading: please choose the third image.")
@@ -232,10 +232,10 @@ def attention_place(text: str) -> int | None:
 
 def _check_id(purpose: Purpose, *parts: str) -> str:
     # like that of any retrieval: pages and exports show it to who is checked
-    return made_id("retrieve", purpose, *parts)
+    return stable_id("retrieve", purpose, *parts)
 
 
-def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
+def check_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.
@@ -251,7 +251,7 @@ def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "
     return units
 
 
-def follow(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
+def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
     """What an answer gives others to do: a description is to be found, a talk to be verified."""
     outcome = task_of(unit).score(unit, answer)
     if unit.task == "describe":

@@ -3,20 +3,20 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from ctxr.annotation.making import (
-    attention_unit,
-    audit_units,
-    describe_units,
-    dialogue_units,
-    follow,
-    known_units,
-    retrieve_units,
-    tag_units,
-)
 from ctxr.annotation.protocol import Protocol, share, shown_order, verdict, wanted
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import (
+    attention_unit,
+    audit_units,
+    describe_units,
+    dialogue_units,
+    retrieve_units,
+    tag_units,
+)
+from ctxr.annotation.unit_factory import check_units as known_units
+from ctxr.annotation.unit_factory import derive_units as follow
 from ctxr.engine.options import typed
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set, unit
