@@ -42,14 +42,13 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
 
-
 JOURNAL = "journal"
 """How rows of our own server are named in refusals; the answers were validated when they came, and are validated again."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What went to a platform: by it an import knows what is its own.
+    """What was exported to a platform; an import accepts only answers to it.
 
     Attributes:
         tasks: the artifacts. units: by id. addresses: of the pictures, as they were exported.
@@ -91,7 +90,7 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
 
 
 def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> Arrivals:
-    """The answers that are there now. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
+    """The answers collected so far. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
     platform, file = config.platform_of, config.file
     key = read_key(private_folder(config.workdir))
     if platform == "label-studio" and file is not None:
@@ -115,10 +114,7 @@ def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> A
 
 
 def finish_import(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """What belongs to an import and not into the judgments: who is who, pools, further votes.
-
-    Returns what is worth knowing, a sentence each.
-    """
+    """Store identities and update the platform: worker pools and extra votes. Returns notes, one sentence each."""
     private = private_folder(config.workdir)
     key, notes = read_key(private), list[str]()
     if arrivals.people:
@@ -312,7 +308,7 @@ def take(
                 later.append(row)
         if len(later) == len(rows):
             for row in later:
-                _refuse(taken, row, "no_question", "It answers a question that comes from an answer that is not there.")
+                _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
             break
         rows = later
     return taken
@@ -322,7 +318,9 @@ def _told(taken: Taken, refusal: Refusal) -> Refusal:
     """What a backend refused; of an answer that was taken before, that it counts all the same."""
     if refusal.code not in ("rejected", "submission") or (refusal.unit, refusal.worker) not in taken.answers:
         return refusal
-    advice = f"It was answered before and counts; rejected since: ctxr workers --block {refusal.worker}, or keep it."
+    advice = (
+        f"It was answered before and counts; it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
+    )
     return replace(refusal, code=REJECTED_SINCE, sentence=f"{refusal.sentence} {advice}")
 
 
@@ -330,7 +328,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     unit = question.unit
     if not answer.worker:
-        _refuse(taken, row, "nobody", "It does not say who answered.")
+        _refuse(taken, row, "nobody", "The answer names no worker.")
         return
     known = taken.answers.get((answer.unit, answer.worker))
     if known is not None:
@@ -338,23 +336,23 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
             taken.again += 1
             taken.accepted.add(row.where)
         else:
-            _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
+            _refuse(taken, row, "answered_before", "The same worker gave the same unit another answer before.")
         return
     if question.protocol is None:
-        _refuse(taken, row, "no_question", "It answers a question of tasks that are gone.")
+        _refuse(taken, row, "no_question", "The tasks of this question no longer exist.")
         return
     if answer.worker in unit.authors:
-        _refuse(taken, row, "own_work", "Nobody judges what they made.")
+        _refuse(taken, row, "own_work", "Workers may not judge their own work.")
         return
     if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
-        _refuse(taken, row, "other_order", "The pictures were shown in another order than that of its slot.")
+        _refuse(taken, row, "other_order", "The images were not shown in the order of its slot.")
         return
     problems = task_of(unit).validate(unit, answer.values, written.met(unit, answer))
     if problems:
         _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
         return
     if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
-        _refuse(taken, row, "enough", "The question has every answer that was asked for.")
+        _refuse(taken, row, "enough", "The question already has all answers it needs.")
         return
     _store(taken, written, answer)
     taken.new += 1
@@ -389,7 +387,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:
-    """What an answer is worth. Raises DataError where it cannot be scored, which a valid one always can."""
+    """The outcome of an answer. Raises DataError for one that cannot be scored; valid answers always can."""
     try:
         return task_of(unit).score(unit, answer)
     except CtxrError:
@@ -403,7 +401,7 @@ def score(unit: Unit, answer: Answer) -> Outcome:
 
 @dataclass(frozen=True)
 class Tables:
-    """What answers are worth, merged."""
+    """The rows that all answers add up to."""
 
     texts: tuple[Text, ...]
     queries: tuple[Query, ...]
@@ -425,7 +423,7 @@ def merged(taken: Taken) -> Tables:
 
 
 class _Written:
-    """What was written when, by whom, about which set: against texts sent twice or copied."""
+    """Descriptions by time, author and image set, to detect texts that were sent twice or copied."""
 
     def __init__(self) -> None:
         self._of_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
@@ -439,7 +437,7 @@ class _Written:
             self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
 
     def met(self, unit: Unit, answer: Answer) -> Exposure:
-        """What was there before this answer; later texts are measured against it, not it against them."""
+        """The texts written before this answer; a copy is always the later of two texts."""
         now = _moment(answer)
         return Exposure(
             own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),

@@ -1,4 +1,4 @@
-"""Options of the verbs that bring tasks to people and their answers back."""
+"""Options of the verbs that export tasks to workers and import their answers."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from ctxr.errors import did_you_mean
 BACKENDS = ("local", "mturk", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
-"""Cents (ImageCoDe, section 3); a retrieval and all else 10."""
+"""Cents (ImageCoDe, section 3); 10 for every other task."""
 
 
 @dataclass(frozen=True)
@@ -30,63 +30,62 @@ class ExportTasks(Protocol):
     task: str = ""
     """Task: describe, retrieve, dialogue, verify, tag, entail, audit."""
     input: Path | None = None
-    """What it is made from; default: the furthest sets of the workdir (describe, dialogue, entail), its `judgments` (retrieve,
-    verify, audit), its `dataset` (tag). Retrieve and tag also take a published release."""
+    """Artifact to make the tasks from; default: the latest sets of the workdir (describe, dialogue, entail), its `judgments`
+    (retrieve, verify, audit) or its `dataset` (tag). Retrieve and tag also take a published release."""
     out: Path | None = None
     """Folder to write; default: `tasks/TASK` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     backend: Annotated[str, Choices(BACKENDS)] = "local"
-    """Who brings the people: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
+    """Where workers answer: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
     force: bool = False
-    """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
+    """Replace tasks that were answered or launched; answers to units that no longer exist are then lost."""
     raters: Annotated[int, COUNT] = 0
-    """People who do each unit of tag or entail; 0 = 1 for tag, 3 for entail."""
+    """Workers per unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""
-    """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
+    """Phenomena to choose from, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
-    """JSONL of {image, statement, text, captions} to be judged (entail); default: the sample of the latest round of
+    """JSONL of {image, statement, text, captions} to judge (entail); default: the sample of the latest round of
     `ctxr revise-labels`."""
     objects: Path | None = None
-    """JSONL of {image, labels}: what is in each photo, a hint for who sees it (dialogue)."""
+    """JSONL of {image, labels}: objects in each photo, shown as a hint to the worker who sees it (dialogue)."""
     fraction: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 0.1
-    """Share of the answered units that is looked at again (audit)."""
+    """Share of the answered units that is judged a second time (audit)."""
     gold: Path | None = None
-    """Dataset with known targets, for hidden questions and the qualification round."""
+    """Dataset with known targets, the source of hidden check questions and of the qualification round."""
     image_base: str = ""
-    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk,
-    label-studio)."""
+    """Web address below which the images are served under their paths in images.jsonl (mturk, label-studio)."""
     title: str = ""
-    """What workers read first; default: the task's own title."""
+    """Title shown to workers; default: the task's own title."""
     reward: int | None = None
-    """Pay in cents for a unit, on Prolific for a bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
-    Prolific the least that it takes."""
+    """Pay in cents per unit, on Prolific per bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
+    Prolific its minimum."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
-    """Time that a unit takes, for the pay per hour; 0 = assumed by task."""
+    """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
     minutes: Annotated[int, POSITIVE] = 10
-    """Time that a worker has for a unit (mturk)."""
+    """Minutes that a worker has for a unit (mturk)."""
     days: Annotated[int, POSITIVE] = 3
-    """Time that a unit is offered, and until it is approved by itself (mturk)."""
+    """Days that a unit is offered, and until answers are approved automatically (mturk)."""
     approved: int = 98
-    """Workers must have more than this percentage of their work approved (mturk; ImageCoDe: 98)."""
+    """Approval rate in percent that workers must exceed (mturk; ImageCoDe: 98)."""
     countries: str = "US,GB,CA,AU,NZ,IE"
     """Countries of workers, two letters each (mturk; ImageCoDe: English-speaking)."""
     require: str = ""
-    """Ids of own qualification types that a worker must have, separated by commas (mturk): an allow list."""
+    """Ids of your qualification types that a worker must have, separated by commas (mturk): an allow list."""
     exclude: str = ""
-    """Ids of own qualification types that a worker must not have, separated by commas (mturk): a block list."""
+    """Ids of your qualification types that a worker must not have, separated by commas (mturk): a block list."""
     server: str = ""
-    """Address of `ctxr serve` on the web (prolific)."""
+    """Web address of `ctxr serve` (prolific)."""
     bundle: int = 20
-    """Units that one person does in one go (prolific)."""
+    """Units per submission (prolific)."""
     currency: str = "GBP"
     """Currency of the account: GBP or USD (prolific)."""
     devices: str = "desktop,tablet"
-    """Devices that may be used, of desktop, tablet, mobile (prolific)."""
+    """Allowed devices: desktop, tablet, mobile, separated by commas (prolific)."""
     launch: bool = False
-    """Send it to the platform: HITs to the sandbox (mturk), a draft of the study (prolific). Can be repeated."""
+    """Launch on the platform: HITs in the sandbox (mturk), a draft of the study (prolific). Safe to repeat."""
     live: bool = False
-    """With --launch: for paid work, not the sandbox (mturk); publish the study (prolific)."""
+    """With --launch: offer paid work instead of the sandbox (mturk); publish the study (prolific)."""
 
     def folder(self) -> Path:
         """Where the tasks are written."""
@@ -177,7 +176,7 @@ class ExportTasks(Protocol):
 
 @dataclass(frozen=True)
 class ExportTasksReport:
-    """What `export-tasks` says when it is done.
+    """Report of `export-tasks`.
 
     Attributes:
         tasks: the folder. up_to_date: nothing was to do. files: of the backend, relative to the folder.
@@ -209,21 +208,21 @@ class ImportAnswers(Options):
     COMMAND: ClassVar[str] = "import-answers"
 
     file: Path | None = None
-    """What the platform exported; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
+    """File exported from the platform; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
     platform_of: Annotated[str, Choices(BACKENDS)] = "local"
-    """Where the answers are from: local, mturk, prolific, label-studio."""
+    """Platform of the answers: local, mturk, prolific, label-studio."""
     out: Path | None = None
     """Folder to write; default: `judgments` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     tasks: str = ""
-    """Folder of `tasks` that the file answers, where several were exported for that platform with other options."""
+    """Folder of `tasks` that the file answers, if several were exported for that platform with different options."""
     database: str = ""
-    """Database of `ctxr serve`, when it is not the file in the workdir (local, prolific)."""
+    """Database of `ctxr serve`, if it is not the file in the workdir (local, prolific)."""
     live: bool = False
-    """Fetch from paid work, not from the sandbox (mturk)."""
+    """Fetch answers to paid work instead of the sandbox (mturk)."""
     extend: bool = False
-    """Ask for another vote where those that came do not decide (mturk)."""
+    """Request another vote for units that are still undecided (mturk)."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Where the answers of each platform are, and what only Mechanical Turk offers."""
@@ -243,7 +242,7 @@ class ImportAnswers(Options):
 
 @dataclass(frozen=True)
 class ImportAnswersReport:
-    """What `import-answers` says when it is done.
+    """Report of `import-answers`.
 
     Attributes:
         judgments: the folder. platform: where the answers are from. up_to_date: nothing changed.

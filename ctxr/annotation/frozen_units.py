@@ -66,8 +66,8 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
-    """What is asked, and beside it those units of the tasks in `out` that somebody has seen: the audit of a round goes on beside
-    that of the next one."""
+    """The batch together with the units in `out` that workers have already opened: the audit of one round continues
+    beside that of the next."""
     if not (out / MANIFEST).is_file():
         return asked
     old = read_tasks(out)

@@ -27,7 +27,7 @@ class Protocol(Options):
     """The numbers of a study; a field's text is its help where a command offers it."""
 
     seed: Annotated[int, COUNT] = 0
-    """Seed of every choice: targets, orders, checks, who gets all votes."""
+    """Seed of every random choice: targets, image orders, checks, units that get all votes."""
     targets: Annotated[int, POSITIVE] = 3
     """Random targets described in each set (ImageCoDe: 3)."""
     train_needed: Annotated[int, POSITIVE] = 1
@@ -39,29 +39,29 @@ class Protocol(Options):
     eval_most: int = 3
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: Annotated[float, SHARE] = 0.1
-    """Share of validation and test descriptions that get all votes whatever they are, so that unbiased figures stay possible."""
+    """Share of validation and test descriptions that always get all votes, for unbiased metrics."""
     verify_votes: Annotated[int, POSITIVE] = 1
-    """Third parties who each say of a talk whether it is to be kept."""
+    """Third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words
-    """Words of a description at least."""
+    """Minimum number of words in a description."""
     sameness: Annotated[float, SHARE] = PUBLISHED.sameness
-    """Share of common word triples from which two descriptions are one text, sent twice or copied."""
+    """Share of common word trigrams above which two descriptions count as copies."""
     turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share
-    """Messages of both together before the photo of a talk can be shared (PhotoChat: 5)."""
+    """Messages, of both partners together, before the photo of a dialogue can be shared (PhotoChat: 5)."""
     disjoint: Annotated[str, Choices(DISJOINT)] = "partly"
-    """Workers of train and of validation and test: wholly, partly or none (not) apart (ImageCoDe: partly)."""
+    """Separation of the workers of train from those of validation and test: wholly, partly or none (ImageCoDe: partly)."""
     shared_workers: Annotated[float, SHARE] = 0.2
-    """With `partly`, share of the workers who may work on both sides."""
+    """With `partly`, share of the workers who may work on both."""
     qualification: Annotated[int, COUNT] = 0
-    """Questions with a known answer that a new worker answers first."""
+    """Number of qualification questions, with a known answer, that a new worker answers first."""
     qualification_pass: Annotated[float, SHARE] = 0.75
-    """Share of them that must be right to go on."""
+    """Share of qualification questions that must be answered right."""
     gold_every: Annotated[int, COUNT] = 0
-    """One retrieval in so many is a hidden question with a known answer; 0 = none."""
+    """One hidden check question, with a known answer, per this many retrievals; 0 = none."""
     attention_every: Annotated[int, COUNT] = 0
-    """One retrieval in so many only asks to pick a named place; 0 = none."""
+    """One attention check, which names the image to pick, per this many retrievals; 0 = none."""
     block_below: Annotated[float, SHARE] = 0.5
-    """Workers are stopped when their accuracy is below this with a probability of .95."""
+    """Accuracy below which a worker is blocked, once the probability of that is .95."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Questions cannot be all checks, and a description cannot need more votes than it gets."""
@@ -78,7 +78,7 @@ class Protocol(Options):
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
 
     def limits(self) -> AnswerLimits:
-        """What travels with each unit."""
+        """The limits that are stored in each unit."""
         return AnswerLimits(self.least_words, self.sameness, self.turns_before_share)
 
 
@@ -121,7 +121,7 @@ def shown_order(images: Sequence[str], ordered: bool, unit: str, slot: int, seed
 
 
 def digest(seed: int, *words: str) -> bytes:
-    """32 bytes that look like chance and depend on nothing but the seed and the words."""
+    """32 pseudo-random bytes that depend only on the seed and the words."""
     return hmac.new(f"ctxr-{seed}".encode(), "\0".join(words).encode(), hashlib.sha256).digest()
 
 

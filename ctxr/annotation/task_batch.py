@@ -110,7 +110,7 @@ def ask(config: "ExportTasks", progress: Progress) -> TaskBatch:
         for name in unit.images:
             if not images[name].sha256:
                 raise UsageError(
-                    f"the picture {name!r} is not at hand, and nobody can be asked about it",
+                    f"the picture {name!r} is missing, so no task can show it",
                     hint="name a dataset with its pictures (--input)",
                 )
     return TaskBatch(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))

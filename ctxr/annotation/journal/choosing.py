@@ -117,8 +117,8 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     wider = None if tasks is None else {*tasks, *sources}
     held = tx.connection.execute(_IN_HANDS, leasing.suit_parameters(row, "work", wider)).first() is not None
     if held or (sources and candidate(tx, row, "work", sources) is not None):
-        return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
-    return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
+        return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
+    return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
 
 
 def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
@@ -129,7 +129,7 @@ def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
 
 def _stopped(row: RowMapping) -> NoWork | None:
     if row["state"] == "blocked":
-        return NoWork("blocked", "We have no more work for you. What you did is kept and will be looked at.")
+        return NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed.")
     if row["state"] == "screened_out":
         return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
     return None

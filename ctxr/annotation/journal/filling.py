@@ -1,4 +1,4 @@
-"""Units and image sets of a journal: each comes in once, never with another content, and may be withdrawn."""
+"""Add units and image sets to a journal, each once and never with different content, and withdraw them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,7 +15,7 @@ from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.unit_factory import derive_units
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.records import ImageSet
 
 R = TypeVar("R", Unit, ImageSet)
@@ -30,7 +30,7 @@ MAKES_WORK = ("describe", "dialogue")
 
 
 def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
-    """How many sets were new. Raises DataError for one that is there with other images."""
+    """Add image sets and return the number of new ones. Raises DataError for a known id with different images."""
     new = 0
     for chunk in _chunks(image_sets):
         fresh = _unknown(tx, tables.image_set, "image set", chunk)
@@ -41,7 +41,7 @@ def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
 
 
 def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
-    """How many units were new. Raises DataError for one that is there with another content or whose set is missing."""
+    """Add units and return the number of new ones. Raises DataError for a known id with different content, or a missing set."""
     number = int(tx.connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
     before = number
     for chunk in _chunks(units):
@@ -167,7 +167,7 @@ def check_questions(tx: Transaction) -> None:
     there = tx.connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
     if there < asked:
         raise UsageError(
-            f"qualification asks {asked} questions, and there {'is' if there == 1 else 'are'} {there}",
+            f"qualification needs {plural(asked, 'question')}, and the tasks contain {there}",
             hint="export more qualification units, or lower qualification",
         )
 

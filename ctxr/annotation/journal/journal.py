@@ -44,18 +44,17 @@ def open_journal(
     busy_seconds: float = 30.0,
     asked: Collection[str] | None = None,
 ) -> "Journal":
-    """The journal at a path (SQLite) or SQLAlchemy URL, made where there is none, with those of `units` that it lacked.
+    """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with those of `units` that it lacks.
 
     Args:
-        image_sets: the sets of the units; needed where units are to be described or talked about.
+        image_sets: the sets of the units; needed by describe and dialogue units.
         protocol: the published one where None; its seed orders what is served and the pictures shown.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
-        asked: ids of all units that are still asked; with it others that follow from no answer are served no more.
+        asked: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
-    Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
-    another content, for an answered one that is not `asked`, and for a journal of a newer schema; UsageError for an address that
-    is none.
+    Raises CtxrError, with a hint, for a database that cannot be opened; DataError for a unit whose content differs
+    from the stored one, for an answered unit that is not in `asked`, and for a newer schema; UsageError for an invalid address.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
@@ -138,9 +137,9 @@ class Journal:
                 choosing.free(tx, row, "returned", reason)
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
-        """The receipt of an answer that is on the disk, with everything that follows from it.
+        """Store an answer with the units that follow from it, and return its receipt.
 
-        An answer after the lease's time is taken while nobody has asked for its place. Raises Refused: `unknown`, `not_yours`,
+        An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
         with self._writing(now) as tx:

@@ -1,7 +1,7 @@
-"""Two workers in a room: brought together, parted, brought together again; a whole talk becomes an answer of each.
+"""Chat rooms: pair two workers, pair them again when one leaves, and store a complete dialogue as an answer of each.
 
-A room has the events that `dialogues.replay` turns into its state. Who is left alone before the photo was shared keeps the
-lease and goes to a new room, or to one where somebody waits.
+The state of a room is its events, replayed by `dialogues.replay`. A worker whose partner leaves before the photo was shared
+keeps the lease and moves to a new room, or to one with a waiting partner.
 """
 
 import secrets
@@ -77,7 +77,7 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
 
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
-    """A sign of life. Who waits alone is not kept longer than `rules.longest_wait`."""
+    """Record that a worker is active. A worker alone waits no longer than `rules.longest_wait`."""
     row = live_seat_lease(tx, token, worker)
     if len(_seats(tx, row["room"])) > 1:
         _extend(tx, token)
@@ -141,7 +141,7 @@ def _talk(tx: Transaction, name: str) -> TalkState:
 
 
 def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
-    """One of the two is gone. A shared talk is whole; otherwise the other is brought together with somebody else."""
+    """One partner leaves. After the photo was shared the dialogue is complete; before, the other gets a new partner."""
     talk = _talk(tx, row["room"])
     _event(tx, row, "leave", "")
     if talk.shared:
@@ -158,7 +158,7 @@ def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> Non
 
 
 def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
-    """Move who was left alone to where somebody waits, or to a new room of the same unit."""
+    """Move a worker without a partner to a room where one waits, or to a new room of the same unit."""
     unit = leasing.unit_row(tx, row["unit"])
     found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
     if found is not None and row["expires"] > tx.now:
@@ -178,7 +178,7 @@ def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
 
 
 def _finish(tx: Transaction, name: str) -> None:
-    """Store the talk as an answer of each seat, through whichever platform its worker came."""
+    """Store the dialogue as an answer of each partner, under the platform of each."""
     first, second = sorted(_seats(tx, name), key=lambda row: int(row["seat"]))
     turns = _talk(tx, name).turns
     given = {

@@ -90,7 +90,7 @@ def encoded(given: Mapping[str, Sequence[str]]) -> str:
     try:
         return msgspec.json.encode(given).decode()
     except UnicodeEncodeError as error:
-        raise Refused("invalid", "The text holds characters that cannot be stored. Please type it anew.") from error
+        raise Refused("invalid", "The text contains characters that cannot be stored. Please type it again.") from error
 
 
 def met(tx: Transaction, unit: Unit, worker: str) -> Exposure:

@@ -94,7 +94,7 @@ def data(one: Sheet, addresses: Mapping[str, str]) -> dict[str, Any]:
 
 
 class RegionValue(msgspec.Struct, frozen=True):
-    """What was written or chosen in a region."""
+    """The text or the choices of a region."""
 
     text: str | list[str] = ""
     choices: list[str] = []

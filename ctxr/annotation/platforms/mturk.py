@@ -1,19 +1,21 @@
-"""A form as one self-contained HTML page that works without its script, and the values it posts.
+"""Mechanical Turk: a unit as a self-contained HTMLQuestion, and the API client; every call can be repeated.
 
-Amazon takes no new requesters since July 2026; who has an account goes on, and the published protocol ran here.
-One HIT is one unit, because workers are distinct only within a HIT: its votes are its assignments, so all see one order.
+Amazon accepts no new requesters since July 2026; existing accounts still work, and the published protocol ran here.
+One HIT is one unit, because workers are distinct only within a HIT. Its votes are its assignments, so all workers see the same
+image order.
 
-A request token holds for 24 hours only, so what was launched is also found by its annotation before anything is created.
+A request token is valid for 24 hours, so launched HITs are also looked up by their annotation before a new one is created.
 """
 
 import hashlib
 import hmac
 import re
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from xml.dom.minidom import Document
 from xml.etree.ElementTree import Element, ParseError, SubElement, tostring
 
@@ -24,7 +26,7 @@ from defusedxml import ElementTree as SafeTree
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
 from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrival, Arrivals, Pseudonyms, Refusal, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
-from ctxr.annotation.protocol import Protocol as Protocol_of_protocol
+from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import CtxrError, DataError, UsageError
@@ -57,14 +59,22 @@ for (const group of document.querySelectorAll('fieldset[data-one-of]')) {
   boxes.forEach(b => b.addEventListener('change', check));
   check();
 }
+const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
+const assignment = sent.get('assignmentId') || '';
+const host = sent.get('turkSubmitTo') || '';
+form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
+document.getElementById('assignmentId').value = assignment;
+if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
+  const button = document.getElementById('submitButton');
+  button.disabled = true;
+  button.textContent = 'Accept the HIT to answer';
+}
 """
 
 
-def page(
-    form: Form, addresses: Mapping[str, str], hidden: Mapping[str, str], attributes: Mapping[str, str], script: str = ""
-) -> str:
+def page(form: Form, addresses: Mapping[str, str], hidden: Mapping[str, str], attributes: Mapping[str, str]) -> str:
     """The whole page. `addresses` says where each picture of the form is; `hidden` is sent along; `attributes` are those of
-    the form element; `script` is run at the end.
+    the form element.
     """
     root = Element("html", lang="en")
     head = SubElement(root, "head")
@@ -78,7 +88,7 @@ def page(
         SubElement(fields, "input", type="hidden", name=name, id=name, value=value)
     _content(fields, form, addresses)
     SubElement(fields, "button", type="submit", id="submitButton").text = "Submit"
-    SubElement(body, "script").text = _SCRIPT + script
+    SubElement(body, "script").text = _SCRIPT
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
 
 
@@ -180,19 +190,6 @@ APPROVED = "000000000000000000L0"
 LOCALE = "00000000000000000071"
 """System qualification: country of the worker."""
 
-_SCRIPT_MTURK = """
-const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
-const assignment = sent.get('assignmentId') || '';
-const host = sent.get('turkSubmitTo') || '';
-form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
-document.getElementById('assignmentId').value = assignment;
-if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
-  const button = document.getElementById('submitButton');
-  button.disabled = true;
-  button.textContent = 'Accept the HIT to answer';
-}
-"""
-
 
 @dataclass(frozen=True)
 class Offer:
@@ -219,13 +216,13 @@ class Offer:
         if self.reward < 0:
             raise UsageError(f"--reward {self.reward} is negative", hint="it is cents, such as 10")
         if not 0 <= self.approved <= 100:
-            raise UsageError(f"--approved {self.approved} is no percentage", hint="98 asks for more than 98 %")
+            raise UsageError(f"--approved {self.approved} is not a percentage", hint="98 asks for more than 98 %")
         for country in self.countries:
             if not re.fullmatch(r"[A-Z]{2}", country):
-                raise UsageError(f"--countries: {country!r} is no country", hint="two capital letters, such as US")
+                raise UsageError(f"--countries: {country!r} is not a country", hint="two capital letters, such as US")
         for name in (*self.required, *self.excluded):
             if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
-                raise UsageError(f"{name!r} is no id of a qualification type", hint="capital letters and digits")
+                raise UsageError(f"{name!r} is not the id of a qualification type", hint="capital letters and digits")
         return self
 
 
@@ -244,17 +241,17 @@ def side(split: SplitName | None) -> str:
 
 
 def token(key: bytes, unit: str, asked: int) -> str:
-    """The request token by which a repeated request is known: of this project, this unit, and so many assignments."""
+    """The request token of a project, unit and number of assignments, which identifies a repeated request."""
     return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
 
 
 def project(key: bytes) -> str:
-    """12 hex digits that name the project on a platform without naming it."""
+    """An anonymous name of the project on a platform, 12 hex digits."""
     return hmac.new(key, b"project", hashlib.sha256).hexdigest()[:12]
 
 
 def annotation(key: bytes, unit: str) -> str:
-    """What only the requester sees of a HIT: by it a HIT of this project is found again when no token holds any more."""
+    """The requester's annotation of a HIT, by which it is found after its token has expired."""
     return f"ctxr:{project(key)}:{unit}"
 
 
@@ -262,7 +259,7 @@ def question(one: Sheet, addresses: Mapping[str, str]) -> str:
     """The HTMLQuestion of a sheet as XML. Raises DataError for one that is larger than Mechanical Turk takes."""
     hidden = {"assignmentId": "", "ctxr_unit": one.unit.id, "ctxr_slot": str(one.slot), "ctxr_seal": one.seal}
     attributes = {"name": "mturk_form", "id": "mturk_form", "method": "post", "action": ""}
-    shown = page(one.form, addresses, hidden, attributes, _SCRIPT_MTURK)
+    shown = page(one.form, addresses, hidden, attributes)
     document = Document()
     root = document.createElementNS(_SCHEMA, "HTMLQuestion")
     root.setAttribute("xmlns", _SCHEMA)
@@ -279,7 +276,7 @@ def question(one: Sheet, addresses: Mapping[str, str]) -> str:
     written = root.toxml()
     if (size := len(written.encode())) > MOST_BYTES:
         raise DataError(
-            f"unit {one.unit.id!r} is a question of {size} bytes, and Mechanical Turk takes {MOST_BYTES}",
+            f"unit {one.unit.id!r} needs a question of {size} bytes, more than the {MOST_BYTES} that Mechanical Turk accepts",
             hint="shorten the texts, or the address before the pictures (--image-base)",
         )
     return written
@@ -308,7 +305,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def export(
-    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol_of_protocol, offer: Offer, key: bytes
+    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol, offer: Offer, key: bytes
 ) -> dict[str, bytes]:
     """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
     hits = []
@@ -333,7 +330,7 @@ def export(
     return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
 
 
-def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol_of_protocol, key: bytes) -> Arrivals:
+def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: bytes) -> Arrivals:
     """Assignments as `mturk_client.fetch` archived them, a line each; what a worker sent is refused by itself.
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
@@ -437,7 +434,7 @@ PAGE = 100
 _HIT = re.compile(r"\b[A-Z0-9]{20,64}\b")
 
 
-class Client(Protocol):
+class Client(typing.Protocol):
     """What is used of boto3's client for `mturk`; our fake in the tests has the same."""
 
     def create_hit(self, **parameters: Any) -> dict[str, Any]:
@@ -466,7 +463,7 @@ class Client(Protocol):
 
 
 class Launched(Record, frozen=True):
-    """A HIT that is there. `asked`: assignments it was created with, or extended to."""
+    """A launched HIT. `asked`: assignments it was created with, or extended to."""
 
     unit: str
     hit: str
@@ -495,15 +492,15 @@ def connect(live: bool) -> Client:
 
 
 def read_launched(path: Path) -> dict[str, Launched]:
-    """HITs by unit, the last word on each. Raises DataError naming file:line for a line that is none."""
+    """The latest record of each HIT, by unit. Raises DataError naming file:line for a line that is none."""
     return {row.unit: row for row in read_appended(path, Launched)}
 
 
 def launch(
     client: Client, hits: Iterable[Hit], record: Path, key: bytes, pools: Mapping[str, str]
 ) -> Iterator[Launched]:
-    """Create the HITs that are not there yet, and write each down before the next. `pools`: own qualification types of who
-    worked for `train` and for `eval`, empty where the sides may mix.
+    """Create the missing HITs and record each before the next. `pools`: qualification types of the workers of `train` and of
+    `eval`, empty if workers may do both.
 
     Raises CtxrError for what Mechanical Turk refuses; what was launched is written down, and a repeated call goes on.
     """
@@ -588,7 +585,7 @@ def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
             made = _called(
                 client.create_qualification_type,
                 Name=name,
-                Description="Given to workers of a study so that its parts have different workers.",
+                Description="Keeps the workers of the parts of a study apart.",
                 QualificationTypeStatus="Active",
             )
             found[name] = made["QualificationType"]["QualificationTypeId"]
@@ -615,7 +612,7 @@ def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
 
 
 def _apart(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters, with nobody let in who worked for the other side."""
+    """The parameters of a HIT, without the workers of the other pool."""
     other = {"train": "eval", "eval": "train"}[hit.side]
     if other not in pools:
         return hit.parameters

@@ -62,7 +62,7 @@ def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
         return [Problem("no_talk", "The conversation cannot be read.")]
     shares = [place for place, turn in enumerate(turns) if turn.share]
     if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
-        return [Problem("odd_turn", "A message is empty or by nobody.")]
+        return [Problem("odd_turn", "A message is empty or has no sender.")]
     if any(odd(turn.text) for turn in turns):
         return [ODD_CHARACTERS]
     if len(shares) != 1:

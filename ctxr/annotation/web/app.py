@@ -80,14 +80,14 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         return pages.message("This did not work", [str(error)], 409, links=home, kept=_kept(request))
 
     def too_large(request: Request, error: Exception) -> Response:
-        line = "That is more than this page can take. Please send less."
+        line = "The text is too long for this page. Please shorten it."
         return pages.message("Too long", [line], 413, links=home)
 
     def too_many(request: Request, error: Exception) -> Response:
         return _too_many(pages, getattr(error, "seconds", 1.0))
 
     def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # nobody reads it
+        return Response(status_code=400)  # the client has disconnected
 
     def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, CtxrError)  # noqa: S101 - for the type checker
@@ -116,7 +116,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
 
 
 def _kept(request: Request) -> Sequence[str]:
-    """What was written by hand in the form that is being answered; see `leases.received`."""
+    """The texts typed into the posted form; see `leases.received`."""
     return getattr(request.state, "kept", ())
 
 

@@ -39,7 +39,7 @@ def static_files() -> dict[str, bytes]:
 
 @cache
 def static_version() -> str:
-    """What changes when a style or a script does, so that browsers may keep them for good."""
+    """A hash of all styles and scripts, for cached addresses that never go stale."""
     return hashlib.sha256(b"".join(content for _, content in sorted(static_files().items()))).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""`ctxr aggregate`: answers become trusted judgments, figures and a dataset."""
+"""`ctxr aggregate`: turn answers into judgments, metrics and a dataset."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd import people
 from ctxr.pipelines.crowd import validation as figures
 from ctxr.pipelines.crowd import votes as acceptance
@@ -63,10 +63,10 @@ def _pair(unit: Unit) -> tuple[str, str] | None:
 
 
 class Dropped(Record, frozen=True):
-    """A description or dialogue that was not kept.
+    """A description or dialogue that was dropped.
 
     Attributes:
-        query: its id. text: what was written. author: pseudonym. right, wrong: votes that count.
+        query: its id. text: the description. author: pseudonym. right, wrong: votes that count.
         reason: `not_found`, `tie`, `too_few_votes`, `writer_blocked`, `not_verified`, or `not_asked` before anybody voted.
     """
 
@@ -119,7 +119,7 @@ def kept_queries(
     good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
     kept = {one.id for one in kept_dialogues(answered, good, blocked)}
     for name, query in known.items():
-        # what was written elsewhere is dropped by votes alone, never for want of them
+        # descriptions from elsewhere are dropped by votes, never because votes are missing
         if query.labels is None and (asked[name].reason is None if name in asked else name not in written):
             kept.add(name)
     texts = {text for name in kept for text in known[name].texts}
@@ -143,7 +143,7 @@ def _goes_along(query: Query, fallen: Collection[str]) -> bool:
 
 
 def kept_dialogues(answered: Answered, good: Collection[str], blocked: Collection[str]) -> list[Dialogue]:
-    """Dialogues that were verified, and that nobody on the block list took part in."""
+    """Verified dialogues without a blocked worker."""
     return [one for one in answered.dialogues if one.id in good and not set(one.workers) & set(blocked)]
 
 
@@ -223,9 +223,9 @@ def write_dataset(
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
-    """Rows of pictures: those that people saw, and the others of their sets, which the artifact that they lie in tells of.
+    """Rows of images: those that workers saw, and the rest of their sets, which the artifact of the images lists.
 
-    Raises DataError for one that nothing tells of.
+    Raises DataError for an image that no artifact lists.
     """
     known = dict(answered.images)
     for root in _homes(answered):
@@ -235,7 +235,7 @@ def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
     lost = [name for name in names if name not in known]
     if lost:
         raise DataError(
-            f"{lost[0]} is in a set of which people saw other pictures alone, and nothing below {answered.root} tells of it",
+            f"{lost[0]} belongs to a set of the tasks, but no artifact below {answered.root} lists it",
             hint="export the tasks again from an artifact that holds the whole sets",
         )
     return [known[name] for name in names]
@@ -360,7 +360,7 @@ def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
 
 
 class _Figures:
-    """Everything that is decided and measured, from the answers alone."""
+    """All decisions and measurements, computed from the answers."""
 
     def __init__(self, answered: "Answered", config: Aggregate, blocked: Sequence[str]) -> None:
         self.picks = picks_of(answered)
@@ -411,9 +411,13 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
     notes = []
     waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
     if waiting:
-        notes.append(f"{waiting} descriptions wait for retrievals: ctxr serve, then ctxr aggregate again")
+        notes.append(
+            f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
+        )
     if figures.blocked:
-        notes.append(f"votes of {len(figures.blocked)} blocked workers do not count (--keep-blocked counts them)")
+        notes.append(
+            f"votes of {plural(len(figures.blocked), 'blocked worker')} are not counted (--keep-blocked counts them)"
+        )
     if workers["train"] and workers["eval"]:
         notes.append(
             f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
@@ -432,7 +436,7 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
 
 
 def _sets(root: Path) -> "list[Parent]":
-    """The image sets that were asked about, by which a later verb knows whether they are still the project's."""
+    """The image sets of the tasks, by which a later verb detects that the project has newer ones."""
     if not (root / MANIFEST).is_file():
         return []  # a public release
     artifact = open_artifact(root)
@@ -440,7 +444,7 @@ def _sets(root: Path) -> "list[Parent]":
 
 
 def _declared(workdir: Path) -> str:
-    """What the project's tasks say of workers on both sides; the protocol's default where there are none any more."""
+    """The strictest separation of workers that the project's tasks declare; the protocol's default without tasks."""
     said = {
         str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
         for file in (workdir / TASKS).glob(f"*/{MANIFEST}")

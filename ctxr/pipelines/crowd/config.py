@@ -1,4 +1,4 @@
-"""Options and reports of the verbs that ask people."""
+"""Options and reports of the crowdsourcing verbs."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -38,27 +38,27 @@ class Plan(Protocol):
     COMMAND: ClassVar[str] = "plan"
 
     input: Path | None = None
-    """Artifact of image sets to be described; default: `filtered` in the workdir, or else `sets`."""
+    """Artifact of image sets to describe; default: `filtered` in the workdir, or else `sets`."""
     out: Path | None = None
     """Folder to write; default: `plan` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     platform: Annotated[str, Choices(PLATFORMS)] = "local"
-    """Who brings the workers: local, mturk, prolific."""
+    """Platform of the workers: local, mturk, prolific."""
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
-    """The platform's fee in percent of the reward; known for Mechanical Turk, to be given for Prolific."""
+    """The platform's fee in percent of the reward; required for Prolific."""
     describe_reward: Annotated[int, COUNT] = 25
-    """Cents for a description (ImageCoDe: 25)."""
+    """Cents per description (ImageCoDe: 25)."""
     retrieve_reward: Annotated[int, COUNT] = 10
-    """Cents for a retrieval (ImageCoDe: 10)."""
+    """Cents per retrieval (ImageCoDe: 10)."""
     floor: Annotated[int, COUNT] = FLOOR
-    """Cents an hour below which nothing is launched."""
+    """Minimum pay in cents an hour; below it nothing is launched."""
     describe_seconds: Annotated[float | None, SECONDS] = None
-    """Time of a description; default: the median of the answers so far, else an assumption."""
+    """Seconds per description; default: the median of the answers so far, else an assumption."""
     retrieve_seconds: Annotated[float | None, SECONDS] = None
-    """Time of a retrieval; default: the median of the answers so far, else an assumption."""
+    """Seconds per retrieval; default: the median of the answers so far, else an assumption."""
     right: Annotated[float | None, SHARE] = None
-    """Share of retrievals that find the target; default: that of the answers so far, else the paper's 0.735."""
+    """Accuracy of retrievals; default: that of the answers so far, else the paper's 0.735."""
 
     def folder(self) -> Path:
         """Where the plan is written."""
@@ -67,12 +67,12 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class PlanReport:
-    """What a study will take.
+    """The forecast of a study.
 
     Attributes:
-        forecasts: by task. sets: by side of the benchmark. kept: descriptions expected to be kept.
-        cost: cents in all. per_kept: cents for each kept description. right: share of right retrievals counted with.
-        notes: what is assumed and not measured, one sentence each.
+        forecasts: by task. sets: by split. kept: descriptions expected to be kept.
+        cost: cents in total. per_kept: cents per kept description. right: assumed accuracy of retrievals.
+        notes: assumptions that were not measured, one sentence each.
     """
 
     plan: Path
@@ -97,27 +97,27 @@ class Serve(Options):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     host: str = "127.0.0.1"
-    """Address to listen at; 0.0.0.0 = every address of this machine."""
+    """Address to listen on; 0.0.0.0 = every address of this machine."""
     port: Annotated[int, Range(0, 65535, "a port from 0 to 65535; 0 = any free one")] = 8321
-    """Port to listen at; 0 = any free one."""
+    """Port to listen on; 0 = any free one."""
     database: str = ""
-    """Keep the answers there instead of in a file of the project: postgresql://user@host/name."""
+    """Database for the answers instead of a file in the project: postgresql://user@host/name."""
     tasks: str = ""
-    """Tasks to serve, with commas between them; default: all that were exported, and what follows from them."""
+    """Tasks to serve, separated by commas; default: all exported tasks, and those that follow from answers."""
     open: bool = False
-    """Let anybody who has the address come in with a name."""
+    """Let anyone with the address sign in with a name."""
     invite: Annotated[int, COUNT] = 0
-    """Print so many personal links for a team."""
+    """Number of personal links to print for a team."""
     workers_file: Path | None = None
-    """Print a personal link for each name in this file, one a line."""
+    """Print a personal link for each name in this file, one per line."""
     base_url: str = ""
-    """Address that workers' browsers see, where a proxy stands before this server; https makes cookies secure."""
+    """Public address of the server behind a proxy; https makes cookies secure."""
     bundle: Annotated[int, POSITIVE] = 20
-    """Answers in a round, after which a worker may rest."""
+    """Answers per round, after which workers are offered a break."""
     lease_minutes: Annotated[float, Range(0, math.inf, "a number of minutes above 0", above=True)] = 30.0
-    """Minutes after which a page that was not sent goes to somebody else."""
+    """Minutes after which an unanswered unit is offered to another worker."""
     rate: Annotated[float, Range(0, math.inf, "a number of requests a second; 0 = no limit")] = 10.0
-    """Requests a second that one worker may make, an address twenty times as many; 0 = no limit."""
+    """Requests per second allowed for a worker, and twenty times as many for an address; 0 = no limit."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Tasks that exist, and an address that a browser can open."""
@@ -130,7 +130,7 @@ class Serve(Options):
 
 @dataclass(frozen=True)
 class Opened:
-    """A server that listens: its address, units that wait by task, and the way in for each, by name."""
+    """A running server: its address, the number of open units by task, and sign-in links by name."""
 
     address: str
     waiting: Mapping[str, int]
@@ -139,11 +139,11 @@ class Opened:
 
 @dataclass(frozen=True)
 class Collected:
-    """What came in while the server ran.
+    """Answers collected while the server ran.
 
     Attributes:
-        answers: new ones. total: all in the journal, by task. workers: who gave an answer, ever.
-        open: units that still want answers, by task. after: the next command.
+        answers: new ones. total: all in the journal, by task. workers: everyone with an answer in the journal.
+        open: units that still need answers, by task. after: the next command.
     """
 
     answers: int
@@ -162,21 +162,21 @@ class Workers(Options):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     database: str = ""
-    """Database of `ctxr serve`, when it is not the file in the workdir."""
+    """Database of `ctxr serve`, if it is not the file in the workdir."""
     block: tuple[str, ...] = ()
-    """Give this worker no more work and do not count their votes: pseudonym, its beginning, or the name of an invitation; once for each."""
+    """Give this worker no more units and do not count their votes: pseudonym, unique prefix, or invited name; repeatable."""
     allow: tuple[str, ...] = ()
-    """Vouch for this worker: no rule stops them."""
+    """Exempt this worker from all rules that would block them."""
     undo: tuple[str, ...] = ()
-    """Take back the last change of this worker's standing."""
+    """Undo the last change of this worker's state."""
     reason: str = ""
-    """Why; needed with --block, --allow and --undo."""
+    """Reason of the change; required by --block, --allow and --undo."""
     by: str = "requester"
-    """Who decides."""
+    """Name of the person who decides."""
     good: Annotated[float, SHARE] = 0.8
-    """Accuracy that is wanted of a worker."""
+    """Suggest allowing workers who are confidently above this accuracy."""
     poor: Annotated[float, SHARE] = 0.5
-    """Accuracy that is not borne."""
+    """Suggest blocking workers who are confidently below this accuracy."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A change has a reason and is the only one of its worker."""
@@ -190,11 +190,11 @@ class Workers(Options):
 
 @dataclass(frozen=True)
 class WorkersReport:
-    """What is known of the workers.
+    """The workers and their quality.
 
     Attributes:
-        workers: everybody who answered. changed: what was changed now. changes: all of them so far, oldest first.
-        waited: time given to talks that could not be; it is to be paid.
+        workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
+        waited: time spent on dialogues that did not take place; it must be paid.
     """
 
     workers: "tuple[Worker, ...]"
@@ -217,21 +217,21 @@ class Aggregate(Options):
     workdir: Annotated[Path, NotDecisive] = Path("work")
     """Project folder, where each command finds what the one before it made."""
     database: Annotated[str, NotDecisive] = ""
-    """Database of `ctxr serve`, when it is not the file in the workdir."""
+    """Database of `ctxr serve`, if it is not the file in the workdir."""
     rule: Annotated[str, Choices(RULES)] = "paper"
-    """What keeps a description: paper (1 of 1 right on train, 2 of 3 elsewhere, or as the tasks say), majority."""
+    """Rule that keeps a description: paper (1 of 1 votes on train, 2 of 3 elsewhere, or as the tasks say), majority."""
     labels: Annotated[str, Choices(LABEL_RULES)] = "majority"
-    """What decides tags and verdicts: majority (ties decide nothing), dawid-skene."""
+    """Aggregation of tags and verdicts: majority (no label on ties), dawid-skene."""
     keep_blocked: bool = False
-    """Count votes of blocked workers, and keep what they wrote."""
+    """Count the votes of blocked workers and keep their descriptions."""
     disjoint: Annotated[str, Choices(("", *DISJOINT))] = ""
-    """What is certified: wholly, partly or none; default: what the tasks declared."""
+    """Worker separation to certify: wholly, partly or none; default: that of the tasks."""
     good: Annotated[float, SHARE] = 0.8
-    """Accuracy that is wanted of a worker."""
+    """Suggest allowing workers who are confidently above this accuracy."""
     poor: Annotated[float, SHARE] = 0.5
-    """Accuracy that is not borne."""
+    """Suggest blocking workers who are confidently below this accuracy."""
     resamples: Annotated[int, POSITIVE] = 1000
-    """Resamples of each interval."""
+    """Bootstrap resamples of each interval."""
     seed: Annotated[int, COUNT] = 0
     """Seed of the intervals."""
 
@@ -246,7 +246,7 @@ class Aggregate(Options):
 
 @dataclass(frozen=True)
 class AggregateReport:
-    """What the answers came to.
+    """The result of aggregation.
 
     Attributes:
         counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.

@@ -1,4 +1,4 @@
-"""`ctxr serve`: the pages of the crowd, served from this machine until stopped."""
+"""`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
 import errno
 import socket
@@ -34,11 +34,11 @@ from ctxr.store.kinds import SERVED
 from ctxr.store.tables import read_table
 
 STOP_SECONDS = 3
-"""Requests that are still running get so long to end."""
+"""Seconds that running requests get to finish when the server stops."""
 
 
 class _Server(uvicorn.Server):
-    """A server that wakes who waits when it is told to stop."""
+    """A server that ends waiting requests when it is told to stop."""
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(config)
@@ -108,7 +108,7 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 def run(
     config: Serve, progress: Progress | None = None, opened: Callable[[Opened], None] = lambda _: None
 ) -> Collected:
-    """Serve until interrupted; `opened` is called once, when somebody can come in.
+    """Serve until interrupted; `opened` is called once, as soon as workers can sign in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
@@ -116,7 +116,7 @@ def run(
     config.check()
     if config.host not in LOCAL and not config.base_url.startswith("https://"):
         progress.warn(
-            "answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url"
+            "answers and personal links are sent unencrypted: put an https proxy in front, and give its address with --base-url"
         )
     listening = _listen(config.host, config.port)
     with listening:
@@ -168,7 +168,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, 
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
     if not any(waiting.values()):
-        progress.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+        progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     return site, {task: count for task, count in waiting.items() if count}
 
 
@@ -177,7 +177,7 @@ def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]
     ours = [tasks for tasks in everything if tasks.backend in SERVED]
     for tasks in everything:
         if tasks.backend not in SERVED:
-            progress.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+            progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
     if not ours:
         raise UsageError(
             f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
@@ -198,7 +198,7 @@ def _listen(host: str, port: int) -> "socket.socket":
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is in use", hint="--port 0 takes any free one") from error
-        raise UsageError(f"{host}:{port} cannot be listened at: {error.strerror}", hint="--host 127.0.0.1") from error
+        raise UsageError(f"{host}:{port} cannot be used: {error.strerror}", hint="--host 127.0.0.1") from error
     return listening
 
 

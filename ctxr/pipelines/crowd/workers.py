@@ -1,4 +1,4 @@
-"""`ctxr workers`: how good each worker is, how sure that is, and who may go on; every change has a reason and can be undone."""
+"""`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,9 @@ from ctxr.pipelines.crowd.votes import picks_of
 
 
 def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
-    """Change standings if asked to, then say what is known of everybody.
+    """Change the state of workers if requested, then report on all of them.
 
-    Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
+    Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     progress = progress or Silent()
     config.check()
@@ -48,7 +48,7 @@ def _change(config: Workers) -> tuple[str, ...]:
             for verb, act, chosen in (
                 ("blocked", journal.block, config.block),
                 ("allowed", journal.allow, config.allow),
-                ("took back the last change of", journal.undo, config.undo),
+                ("undid the last change of", journal.undo, config.undo),
             )
             for given in chosen
         ]

@@ -74,7 +74,7 @@ def said(unit: Unit, identity: str) -> Values:
     return values
 
 
-PSEUDONYM = ("ctxr.annotation.pseudonyms.pseudonym", "ctxr.annotation.pseudonyms.pseudonym")
+PSEUDONYM = ("ctxr.annotation.platforms.arrivals.pseudonym", "ctxr.annotation.journal.identities.pseudonym")
 """Where the pseudonyms of imported answers come from."""
 
 

@@ -258,7 +258,7 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"least_words": 0}, "--least-words 0 is"),
         ({"turns_before_share": -1}, "--turns-before-share -1 is"),
         ({"sameness": 1.5}, "--sameness 1.5 is"),
-        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
+        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is not a country"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
         def publish(self, name: str) -> str:
             return "ACTIVE"
 
-    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.launch.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="the answer was lost"):
         run(replace(config, launch=True))

@@ -163,7 +163,7 @@ def test_an_open_network_without_https_is_warned_of(tmp_path: Path, monkeypatch:
     warned: list[str] = []
     monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
     opened(Serve(workdir=project(tmp_path), host="0.0.0.0"), monkeypatch)  # noqa: S104
-    assert [text.split(":")[0] for text in warned] == ["answers and personal links travel unencrypted"]
+    assert [text.split(":")[0] for text in warned] == ["answers and personal links are sent unencrypted"]
     opened(Serve(workdir=tmp_path, host="0.0.0.0", base_url="https://crowd.example"), monkeypatch)  # noqa: S104
     assert len(warned) == 1
 
@@ -189,7 +189,7 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"rate": -1.0}, "--rate -1.0 is out of range"),
         ({"base_url": "crowd.example"}, "is not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read: No such file"),
-        ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
+        ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
