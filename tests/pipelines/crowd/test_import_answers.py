@@ -253,7 +253,7 @@ def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, mo
     assert refusal.where == "later.jsonl:1"
     worker = study.person(done[0].identity)
     assert refusal.sentence == (
-        "The assignment was rejected. It was answered before and counts; rejected since: "
+        "The assignment was rejected. It was answered before and counts; it was rejected later: "
         f"ctxr workers --block {worker}, or keep it."
     )
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
