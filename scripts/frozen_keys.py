@@ -32,8 +32,9 @@ def config_of(command: str) -> Any:
 
 def decisive(config: Any) -> dict[str, Any]:
     """What of a configuration is hashed; all of it where nothing is, or where it does not say."""
-    key = next((getattr(config, name) for name in ("key", "result_config") if hasattr(config, name)), dict)
-    return key() or {field.name: getattr(config, field.name) for field in fields(config)}
+    key: Any = getattr(config, "key", None) or getattr(config, "result_config", dict)
+    decided: dict[str, Any] = key() or {field.name: getattr(config, field.name) for field in fields(config)}
+    return decided
 
 
 def frozen() -> dict[str, dict[str, Any]]:

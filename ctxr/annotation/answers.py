@@ -12,28 +12,28 @@ from ctxr.annotation.artifacts import (
     JUDGMENTS,
     Answered,
     Tasks,
-    asked_first,
+    first_task,
     judgments_config,
     read_all_tasks,
     read_judgments,
     write_judgments,
 )
-from ctxr.annotation.config import PLATFORMS, ImportAnswers, ImportAnswersReport
+from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.journal.identities import Identities
-from ctxr.annotation.launching import addresses, private_folder, read_study
-from ctxr.annotation.making import follow
-from ctxr.annotation.platforms import label_studio, local, mturk, prolific
+from ctxr.annotation.launch import addresses, private_folder, read_study
+from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.platforms.mturk import Fetched, Launched
 from ctxr.annotation.platforms.prolific import connect
-from ctxr.annotation.project_journal import is_there, opened
+from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
-from ctxr.annotation.task_batch import under_one_root
+from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
@@ -42,10 +42,13 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
 
+JOURNAL = "journal"
+"""How rows of our own server are named in refusals; the answers were validated when they came, and are validated again."""
+
 
 @dataclass(frozen=True)
 class Exported:
-    """What went to a platform: by it an import knows what is its own.
+    """What was exported to a platform; an import accepts only answers to it.
 
     Attributes:
         tasks: the artifacts. units: by id. addresses: of the pictures, as they were exported.
@@ -69,7 +72,7 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
     if not found:
         named = f" in tasks/{config.tasks}" if config.tasks else ""
         asked = sorted({unit.task for one in every if config.tasks in ("", one.name) for unit in one.units})
-        task = asked[0] if len(asked) == 1 else asked_first(config.workdir)
+        task = asked[0] if len(asked) == 1 else first_task(config.workdir)
         raise UnfinishedError(
             f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
@@ -87,7 +90,7 @@ def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
 
 
 def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> Arrivals:
-    """The answers that are there now. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
+    """The answers collected so far. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
     platform, file = config.platform_of, config.file
     key = read_key(private_folder(config.workdir))
     if platform == "label-studio" and file is not None:
@@ -97,20 +100,21 @@ def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> A
         return mturk.answers(source, exported.units, exported.protocol, key)
     if platform == "prolific":
         return _from_prolific(config, exported, key)
-    stored = _stored(config)
-    arrivals = local.answers(stored)
-    if waiting := len(stored) - len(arrivals.rows):
+    stored = sorted(_stored(config), key=lambda answer: answer.key())
+    rows = tuple(
+        Arrival(f"{JOURNAL}:{answer.unit}/{answer.worker}", answer)
+        for answer in stored
+        if answer.backend != prolific.PLATFORM  # these count once Prolific confirms the submission
+    )
+    if waiting := len(stored) - len(rows):
         progress.warn(
             f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
         )
-    return arrivals
+    return Arrivals(rows, labels=(JOURNAL,))
 
 
-def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """What belongs to an import and not into the judgments: who is who, pools, further votes.
-
-    Returns what is worth knowing, a sentence each.
-    """
+def finish_import(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
+    """Store identities and update the platform: worker pools and extra votes. Returns notes, one sentence each."""
     private = private_folder(config.workdir)
     key, notes = read_key(private), list[str]()
     if arrivals.people:
@@ -124,7 +128,7 @@ def keep_apart(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, 
 
 def _stored(config: "ImportAnswers") -> list[Answer]:
     """The answers in the journal. Raises UnfinishedError where no server has run."""
-    if not is_there(config.workdir, config.database):
+    if not has_journal(config.workdir, config.database):
         raise UnfinishedError(
             f"{config.workdir} has no journal: no server has run here", hint="ctxr serve   (or say --from …)"
         )
@@ -304,7 +308,7 @@ def take(
                 later.append(row)
         if len(later) == len(rows):
             for row in later:
-                _refuse(taken, row, "no_question", "It answers a question that comes from an answer that is not there.")
+                _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
             break
         rows = later
     return taken
@@ -314,7 +318,9 @@ def _told(taken: Taken, refusal: Refusal) -> Refusal:
     """What a backend refused; of an answer that was taken before, that it counts all the same."""
     if refusal.code not in ("rejected", "submission") or (refusal.unit, refusal.worker) not in taken.answers:
         return refusal
-    advice = f"It was answered before and counts; rejected since: ctxr workers --block {refusal.worker}, or keep it."
+    advice = (
+        f"It was answered before and counts; it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
+    )
     return replace(refusal, code=REJECTED_SINCE, sentence=f"{refusal.sentence} {advice}")
 
 
@@ -322,7 +328,7 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     unit = question.unit
     if not answer.worker:
-        _refuse(taken, row, "nobody", "It does not say who answered.")
+        _refuse(taken, row, "nobody", "The answer names no worker.")
         return
     known = taken.answers.get((answer.unit, answer.worker))
     if known is not None:
@@ -330,23 +336,23 @@ def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
             taken.again += 1
             taken.accepted.add(row.where)
         else:
-            _refuse(taken, row, "answered_before", "The same worker has answered the same unit otherwise before.")
+            _refuse(taken, row, "answered_before", "The same worker gave the same unit another answer before.")
         return
     if question.protocol is None:
-        _refuse(taken, row, "no_question", "It answers a question of tasks that are gone.")
+        _refuse(taken, row, "no_question", "The tasks of this question no longer exist.")
         return
     if answer.worker in unit.authors:
-        _refuse(taken, row, "own_work", "Nobody judges what they made.")
+        _refuse(taken, row, "own_work", "Workers may not judge their own work.")
         return
     if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
-        _refuse(taken, row, "other_order", "The pictures were shown in another order than that of its slot.")
+        _refuse(taken, row, "other_order", "The images were not shown in the order of its slot.")
         return
     problems = task_of(unit).validate(unit, answer.values, written.met(unit, answer))
     if problems:
         _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
         return
     if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
-        _refuse(taken, row, "enough", "The question has every answer that was asked for.")
+        _refuse(taken, row, "enough", "The question already has all answers it needs.")
         return
     _store(taken, written, answer)
     taken.new += 1
@@ -371,7 +377,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     written.add(question.unit, answer, outcome)
     if question.protocol is None:
         return
-    for unit in follow(question.unit, answer, question.image_set, question.protocol):
+    for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
         known = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
         if known.unit != unit:
             raise DataError(
@@ -381,7 +387,7 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:
-    """What an answer is worth. Raises DataError where it cannot be scored, which a valid one always can."""
+    """The outcome of an answer. Raises DataError for one that cannot be scored; valid answers always can."""
     try:
         return task_of(unit).score(unit, answer)
     except CtxrError:
@@ -395,7 +401,7 @@ def score(unit: Unit, answer: Answer) -> Outcome:
 
 @dataclass(frozen=True)
 class Tables:
-    """What answers are worth, merged."""
+    """The rows that all answers add up to."""
 
     texts: tuple[Text, ...]
     queries: tuple[Query, ...]
@@ -417,7 +423,7 @@ def merged(taken: Taken) -> Tables:
 
 
 class _Written:
-    """What was written when, by whom, about which set: against texts sent twice or copied."""
+    """Descriptions by time, author and image set, to detect texts that were sent twice or copied."""
 
     def __init__(self) -> None:
         self._of_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
@@ -431,7 +437,7 @@ class _Written:
             self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
 
     def met(self, unit: Unit, answer: Answer) -> Exposure:
-        """What was there before this answer; later texts are measured against it, not it against them."""
+        """The texts written before this answer; a copy is always the later of two texts."""
         now = _moment(answer)
         return Exposure(
             own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),
@@ -456,7 +462,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
     out = config.folder()
@@ -483,7 +489,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with making(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, {}, parents, [REFUSED], out)
-        notes = keep_apart(config, exported, arrivals, taken)
+        notes = finish_import(config, exported, arrivals, taken)
     reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(
         out,
@@ -535,7 +541,7 @@ def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -
         mine = [image for name, image in tasks.images.items() if name in shown]
         if mine:
             parts.append((tasks.root, mine))
-    root, images = under_one_root(parts or [(one.root, ()) for one in every])
+    root, images = merge_roots(parts or [(one.root, ()) for one in every])
     sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}
     tables = merged(taken)
     return Answered(
@@ -544,32 +550,11 @@ def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -
     )  # fmt: skip
 
 
-def _check(config: ImportAnswers) -> None:
-    if config.platform_of not in PLATFORMS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(config.platform_of, PLATFORMS, n=1)
-        hint = f"did you mean --from {near[0]}?" if near else f"choose one of {', '.join(PLATFORMS)}"
-        raise UsageError(f"--from {config.platform_of} is unknown", hint=hint)
-    if config.file is None and config.platform_of == "label-studio":
-        raise UsageError(
-            f"answers of {config.platform_of} are in a file",
-            hint=f"ctxr import-answers FILE --from {config.platform_of}",
-        )
-    if config.file is not None and config.platform_of == "local":
-        raise UsageError(
-            "answers of our own server are in its journal, not in a file",
-            hint="leave the file out, or say where it is from: --from label-studio, …",
-        )
-    if (config.live or config.extend) and config.platform_of != "mturk":
-        raise UsageError("--live and --extend go with --from mturk", hint="leave them out")
-
-
 def collected(workdir: Path, progress: Progress, database: str = "") -> Path:
     """The project's judgments, after importing the answers in its journal, if there is one.
 
     Raises whatever `ctxr import-answers` raises; without a journal nothing is imported, and the artifact may not be there.
     """
-    if is_there(workdir, database):
+    if has_journal(workdir, database):
         run(ImportAnswers(workdir=workdir, database=database), progress)
     return workdir / JUDGMENTS

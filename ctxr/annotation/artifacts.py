@@ -5,7 +5,7 @@ relative to.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,48 +91,31 @@ class TaskBatch:
     parents: tuple[Parent, ...] = ()
 
 
-def write_tasks(
-    path: Path,
-    batch: TaskBatch,
-    protocol: Protocol,
-    backend: str,
-    config: Mapping[str, Any],
-    files: Sequence[str] = (),
-    home: Path | None = None,
-) -> Artifact:
-    """Write an artifact of kind `tasks` into the folder `path`, which the caller holds; the manifest last.
+def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -> Content:
+    """Write the tables of an artifact of kind `tasks` into the folder `path`; `files` are those of the backend, there already.
 
-    `config` is what else decided the result; `files` are those of the backend, there already; `home` is where the folder will
-    be moved to. Sets and images that no unit shows are left out.
+    Sets and images that no unit shows are left out.
     """
     shown = {image for unit in batch.units for image in unit.images}
     used = {unit.image_set for unit in batch.units}
     write_table(path / "units.jsonl", batch.units)
     write_table(path / "sets.jsonl", (one for one in batch.sets.values() if one.id in used))
     write_table(path / "images.jsonl", (one for one in batch.images.values() if one.id in shown))
-    return finish(
-        path,
-        kind=TASKS,
-        verb="export-tasks",
-        config=tasks_config(home or path, batch.root, protocol, backend, config),
-        parents=batch.parents,
-        content=Content(
-            ["units.jsonl", "sets.jsonl", "images.jsonl", *files],
-            {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": _votes(batch.units)},
-            {},
-        ),
-    )
+    votes = sum(unit.most for unit in batch.units if unit.purpose == "work")
+    counts = {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": votes}
+    return Content(["units.jsonl", "sets.jsonl", "images.jsonl", *files], counts, {})
 
 
-def tasks_config(path: Path, root: Path, protocol: Protocol, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's config of the tasks that `write_tasks` would write."""
-    return {
-        **config,
-        "root": relative(root, path),
-        "seed": protocol.seed,
-        "backend": backend,
-        "protocol": asdict(protocol),
-    }
+def write_tasks(path: Path, batch: TaskBatch, protocol: Protocol, backend: str, config: Mapping[str, Any]) -> Artifact:
+    """Write an artifact of kind `tasks` into the folder `path`, which the caller holds; the manifest last."""
+    content = write_task_tables(path, batch)
+    key = {**config, **tasks_key(path, batch.root, protocol, backend)}
+    return finish(path, kind=TASKS, verb="export-tasks", config=key, parents=batch.parents, content=content)
+
+
+def tasks_key(path: Path, root: Path, protocol: Protocol, backend: str) -> dict[str, Any]:
+    """What decides tasks beside their own options, as the manifest in `path` records it."""
+    return {"root": relative(root, path), "seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
 
 
 def read_tasks(path: Path) -> Tasks:
@@ -164,7 +147,7 @@ def read_tasks(path: Path) -> Tasks:
     )
 
 
-def asked_first(workdir: Path) -> str:
+def first_task(workdir: Path) -> str:
     """The task that people are asked in a project before anything else: about revised labels where there are any."""
     return "entail" if (workdir / "revised").is_dir() else "describe"
 
@@ -176,7 +159,7 @@ def read_all_tasks(workdir: Path) -> list[Tasks]:
     """
     folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
     if not folders:
-        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {asked_first(workdir)}")
+        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {first_task(workdir)}")
     return [read_tasks(folder) for folder in folders]
 
 
@@ -260,8 +243,3 @@ def _protocol(path: Path, config: Mapping[str, Any]) -> Protocol:
         raise DataError(
             f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
         ) from error
-
-
-def _votes(units: Iterable[Unit]) -> int:
-    """Votes at most, over the units that are work."""
-    return sum(unit.most for unit in units if unit.purpose == "work")

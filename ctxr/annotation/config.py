@@ -1,100 +1,138 @@
-"""Options of the verbs that bring tasks to people and their answers back."""
+"""Options of the verbs that export tasks to workers and import their answers."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self
 
 from ctxr.annotation.cost import ASSUMED_SECONDS
 from ctxr.annotation.platforms.mturk import Offer
 from ctxr.annotation.platforms.prolific import StudyOffer
-from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import TaskName
+from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
+from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.tasks.tag import NOTES
-
-TASK_NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
+from ctxr.engine.options import Choices, Options, Range
+from ctxr.errors import did_you_mean
 
 BACKENDS = ("local", "mturk", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
-"""Cents (ImageCoDe, section 3); a retrieval and all else 10."""
+"""Cents (ImageCoDe, section 3); 10 for every other task."""
 
 
 @dataclass(frozen=True)
 class ExportTasks(Protocol):
-    """Configuration of `ctxr export-tasks`; a field's text is its help."""
+    """Options of `ctxr export-tasks`."""
+
+    COMMAND: ClassVar[str] = "export-tasks"
 
     task: str = ""
     """Task: describe, retrieve, dialogue, verify, tag, entail, audit."""
     input: Path | None = None
-    """What it is made from; default: the furthest sets of the workdir (describe, dialogue, entail), its `judgments` (retrieve,
-    verify, audit), its `dataset` (tag). Retrieve and tag also take a published release."""
+    """Artifact to make the tasks from; default: the latest sets of the workdir (describe, dialogue, entail), its `judgments`
+    (retrieve, verify, audit) or its `dataset` (tag). Retrieve and tag also take a published release."""
     out: Path | None = None
     """Folder to write; default: `tasks/TASK` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    backend: str = "local"
-    """Who brings the people: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
+    backend: Annotated[str, Choices(BACKENDS)] = "local"
+    """Where workers answer: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
     force: bool = False
-    """Replace tasks that were answered or launched by others; answers to units that are gone then fit nowhere."""
-    raters: int = 0
-    """People who do each unit of tag or entail; 0 = 1 for tag, 3 for entail."""
+    """Replace tasks that were answered or launched; answers to units that no longer exist are then lost."""
+    raters: Annotated[int, COUNT] = 0
+    """Workers per unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""
-    """Phenomena to tick, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
+    """Phenomena to choose from, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
-    """JSONL of {image, statement, text, captions} to be judged (entail); default: the sample of the latest round of
+    """JSONL of {image, statement, text, captions} to judge (entail); default: the sample of the latest round of
     `ctxr revise-labels`."""
     objects: Path | None = None
-    """JSONL of {image, labels}: what is in each photo, a hint for who sees it (dialogue)."""
-    fraction: float = 0.1
-    """Share of the answered units that is looked at again (audit)."""
+    """JSONL of {image, labels}: objects in each photo, shown as a hint to the worker who sees it (dialogue)."""
+    fraction: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 0.1
+    """Share of the answered units that is judged a second time (audit)."""
     gold: Path | None = None
-    """Dataset with known targets, for hidden questions and the qualification round."""
+    """Dataset with known targets, the source of hidden check questions and of the qualification round."""
     image_base: str = ""
-    """Address below which the pictures can be reached from the web, with the paths of images.jsonl (mturk,
-    label-studio)."""
+    """Web address below which the images are served under their paths in images.jsonl (mturk, label-studio)."""
     title: str = ""
-    """What workers read first; default: the task's own title."""
+    """Title shown to workers; default: the task's own title."""
     reward: int | None = None
-    """Pay in cents for a unit, on Prolific for a bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
-    Prolific the least that it takes."""
-    seconds: float = 0.0
-    """Time that a unit takes, for the pay per hour; 0 = assumed by task."""
-    minutes: int = 10
-    """Time that a worker has for a unit (mturk)."""
-    days: int = 3
-    """Time that a unit is offered, and until it is approved by itself (mturk)."""
+    """Pay in cents per unit, on Prolific per bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
+    Prolific its minimum."""
+    seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
+    """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
+    minutes: Annotated[int, POSITIVE] = 10
+    """Minutes that a worker has for a unit (mturk)."""
+    days: Annotated[int, POSITIVE] = 3
+    """Days that a unit is offered, and until answers are approved automatically (mturk)."""
     approved: int = 98
-    """Workers must have more than this percentage of their work approved (mturk; ImageCoDe: 98)."""
+    """Approval rate in percent that workers must exceed (mturk; ImageCoDe: 98)."""
     countries: str = "US,GB,CA,AU,NZ,IE"
     """Countries of workers, two letters each (mturk; ImageCoDe: English-speaking)."""
     require: str = ""
-    """Ids of own qualification types that a worker must have, separated by commas (mturk): an allow list."""
+    """Ids of your qualification types that a worker must have, separated by commas (mturk): an allow list."""
     exclude: str = ""
-    """Ids of own qualification types that a worker must not have, separated by commas (mturk): a block list."""
+    """Ids of your qualification types that a worker must not have, separated by commas (mturk): a block list."""
     server: str = ""
-    """Address of `ctxr serve` on the web (prolific)."""
+    """Web address of `ctxr serve` (prolific)."""
     bundle: int = 20
-    """Units that one person does in one go (prolific)."""
+    """Units per submission (prolific)."""
     currency: str = "GBP"
     """Currency of the account: GBP or USD (prolific)."""
     devices: str = "desktop,tablet"
-    """Devices that may be used, of desktop, tablet, mobile (prolific)."""
+    """Allowed devices: desktop, tablet, mobile, separated by commas (prolific)."""
     launch: bool = False
-    """Send it to the platform: HITs to the sandbox (mturk), a draft of the study (prolific). Can be repeated."""
+    """Launch on the platform: HITs in the sandbox (mturk), a draft of the study (prolific). Safe to repeat."""
     live: bool = False
-    """With --launch: for paid work, not the sandbox (mturk); publish the study (prolific)."""
+    """With --launch: offer paid work instead of the sandbox (mturk); publish the study (prolific)."""
 
     def folder(self) -> Path:
         """Where the tasks are written."""
         return self.out or self.workdir / "tasks" / self.task
 
     def protocol(self) -> Protocol:
-        """The numbers of the study alone. Raises UsageError for numbers that cannot be meant."""
-        return Protocol(**{field.name: getattr(self, field.name) for field in fields(Protocol)}).check()
+        """The numbers of the study alone."""
+        return Protocol(**{field.name: getattr(self, field.name) for field in fields(Protocol)})
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A task, what its backend needs, and options that do nothing without another."""
+        if self.task not in NAMES:
+            hint = did_you_mean(self.task, NAMES, f"choose one of {', '.join(NAMES)}")
+            yield f"there is no task {self.task!r}" if self.task else "the task is missing", hint
+        yield from super().rules()
+        if self.backend in ("mturk", "label-studio") and not self.image_base:
+            yield (
+                f"{self.backend} loads the pictures from the web and needs their address",
+                "--image-base https://…, below which the pictures of the project can be reached",
+            )
+        if self.backend == "mturk" and not self.image_base.startswith("https://"):
+            yield (
+                f"--image-base {self.image_base} is not https, which Mechanical Turk requires",
+                "--image-base https://…",
+            )
+        if self.raters and self.task == "verify":
+            yield (
+                "--votes does not apply to verify, whose votes belong to the protocol of the dialogues",
+                f"--verify-votes {self.raters}, here and with export-tasks dialogue",
+            )
+        if self.launch and self.backend not in ("mturk", "prolific"):
+            yield f"--launch does nothing with {self.backend}", "--backend mturk or prolific"
+        if self.live and not self.launch:
+            yield "--live needs --launch", "--launch --live"
+
+    def check(self) -> Self:
+        """The options themselves. Raises UsageError for what is not admitted here or would be refused by the platform."""
+        super().check()
+        if self.backend == "mturk":
+            self.offer()
+        if self.backend == "prolific":
+            self.study()
+        return self
 
     def phenomena(self) -> tuple[str, ...]:
         """Labels of the task tag."""
-        return _listed(self.labels) or tuple(NOTES)
+        return listed(self.labels) or tuple(NOTES)
 
     def unit_seconds(self) -> float:
         """Time that a unit takes."""
@@ -103,19 +141,19 @@ class ExportTasks(Protocol):
     def offer(self) -> "Offer":
         """How HITs are offered. Raises UsageError for what Mechanical Turk would refuse."""
         reward = PAPER_REWARDS.get(self.task, 10) if self.reward is None else self.reward
-        required, excluded = _listed(self.require), _listed(self.exclude)
-        countries = _listed(self.countries)
+        required, excluded = listed(self.require), listed(self.exclude)
+        countries = listed(self.countries)
         return Offer(self.title, reward, self.minutes, self.days, self.approved, countries, required, excluded).check()
 
     def study(self) -> "StudyOffer":
         """How the study is offered. Raises UsageError for pay below Prolific's floor."""
         draft = StudyOffer(
-            self.server, self.title, self.bundle, self.unit_seconds(), 0, self.currency, _listed(self.devices)
+            self.server, self.title, self.bundle, self.unit_seconds(), 0, self.currency, listed(self.devices)
         )
         return draft.paid(self.reward).check()
 
-    def result_config(self) -> dict[str, Any]:
-        """The part that decides the result, besides the protocol."""
+    def key(self) -> dict[str, Any]:
+        """What decides the result, besides the protocol: it depends on the task and on the backend."""
         names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
             "mturk": (
@@ -138,7 +176,7 @@ class ExportTasks(Protocol):
 
 @dataclass(frozen=True)
 class ExportTasksReport:
-    """What `export-tasks` says when it is done.
+    """Report of `export-tasks`.
 
     Attributes:
         tasks: the folder. up_to_date: nothing was to do. files: of the backend, relative to the folder.
@@ -158,33 +196,44 @@ class ExportTasksReport:
     notes: list[str]
 
 
-def _listed(words: str) -> tuple[str, ...]:
+def listed(words: str) -> tuple[str, ...]:
+    """The words of an option that takes several, with commas between them."""
     return tuple(word.strip() for word in words.split(",") if word.strip())
 
 
-PLATFORMS = ("local", "mturk", "prolific", "label-studio")
-
-
 @dataclass(frozen=True)
-class ImportAnswers:
-    """Configuration of `ctxr import-answers`; a field's text is its help."""
+class ImportAnswers(Options):
+    """Options of `ctxr import-answers`."""
+
+    COMMAND: ClassVar[str] = "import-answers"
 
     file: Path | None = None
-    """What the platform exported; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
-    platform_of: str = "local"
-    """Where the answers are from: local, mturk, prolific, label-studio."""
+    """File exported from the platform; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
+    platform_of: Annotated[str, Choices(BACKENDS)] = "local"
+    """Platform of the answers: local, mturk, prolific, label-studio."""
     out: Path | None = None
     """Folder to write; default: `judgments` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     tasks: str = ""
-    """Folder of `tasks` that the file answers, where several were exported for that platform with other options."""
+    """Folder of `tasks` that the file answers, if several were exported for that platform with different options."""
     database: str = ""
-    """Database of `ctxr serve`, when it is not the file in the workdir (local, prolific)."""
+    """Database of `ctxr serve`, if it is not the file in the workdir (local, prolific)."""
     live: bool = False
-    """Fetch from paid work, not from the sandbox (mturk)."""
+    """Fetch answers to paid work instead of the sandbox (mturk)."""
     extend: bool = False
-    """Ask for another vote where those that came do not decide (mturk)."""
+    """Request another vote for units that are still undecided (mturk)."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Where the answers of each platform are, and what only Mechanical Turk offers."""
+        platform = self.platform_of
+        if self.file is None and platform == "label-studio":
+            yield f"answers of {platform} are in a file", f"ctxr import-answers FILE --from {platform}"
+        if self.file is not None and platform == "local":
+            hint = "leave the file out, or name its platform: --from label-studio, …"
+            yield "answers of our own server are in its journal, not in a file", hint
+        if (self.live or self.extend) and platform != "mturk":
+            yield "--live and --extend need --from mturk", "leave them out"
 
     def folder(self) -> Path:
         """Where the judgments are written."""
@@ -193,7 +242,7 @@ class ImportAnswers:
 
 @dataclass(frozen=True)
 class ImportAnswersReport:
-    """What `import-answers` says when it is done.
+    """Report of `import-answers`.
 
     Attributes:
         judgments: the folder. platform: where the answers are from. up_to_date: nothing changed.

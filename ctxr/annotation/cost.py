@@ -1,6 +1,6 @@
-"""The cost of a study and its pay: votes, money, hours, the minimum pay, and forecasts from a pilot.
+"""The cost of a study: votes, money, hours, the minimum pay, and forecasts from a pilot.
 
-Money is in whole cents. Nothing is rounded before the end, where it is rounded up: a forecast that is too low is a broken promise.
+Money is in whole cents, rounded up at the end.
 """
 
 import math
@@ -18,10 +18,10 @@ from ctxr.store.tables import read_table
 PLATFORMS = ("local", "mturk", "prolific")
 
 ASSUMED_SECONDS = {"describe": 75.0, "retrieve": 30.0, "dialogue": 300.0, "verify": 45.0, "tag": 40.0, "entail": 20.0}
-"""Times of a unit before any was measured: guesses, to be replaced by a pilot."""
+"""Assumed seconds per unit, until a pilot replaces them."""
 
 KEPT = 0.735
-"""Share of descriptions whose target another worker found: 26.5 % fell (ImageCoDe, section 3.3)."""
+"""Share of descriptions whose target another worker found: 26.5 % were dropped (ImageCoDe, section 3.3)."""
 
 FLOOR = 800
 """Cents an hour; Prolific's lowest pay is 8 US dollars."""
@@ -149,7 +149,7 @@ def money(cents: float) -> str:
 
 
 PILOT = 20
-"""Timed answers from which a median says something."""
+"""Timed answers that a reliable median needs."""
 
 
 def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
@@ -162,13 +162,13 @@ def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
 
 
 def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float | None, int]:
-    """Median time of an answer to a task, and of how many; (None, 0) where nobody was timed."""
+    """Median seconds of an answer to a task, and the number of timed answers; (None, 0) without any."""
     times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
     return (median(times), len(times)) if times else (None, 0)
 
 
 def planned_floor(workdir: Path) -> int:
-    """Cents an hour below which nothing is launched: what `ctxr plan` was told, else Prolific's."""
+    """Minimum pay in cents an hour: that of the last `ctxr plan`, else Prolific's."""
     folder = workdir / "plan"
     if not (folder / MANIFEST).is_file():
         return FLOOR

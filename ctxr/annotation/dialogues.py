@@ -1,7 +1,7 @@
-"""A talk between two people as a list of events: what may happen next, and the state that what happened makes.
+"""A dialogue between two workers as a list of events: the state they lead to, and what may happen next.
 
-Nothing here reads a clock or a database. A room is its events; whoever replays them sees the same talk, before and after a
-restart (PhotoChat, section 3: the photo can be shared after five turns, by who sees it, and afterwards both may go on).
+Pure functions: no clock, no database. Replaying the events of a room always gives the same dialogue, also after a restart
+(PhotoChat, section 3: the photo can be shared after five turns, by the partner who sees it, and afterwards both may continue).
 """
 
 from collections.abc import Iterable
@@ -56,12 +56,12 @@ class TalkState:
 
     @property
     def finished(self) -> bool:
-        """Whether the talk is whole: the photo was shared, and both have finished or one of them left."""
+        """Whether the dialogue is complete: the photo was shared, and both have finished or one of them left."""
         return self.shared and (all(self.done) or any(self.left))
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can happen in the room."""
+        """Whether the room accepts no more events."""
         return self.finished or any(self.left)
 
 

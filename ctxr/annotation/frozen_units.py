@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation.artifacts import JUDGMENTS, TASKS, TaskBatch, Tasks, read_judgments, read_tasks
-from ctxr.annotation.making import follow
 from ctxr.annotation.platforms.mturk import read_launched
-from ctxr.annotation.project_journal import is_there, opened
+from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.task_batch import under_one_root
+from ctxr.annotation.task_batch import merge_roots
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.records import ImageSet
@@ -66,8 +66,8 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
-    """What is asked, and beside it those units of the tasks in `out` that somebody has seen: the audit of a round goes on beside
-    that of the next one."""
+    """The batch together with the units in `out` that workers have already opened: the audit of one round continues
+    beside that of the next."""
     if not (out / MANIFEST).is_file():
         return asked
     old = read_tasks(out)
@@ -77,7 +77,7 @@ def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
         return asked
     shown = {name for unit in kept for name in unit.images}
     theirs = [image for name, image in old.images.items() if name in shown]
-    root, images = under_one_root([(asked.root, list(asked.images.values())), (old.root, theirs)])
+    root, images = merge_roots([(asked.root, list(asked.images.values())), (old.root, theirs)])
     units = tuple(sorted((*asked.units, *kept), key=lambda unit: unit.id))
     return replace(asked, units=units, sets={**old.sets, **asked.sets}, images=images, root=root)
 
@@ -118,7 +118,7 @@ def _asked_for(
     for answer in answers:
         if (unit := found.get(answer.unit)) is not None:
             found |= {
-                one.id: one for one in follow(unit, answer, sets[unit.image_set], protocol) if one.id not in found
+                one.id: one for one in derive_units(unit, answer, sets[unit.image_set], protocol) if one.id not in found
             }
     return {name: (unit, decides) for name, unit in found.items()}
 
@@ -129,7 +129,7 @@ def _seen(workdir: Path, old: Tasks) -> set[str]:
         found |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
     if old.backend == "mturk":
         found |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
-    if is_there(workdir):
+    if has_journal(workdir):
         with opened(workdir) as journal:
             found |= {answer.unit for answer in journal.answers()}
             held = {task for task, progress in journal.progress().items() if progress.leases}

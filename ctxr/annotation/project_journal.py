@@ -44,7 +44,7 @@ def journal_of(workdir: Path, database: str = "") -> str | Path:
     return address
 
 
-def is_there(workdir: Path, database: str = "") -> bool:
+def has_journal(workdir: Path, database: str = "") -> bool:
     """Whether the project has a journal."""
     address = journal_of(workdir, database)
     return address.is_file() if isinstance(address, Path) else True
@@ -56,7 +56,7 @@ def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
 
     Raises UnfinishedError when there is none.
     """
-    if not is_there(workdir, database):
+    if not has_journal(workdir, database):
         raise UnfinishedError(
             f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"
         )
@@ -69,7 +69,7 @@ def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
 
 def blocked_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
     """Pseudonyms of everybody on the block list, sorted; empty without a journal."""
-    if not is_there(workdir, database):
+    if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
         return tuple(sorted(one.worker for one in journal.standings() if one.state == "blocked"))

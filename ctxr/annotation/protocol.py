@@ -6,87 +6,79 @@ finds its target, a validation or test description when two of three do.
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from ctxr.annotation.records import PUBLISHED, AnswerLimits, Unit
-from ctxr.errors import UsageError
+from ctxr.engine.options import Choices, Options, Range, typed
 from ctxr.store.records import SplitName
 
-Disjoint = Literal["wholly", "partly", "none"]
+DISJOINT = ("wholly", "partly", "none")
+
+COUNT = Range(0, math.inf, "a whole number, 0 or more")
+POSITIVE = Range(1, math.inf, "a whole number, 1 or more")
+SHARE = Range(0, 1, "a share from 0 to 1")
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(Options):
     """The numbers of a study; a field's text is its help where a command offers it."""
 
-    seed: int = 0
-    """Seed of every choice: targets, orders, checks, who gets all votes."""
-    targets: int = 3
+    seed: Annotated[int, COUNT] = 0
+    """Seed of every random choice: targets, image orders, checks, units that get all votes."""
+    targets: Annotated[int, POSITIVE] = 3
     """Random targets described in each set (ImageCoDe: 3)."""
-    train_needed: int = 1
+    train_needed: Annotated[int, POSITIVE] = 1
     """Right retrievals that keep a training description (ImageCoDe: 1)."""
     train_most: int = 1
     """Retrievals of a training description at most (ImageCoDe: 1)."""
-    eval_needed: int = 2
+    eval_needed: Annotated[int, POSITIVE] = 2
     """Right retrievals that keep a validation or test description (ImageCoDe: 2)."""
     eval_most: int = 3
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
-    full_share: float = 0.1
-    """Share of validation and test descriptions that get all votes whatever they are, so that unbiased figures stay possible."""
-    verify_votes: int = 1
-    """Third parties who each say of a talk whether it is to be kept."""
-    least_words: int = PUBLISHED.least_words
-    """Words of a description at least."""
-    sameness: float = PUBLISHED.sameness
-    """Share of common word triples from which two descriptions are one text, sent twice or copied."""
-    turns_before_share: int = PUBLISHED.turns_before_share
-    """Messages of both together before the photo of a talk can be shared (PhotoChat: 5)."""
-    disjoint: str = "partly"
-    """Workers of train and of validation and test: wholly, partly or none (not) apart (ImageCoDe: partly)."""
-    shared_workers: float = 0.2
-    """With `partly`, share of the workers who may work on both sides."""
-    qualification: int = 0
-    """Questions with a known answer that a new worker answers first."""
-    qualification_pass: float = 0.75
-    """Share of them that must be right to go on."""
-    gold_every: int = 0
-    """One retrieval in so many is a hidden question with a known answer; 0 = none."""
-    attention_every: int = 0
-    """One retrieval in so many only asks to pick a named place; 0 = none."""
-    block_below: float = 0.5
-    """Workers are stopped when their accuracy is below this with a probability of .95."""
+    full_share: Annotated[float, SHARE] = 0.1
+    """Share of validation and test descriptions that always get all votes, for unbiased metrics."""
+    verify_votes: Annotated[int, POSITIVE] = 1
+    """Third parties who decide whether a dialogue is kept."""
+    least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words
+    """Minimum number of words in a description."""
+    sameness: Annotated[float, SHARE] = PUBLISHED.sameness
+    """Share of common word trigrams above which two descriptions count as copies."""
+    turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share
+    """Messages, of both partners together, before the photo of a dialogue can be shared (PhotoChat: 5)."""
+    disjoint: Annotated[str, Choices(DISJOINT)] = "partly"
+    """Separation of the workers of train from those of validation and test: wholly, partly or none (ImageCoDe: partly)."""
+    shared_workers: Annotated[float, SHARE] = 0.2
+    """With `partly`, share of the workers who may work on both."""
+    qualification: Annotated[int, COUNT] = 0
+    """Number of qualification questions, with a known answer, that a new worker answers first."""
+    qualification_pass: Annotated[float, SHARE] = 0.75
+    """Share of qualification questions that must be answered right."""
+    gold_every: Annotated[int, COUNT] = 0
+    """One hidden check question, with a known answer, per this many retrievals; 0 = none."""
+    attention_every: Annotated[int, COUNT] = 0
+    """One attention check, which names the image to pick, per this many retrievals; 0 = none."""
+    block_below: Annotated[float, SHARE] = 0.5
+    """Accuracy below which a worker is blocked, once the probability of that is .95."""
 
-    def check(self) -> "Protocol":
-        """Itself. Raises UsageError for numbers that cannot be meant."""
-        at_least_one = ("targets", "train_needed", "eval_needed", "verify_votes", "least_words")
-        for name in (*at_least_one, "turns_before_share", "qualification"):
-            least = int(name in at_least_one)
-            if getattr(self, name) < least:
-                raise UsageError(f"{name} is {getattr(self, name)}, it must be at least {least}")
-        for name in ("full_share", "sameness", "shared_workers", "qualification_pass", "block_below"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} is {getattr(self, name)}, it must be a share from 0 to 1")
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Questions cannot be all checks, and a description cannot need more votes than it gets."""
         for name in ("gold_every", "attention_every"):
-            if getattr(self, name) < 0 or getattr(self, name) == 1:
-                raise UsageError(f"{name} is {getattr(self, name)}", hint="0 for none, or one in 2 or more")
-        for needed, most, side in (
-            (self.train_needed, self.train_most, "train"),
-            (self.eval_needed, self.eval_most, "eval"),
-        ):
+            if getattr(self, name) == 1:
+                yield f"{typed(name)} 1 leaves no room for work", "0 for none, or one in 2 or more"
+        for split in ("train", "eval"):
+            needed, most = getattr(self, f"{split}_needed"), getattr(self, f"{split}_most")
             if needed > most:
-                raise UsageError(f"{side}_needed is {needed}, more than the {most} votes there are at most")
-        if self.disjoint not in ("wholly", "partly", "none"):
-            raise UsageError(f"disjoint is {self.disjoint!r}", hint="choose wholly, partly or none")
-        return self
+                yield f"--{split}-needed {needed} is more than --{split}-most {most}", f"--{split}-most {needed}"
 
     def votes(self, split: SplitName | None) -> tuple[int, int]:
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
 
     def limits(self) -> AnswerLimits:
-        """What travels with each unit."""
+        """The limits that are stored in each unit."""
         return AnswerLimits(self.least_words, self.sameness, self.turns_before_share)
 
 
@@ -129,7 +121,7 @@ def shown_order(images: Sequence[str], ordered: bool, unit: str, slot: int, seed
 
 
 def digest(seed: int, *words: str) -> bytes:
-    """32 bytes that look like chance and depend on nothing but the seed and the words."""
+    """32 pseudo-random bytes that depend only on the seed and the words."""
     return hmac.new(f"ctxr-{seed}".encode(), "\0".join(words).encode(), hashlib.sha256).digest()
 
 

@@ -1,7 +1,8 @@
-"""Who a worker is, without saying who: keyed pseudonyms from the first write on.
+"""Keyed pseudonyms of workers, used from the first write on.
 
-The pseudonym is an HMAC of platform and platform id under a key that stays in the project's private folder. Without the key
-nobody can test whether a known person is in the data; with it, the same person is recognised on every import.
+The pseudonym is an HMAC of platform and platform id under a key that stays in the project's private folder. Without
+the key it is impossible to test whether a known person is in the data; with it, the same person gets the same pseudonym on
+every import.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""The nouns of the crowd: a unit of work, an answer to it, and what an answer is worth once it is scored.
+"""Records of annotation: a unit of work, an answer to it, and the outcome of a scored answer.
 
-A unit is what one worker does in one go, whoever serves it; several workers may do the same unit, each once. It travels as
-one JSON line and knows neither its backend nor its page.
+A unit is one piece of work on any platform; several workers may do the same unit, each once. It is one JSON line and does not
+depend on its backend or its page.
 """
 
 from dataclasses import dataclass
@@ -30,30 +30,30 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 
 
 PUBLISHED = AnswerLimits()
-"""Five turns are PhotoChat's; texts of the ImageCoDe release with fewer than four words ("green", "T") tell nothing apart."""
+"""Five turns are PhotoChat's; texts of the ImageCoDe release with fewer than four words ("green", "T") identify no image."""
 
 
 class Unit(Record, frozen=True):
     """One piece of work.
 
     Attributes:
-        task: what is to be done; names one of `tasks.TASKS`.
-        image_set: the set that its images are from, by which exposure is counted. group: see `Image.group`.
-        images: ids of the pictures shown, in the set's own order.
+        task: one of `tasks.NAMES`.
+        image_set: the set of its images, by which exposure is counted. group: see `Image.group`.
+        images: ids of the images shown, in the set's own order.
         ordered: shown in that order (video); otherwise shuffled anew for each slot (ImageCoDe, section 3.2).
-        split: side of the benchmark that the answers go to; None where there are no sides.
-        target: the image that the worker is shown as the marked one; None where none is.
-        query: the query that is judged; None where the answer makes one.
-        texts: what is read: a description; the turns of a dialogue; captions.
-        text_ids: ids of what is judged: of the texts, or of the statement.
-        speakers: who says each text of a dialogue, 0 or 1; empty elsewhere.
-        statement: the sentence that is judged, where texts are only its premise.
-        labels: answers to choose from, where images are not; objects in the photo of a dialogue.
-        truth: the right answers, which no worker is shown; empty where nobody knows.
-        authors: workers who made what is judged, and so may not judge it.
-        needed: right answers that accept it. most: votes at most. full: always collect `most`, so that figures stay unbiased.
+        split: split of the answers; None without splits.
+        target: the image that is marked for the worker; None without one.
+        query: the judged query; None if the answer creates one.
+        texts: texts to read: a description; the turns of a dialogue; captions.
+        text_ids: ids of the judged texts, or of the statement.
+        speakers: speaker of each text of a dialogue, 0 or 1; else empty.
+        statement: the judged sentence, if the texts are its premise.
+        labels: answers to choose from, if not images; objects in the photo of a dialogue.
+        truth: the right answers, never shown to workers; empty if unknown.
+        authors: authors of the judged texts, who may not judge them.
+        needed: right answers that accept it. most: votes at most. full: always collect `most`, for unbiased metrics.
         purpose: `work`, or a check of the worker: `qualification`, `gold`, `attention`.
-        of: the unit that an audit looks at again. like: that unit's task.
+        of: the unit that an audit repeats. like: that unit's task.
         round: of the judgments made from it. limits: see `AnswerLimits`.
     """
 
@@ -84,14 +84,14 @@ class Unit(Record, frozen=True):
 
 
 class Answer(Record, frozen=True):
-    """What one worker answered to one unit, whichever backend it came through.
+    """The answer of one worker to one unit, on any backend.
 
     Attributes:
-        worker: keyed pseudonym; the platform's id is nowhere in here.
+        worker: keyed pseudonym; the platform's id is not stored.
         values: by the name of the form's field. A picture is named by its image id, never by its place.
         order: image ids as they were shown, left to right.
         slot: which of the unit's votes it is, from 0; decides the order of an unordered set.
-        at: when it was submitted, UTC, ISO 8601 with "Z". seconds: from showing to submitting; None where nobody measured.
+        at: when it was submitted, UTC, ISO 8601 with "Z". seconds: from showing to submitting; None if not measured.
         backend: what it came through.
     """
 
@@ -117,10 +117,10 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Dialogue(Record, frozen=True):
-    """Two people talked and one of them shared a photo that only they could see.
+    """A dialogue of two workers, one of whom shared a photo that only they could see.
 
     Attributes:
-        unit: what they were asked to do. photo: image id. workers: pseudonyms; the first saw the photo.
+        unit: its task. photo: image id. workers: pseudonyms; the first saw the photo.
         turns: messages in order. shared_at: index of the share among them; None if it was never shared.
     """
 
@@ -134,10 +134,10 @@ class Dialogue(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an answer is worth: rows for the tables, and whether it is right.
+    """The outcome of an answer: rows for the tables, and whether it is right.
 
     Attributes:
-        right: whether the answer is the known truth; None where nobody knows.
+        right: whether the answer is the known truth; None if no truth is known.
     """
 
     texts: tuple[Text, ...] = ()

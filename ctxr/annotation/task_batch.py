@@ -11,20 +11,20 @@ import msgspec
 
 from ctxr.annotation.artifacts import JUDGMENTS, Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.making import (
+from ctxr.annotation.protocol import digest
+from ctxr.annotation.records import Unit
+from ctxr.annotation.unit_factory import (
     attention_unit,
     audit_units,
+    check_units,
+    derive_units,
     describe_units,
     dialogue_units,
     entail_unit,
-    follow,
-    known_units,
     retrieve_units,
     tag_units,
     verify_unit,
 )
-from ctxr.annotation.protocol import digest
-from ctxr.annotation.records import Unit
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.text_files import read_utf8
@@ -38,7 +38,7 @@ from ctxr.store.records import Image, ImageSet, Text
 from ctxr.store.tables import encode_row
 
 
-def under_one_root(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
+def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
     """The lowest folder that holds all roots, and the images by id with paths relative to it.
 
     The first of several equal pictures counts. Raises DataError for two pictures of one id, or for no root at all.
@@ -104,13 +104,13 @@ def ask(config: "ExportTasks", progress: Progress) -> TaskBatch:
     checks, known = _checks(config, units, material, progress)
     parts = [(one.root, one.images) for one in (material, known) if one is not None]
     sets = {**(known.sets if known else {}), **material.sets}
-    root, images = under_one_root(parts)
+    root, images = merge_roots(parts)
     units = sorted([*units, *checks], key=lambda unit: unit.id)
     for unit in units:
         for name in unit.images:
             if not images[name].sha256:
                 raise UsageError(
-                    f"the picture {name!r} is not at hand, and nobody can be asked about it",
+                    f"the picture {name!r} is missing, so no task can show it",
                     hint="name a dataset with its pictures (--input)",
                 )
     return TaskBatch(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
@@ -166,7 +166,7 @@ def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "describe":
-            found += follow(unit, answer, answered.sets[unit.image_set], config.protocol())
+            found += derive_units(unit, answer, answered.sets[unit.image_set], config.protocol())
     return found
 
 
@@ -251,10 +251,10 @@ def _checks(
     dataset, known = _dataset(config.gold, "gold")
     if wanted["gold"]:
         most = max(1, len(work) // protocol.gold_every)
-        found += _some(known_units(dataset, protocol, "gold"), most, protocol.seed)
+        found += _some(check_units(dataset, protocol, "gold"), most, protocol.seed)
     if wanted["qualification"]:
         # more than one round's worth, so that the questions do not go around
-        found += _some(known_units(dataset, protocol, "qualification"), 5 * protocol.qualification, protocol.seed)
+        found += _some(check_units(dataset, protocol, "qualification"), 5 * protocol.qualification, protocol.seed)
     return found, known
 
 

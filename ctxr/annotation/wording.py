@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
+from ctxr.errors import plural
 
 FEW_KINDS = 12
 """Words from which a text must have a third of different ones."""
@@ -66,12 +67,12 @@ def problems(
         found.append(
             Problem(
                 "too_short",
-                f"That is {len(words)} {'word' if len(words) == 1 else 'words'}. Please say a little more, "
-                "so that someone else can find the image.",
+                f"That is {plural(len(words), 'word')}. Please add more detail, "
+                "because other people must find the image by your words.",
             )
         )
     if len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3:
-        found.append(Problem("same_words", "The same words come again and again. Please describe what you see."))
+        found.append(Problem("same_words", "The text repeats the same words. Please describe what you see."))
     mention = other_images(text)
     if mention is not None:
         found.append(
@@ -125,6 +126,6 @@ def alike(one: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
 
 @lru_cache(maxsize=20_000)
 def _shape(text: str) -> tuple[tuple[str, ...], frozenset[tuple[str, str, str]]]:
-    """Words of a text and its word triples; remembered, because each text is held against all others of its worker."""
+    """The words of a text and its word trigrams; cached, because each text is compared with all others of its worker."""
     words = tuple(_WORD.findall(text.lower()))
     return words, frozenset(zip(words, words[1:], words[2:], strict=False))

@@ -1,15 +1,15 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class answers the same two questions about votes that count as often as `weights` [N] says (None: once).
+Each class offers the same two functions of votes with `weights` [N] (None: 1 each).
 `within(weights, counts)`: for each unit [U] the sum, over ordered pairs of its votes, of weight times weight times difference.
 `overall(counts)`: the same sum over all votes, which needs only how often each value was given, `counts` [V].
-`moves` says whether `within` looks at `counts` at all.
+`moves` says whether `within` depends on `counts`.
 
-alpha = 1 - observed / expected disagreement: 1 if all agree, 0 if values fall as from one urn, below 0 if workers disagree
-more than that (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
+alpha = 1 - observed / expected disagreement: 1 if all agree, 0 for chance agreement, below 0 for less than chance
+(Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 
-Votes that were accepted *because* they name the target agree by selection: quote alpha on all votes beside any other.
-Interval alpha over positions means something for frames in temporal order only; the pictures of a photo set are nominal.
+Votes that were accepted *because* they name the target agree by selection: always report alpha on all votes as well.
+Interval alpha over positions applies to frames in temporal order; the images of a photo set are nominal.
 
 - **units** (`by_units`): other units of the same kind, the *same* workers. For a statement about these workers.
 - **units and workers** (`by_units_and_workers`): Owen's pigeonhole bootstrap, a vote counts by the product of how often its
@@ -50,14 +50,14 @@ class NominalDistance:
         self.cells, self.cell_units, _ = cells(units, size, values, kinds)
 
     def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
-        """m² less the squares of how often each value was given."""
+        """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         given = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
         apart: Doubles = sizes * sizes - np.bincount(self.cell_units, given * given, self.size)
         return apart
 
     def overall(self, counts: Doubles) -> float:
-        """n² less the squares of the counts."""
+        """n² minus the sum of the squared counts."""
         return float(counts.sum() ** 2 - (counts * counts).sum())
 
 
@@ -176,13 +176,13 @@ NO_VARIATION = "no variation"
 
 @dataclass(frozen=True)
 class Agreement:
-    """An agreement coefficient and what it rests on.
+    """An agreement coefficient and its sample.
 
     Attributes:
         value: the coefficient, at most 1; None where it is undefined, and then `reason` says why.
         units: units with at least two votes. votes: votes on these; all others do not count.
-        low, high: percentile interval by resampling; None if nobody asked for one, or none is defined.
-        resamples: resamples in which the coefficient was defined, on which the interval rests.
+        low, high: percentile interval by resampling; None if not requested or undefined.
+        resamples: resamples in which the coefficient was defined.
     """
 
     value: float | None
@@ -240,9 +240,9 @@ class Paired:
         return Agreement(value, self.size, self.count, NO_VARIATION if value is None else None)
 
     def weighed(self, unit_weights: Doubles | None = None, worker_weights: Doubles | None = None) -> float | None:
-        """Alpha where unit u counts `unit_weights[u]` times [U], and worker w `worker_weights[w]` times in each [W].
+        """Alpha with unit u counted `unit_weights[u]` times [U], and worker w `worker_weights[w]` times in each [W].
 
-        Copies of one vote are never held against each other: they would agree by construction. None where undefined.
+        Copies of one vote are never compared with each other: they would agree by construction. None if undefined.
         """
         weights = None if worker_weights is None else worker_weights[self._workers]
         sizes, pairs = self._sizes_once if weights is None else self._sizes(weights)
@@ -338,7 +338,7 @@ def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
 
 
 def _drawn(rng: np.random.Generator, size: int) -> Doubles:
-    """How often each of `size` things comes up in as many draws, [size]."""
+    """Counts of each of `size` items in `size` draws with replacement, [size]."""
     return np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64)
 
 

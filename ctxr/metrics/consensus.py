@@ -1,6 +1,6 @@
 """One answer for each unit from several votes: by majority, or weighted by estimated skill (Dawid and Skene 1979).
 
-Where all units share the same few labels, `ctxr.metrics.consensus` also weighs workers by how often they seem to be right.
+Where all units share the same few labels, Dawid and Skene also weigh workers by their estimated accuracy.
 """
 
 from dataclasses import dataclass

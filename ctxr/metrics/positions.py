@@ -11,12 +11,12 @@ from ctxr.metrics.votes import Codes, Doubles
 
 @dataclass(frozen=True)
 class PositionBias:
-    """Picks by shown slot against what they would be if the slot did not matter.
+    """Picks by shown slot, compared with those expected without position bias.
 
     Attributes:
-        observed: picks of each slot [K]. expected: what accuracy and the places of the targets lead one to expect [K].
-        votes: picks. wrong: those that missed; hardly anything can be told from a handful.
-        statistic: chi-square with `freedom` degrees; p_value: how often a worker without a bias looks at least as odd.
+        observed: picks of each slot [K]. expected: picks expected from the accuracy and the slots of the targets [K].
+        votes: picks. wrong: those that missed the target; a handful is too few for a conclusion.
+        statistic: chi-square with `freedom` degrees; p_value: probability of a statistic at least as large without bias.
         corrected: the same after Holm's correction over all workers of one call; equal to `p_value` for one.
         worker: code of the worker; None for all together.
     """
@@ -53,8 +53,8 @@ def position_bias(
     rng: np.random.Generator | None = None,
     draws: int = 2000,
 ) -> PositionBias:
-    """Pearson's idea with the right expectation: whoever has no bias is right equally often wherever the target is shown,
-    and when wrong picks as `errors` says.
+    """Pearson's test against the right expectation: without bias, accuracy does not depend on the slot of the target, and
+    wrong picks are distributed as in `errors`.
 
     The deviations of the K counts depend on each other through the places of the targets and the common accuracy, so they
     are weighed by their own covariance, which makes the statistic a chi-square one whatever the accuracy (the plain sum of
@@ -133,16 +133,16 @@ def neighbour_confusion(picked: Codes, target: Codes, slots: int) -> Confusion:
 
 
 def errors_by_distance(confusion: Confusion) -> Doubles:
-    """[K, K] probabilities of wrong picks by the target's place, if only the distance matters; for `position_bias`.
+    """[K, K] probabilities of wrong picks by the target's slot, if only the distance matters; for `position_bias`.
 
-    One pick is spread evenly over all distances first, so that none is impossible.
+    One pick is first spread evenly over all distances, to avoid probabilities of 0.
 
     >>> errors_by_distance(Confusion((1, 2), (0, 0), (0.0, 0.0))).tolist()
     [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]]
     """
     slots = len(confusion.distance) + 1
     observed, expected = np.array(confusion.observed, float), np.array(confusion.expected)
-    # a distance is likely by how much oftener it occurs than an even spread would have it
+    # the weight of a distance is how often it occurs relative to an even spread
     likely = np.append(0.0, (observed + 1 / (slots - 1)) / (expected + 1 / (slots - 1)))
     away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
     spread = likely[away]

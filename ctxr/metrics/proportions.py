@@ -14,7 +14,7 @@ LEAST_EXPECTED = 5
 
 
 def upper_tail(hits: int, trials: int, chance: float) -> float:
-    """P(X >= hits) for X binomial: how often luck alone does as well. 1.0 for no trial.
+    """P(X >= hits) for X binomial: the p-value of a result by chance. 1.0 without trials.
 
     >>> upper_tail(2, 2, 0.5)
     0.25
@@ -86,7 +86,7 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0
 
 
 def bounded_tail(total: float, trials: int, chance: float) -> float:
-    """A bound on how often luck does at least as well, for outcomes in 0..1 that are not only 0 and 1.
+    """An upper bound on the p-value by chance, for outcomes anywhere in 0..1.
 
     Valid for P(X >= total), X a sum of `trials` outcomes in 0..1, each with a known mean whatever came before, `chance` the
     mean of these means. X is below a binomial number B in the convex order (Hoeffding 1963), so P(X >= total) is at most

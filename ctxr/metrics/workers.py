@@ -46,12 +46,12 @@ class Skill:
 
 @dataclass(frozen=True, eq=False)
 class AuthorSuccess:
-    """How often others found what each author described.
+    """How often other workers found the image of each author's descriptions.
 
     Attributes:
         authors: [A] names, sorted. right: [A] picks of others that name the target. votes: [A] picks of others.
         texts: [A] descriptions that others picked for. found: [A] sum over these of the share of pickers who found it: with
-            `texts` the counts to judge authors by, since the pickers of one text stand or fall together.
+            `texts` the counts to judge authors by, since the picks for one text are not independent.
     """
 
     authors: npt.NDArray[np.object_]
@@ -102,10 +102,10 @@ def decisions(
     certainty: float = 0.95,
     prior: tuple[float, float] = UNIFORM,
 ) -> list[Decision]:
-    """allow where P(skill > good) exceeds `certainty`, block where P(skill < poor) does, undecided until then.
+    """allow if P(skill > good) exceeds `certainty`, block if P(skill < poor) does, else undecided.
 
     Args:
-        right, votes: [W] counts. good: skill that is wanted. poor: skill that is not borne; without, `good`.
+        right, votes: [W] counts. good: target skill. poor: skill below which a worker is blocked; default: `good`.
         certainty: above a half. prior: of `skills`.
 
     Raises:
@@ -120,12 +120,12 @@ def decisions(
             f"poor {floor:g} must not exceed good {good:g}, and certainty {certainty:g} must lie in 0.5..1"
         )
     wanted = [skill.above for skill in skills(right, votes, good, prior)]
-    borne = [skill.above for skill in skills(right, votes, floor, prior)]
-    return [_decision(yes, no, certainty) for yes, no in zip(wanted, borne, strict=True)]
+    acceptable = [skill.above for skill in skills(right, votes, floor, prior)]
+    return [_decision(yes, no, certainty) for yes, no in zip(wanted, acceptable, strict=True)]
 
 
-def found_by_others(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
-    """Counts from which an author's skill is told: how often *others* found the targets of his descriptions.
+def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
+    """Counts behind an author's skill: how often *other* workers found the targets of their descriptions.
 
     Args:
         votes: picks, one unit a description. right: [N] whether each names the target.
@@ -133,7 +133,7 @@ def found_by_others(votes: Votes, right: Flags, authors: Column) -> AuthorSucces
 
     >>> from ctxr.metrics.votes import gather
     >>> picks = gather(["d1", "d1", "d2", "d2"], ["x", "y", "ann", "x"], [3, 3, 5, 6])
-    >>> counts = found_by_others(picks, np.array([True, True, True, False]), ["ann", "ann"])
+    >>> counts = author_success(picks, np.array([True, True, True, False]), ["ann", "ann"])
     >>> counts.right.tolist(), counts.votes.tolist(), counts.texts.tolist(), counts.found.tolist()
     ([2.0], [3.0], [2.0], [1.0])
     """

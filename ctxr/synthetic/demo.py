@@ -9,7 +9,7 @@ from typing import Any
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import JUDGMENTS, read_judgments
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.project_journal import is_there
+from ctxr.annotation.project_journal import has_journal
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, checked, folder_of, read_rounds
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
@@ -398,7 +398,7 @@ def run_revision(work: Path, sizes: RevisionSizes, seed: int, progress: Progress
 
 def _asked(work: Path, drawn: Path, seed: int, progress: Progress) -> int:
     """How many answers people gave to the sample; those of an earlier demo are kept."""
-    if not is_there(work) or not (work / JUDGMENTS / MANIFEST).is_file():
+    if not has_journal(work) or not (work / JUDGMENTS / MANIFEST).is_file():
         rehearse_audit(work, drawn, seed, progress)
     return len(read_judgments(collected(work, progress)).answers)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ctxr.metrics.workers
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import gather
-from ctxr.metrics.workers import decisions, found_by_others, skills
+from ctxr.metrics.workers import author_success, decisions, skills
 
 
 def slow_above(right: int, votes: int, threshold: float) -> float:
@@ -79,7 +79,7 @@ def test_authors_are_judged_by_others_and_text_by_text() -> None:
     ]  # fmt: skip
     votes = gather([each[0] for each in picks], [each[1] for each in picks], [1] * len(picks))
     right = np.array([each[2] for each in picks])
-    found = found_by_others(votes, right, ["ann", "ann", "bob", "bob"])
+    found = author_success(votes, right, ["ann", "ann", "bob", "bob"])
     assert found.authors.tolist() == ["ann", "bob"]
     assert found.right.tolist() == [2, 1]
     assert found.votes.tolist() == [3, 2]

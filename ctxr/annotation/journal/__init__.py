@@ -1,4 +1,4 @@
-"""Where the crowd's work is kept: units, leases, answers, talks, in SQLite or PostgreSQL.
+"""The store of annotation work in SQLite or PostgreSQL: units, leases, answers, dialogues.
 
-One transaction a submission, on the disk before it is acknowledged. Times are aware UTC datetimes given by the caller.
+Each submission is one transaction, on disk before it is acknowledged. Times are aware UTC datetimes given by the caller.
 """

@@ -6,7 +6,7 @@ from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import leasing, rooms, tables, worker_state
-from ctxr.annotation.journal.leasing import candidate, give, held_by, unit
+from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
 from ctxr.annotation.journal.results import NoWork
 from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.protocol import digest
@@ -40,7 +40,7 @@ _RETRIEVALS = (
 def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
-    held = held_by(tx, worker)
+    held = live_lease(tx, worker)
     if held is not None and _is_of(tx, held["unit"], tasks):
         return str(held["token"])
     if held is not None:
@@ -101,11 +101,11 @@ def due(tx: Transaction, worker: str) -> list[Purpose]:
         purpose
         for purpose, block in every.items()
         if block
-        and sum(done.values()) >= place_of_check(tx.rules.protocol.seed, worker, purpose, done.get(purpose, 0), block)
+        and sum(done.values()) >= check_index(tx.rules.protocol.seed, worker, purpose, done.get(purpose, 0), block)
     ]
 
 
-def place_of_check(seed: int, worker: str, purpose: str, number: int, block: int) -> int:
+def check_index(seed: int, worker: str, purpose: str, number: int, block: int) -> int:
     """Before which retrieval, from 0, a worker's check of that number comes."""
     chance = int.from_bytes(digest(seed, "check", worker, purpose, str(number))[:8])
     return number * block + chance % block
@@ -115,10 +115,10 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
     wider = None if tasks is None else {*tasks, *sources}
-    held = tx.connection.execute(_IN_HANDS, leasing.asking(row, "work", wider)).first() is not None
+    held = tx.connection.execute(_IN_HANDS, leasing.suit_parameters(row, "work", wider)).first() is not None
     if held or (sources and candidate(tx, row, "work", sources) is not None):
-        return NoWork("wait", "Others are working on what is left. Please come back in a few minutes.")
-    return NoWork("nothing_left", "There is nothing left for you to do. Thank you for your work.")
+        return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
+    return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
 
 
 def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
@@ -129,7 +129,7 @@ def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
 
 def _stopped(row: RowMapping) -> NoWork | None:
     if row["state"] == "blocked":
-        return NoWork("blocked", "We have no more work for you. What you did is kept and will be looked at.")
+        return NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed.")
     if row["state"] == "screened_out":
         return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
     return None
@@ -150,7 +150,7 @@ def reclaim(tx: Transaction) -> int:
 def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """End a live lease without an answer, and with it its part in a talk."""
     if row["room"] is not None:
-        rooms.end_seat(tx, row, state, reason)
+        rooms.leave_room(tx, row, state, reason)
         return
     leasing.end(tx, row, state, reason)
-    leasing.take_place(tx, row["unit"], -1)
+    leasing.count_places(tx, row["unit"], -1)

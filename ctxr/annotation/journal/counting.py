@@ -1,7 +1,7 @@
-"""Votes of a unit: counted one by one as they come, and anew when a worker is blocked or a block is taken back.
+"""Vote counts of a unit: updated with each vote, and recomputed when a worker is blocked or unblocked.
 
-Votes of blocked workers do not count, so that somebody else may give them. Where a block is taken back after that, a unit has
-more votes than it asks for, and all of them count.
+Votes of blocked workers do not count, and other workers may replace them. If the block is undone later, the unit has more
+votes than it asks for, and all of them count.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def count(tx: Transaction, found: RowMapping, unit: Unit, right: bool | None) ->
 
 
 def recount(tx: Transaction, worker: str) -> None:
-    """Count the votes of every unit that a worker voted on, after they were blocked or a block was taken back."""
+    """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
     for name in tx.connection.scalars(_OF_WORKER, {"name": worker}).all():
         found = leasing.unit_row(tx, name)
         unit = leasing.unit_of(found)
@@ -47,7 +47,7 @@ def recount(tx: Transaction, worker: str) -> None:
 
 
 def stop(unit: Unit, right: int, wrong: int, unknown: int) -> str | None:
-    """The word by which a unit stops: `accepted`, `dropped`, or `complete` where nobody knows; None while it goes on."""
+    """The decision that ends a unit: `accepted`, `dropped`, or `complete` where no truth is known; None while it is open."""
     votes = right + wrong + unknown
     if votes < unit.most and (unit.full or not unit.truth):
         return None

@@ -1,4 +1,4 @@
-"""One way to open, read and write SQLite and PostgreSQL, and to say in a sentence what is wrong with them.
+"""Open, read and write SQLite and PostgreSQL, and turn their errors into one sentence.
 
 Writers go one after the other: in SQLite by BEGIN IMMEDIATE, in PostgreSQL by one advisory lock for the length of a
 transaction. So a transaction may look first and write then, and what it saw still holds.
@@ -28,7 +28,7 @@ _ADDRESS = "write it as postgresql://user:password@host/name, or give the path o
 
 
 class Database:
-    """A database that is there and answers.
+    """A database that accepts connections.
 
     Attributes:
         name: how messages call it; without a password.
@@ -61,7 +61,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only looks, and waits for no writer."""
+        """A read-only transaction, which waits for no writer."""
         with self.errors(), self._engine.begin() as connection:
             yield connection
 
@@ -87,7 +87,7 @@ class Database:
 
 
 class Turns:
-    """First come, first served: one thread at a time. `threading.Lock` would let whoever is running take it again, and others starve."""
+    """A fair lock: threads get it in the order in which they asked. With `threading.Lock` waiting threads could starve."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""Units and image sets of a journal: each comes in once, never with another content, and may be withdrawn."""
+"""Add units and image sets to a journal, each once and never with different content, and withdraw them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -11,11 +11,11 @@ from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.transaction import Transaction
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
-from ctxr.errors import DataError, UsageError
+from ctxr.annotation.unit_factory import derive_units
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.records import ImageSet
 
 R = TypeVar("R", Unit, ImageSet)
@@ -30,7 +30,7 @@ MAKES_WORK = ("describe", "dialogue")
 
 
 def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
-    """How many sets were new. Raises DataError for one that is there with other images."""
+    """Add image sets and return the number of new ones. Raises DataError for a known id with different images."""
     new = 0
     for chunk in _chunks(image_sets):
         fresh = _unknown(tx, tables.image_set, "image set", chunk)
@@ -41,7 +41,7 @@ def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
 
 
 def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
-    """How many units were new. Raises DataError for one that is there with another content or whose set is missing."""
+    """Add units and return the number of new ones. Raises DataError for a known id with different content, or a missing set."""
     number = int(tx.connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
     before = number
     for chunk in _chunks(units):
@@ -59,7 +59,7 @@ def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
     return number - before
 
 
-def side_of(unit: Unit) -> str:
+def pool_of(unit: Unit) -> str:
     """The side of the benchmark that a unit's workers must be on; a check of the worker is for everybody."""
     if unit.purpose != "work" or unit.split is None:
         return "any"
@@ -75,7 +75,7 @@ def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
         "purpose": unit.purpose,
         "image_set": unit.image_set,
         "target": unit.target,
-        "side": side_of(unit),
+        "side": pool_of(unit),
         # an attention check names the image itself: having seen the set is no help
         "fresh": int(task.FRESH and unit.purpose != "attention"),
         "seats": task.SEATS,
@@ -167,7 +167,7 @@ def check_questions(tx: Transaction) -> None:
     there = tx.connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
     if there < asked:
         raise UsageError(
-            f"qualification asks {asked} questions, and there {'is' if there == 1 else 'are'} {there}",
+            f"qualification needs {plural(asked, 'question')}, and the tasks contain {there}",
             hint="export more qualification units, or lower qualification",
         )
 
@@ -207,7 +207,7 @@ def _followed(tx: Transaction) -> set[str]:
     return {
         one.id
         for asked, given, shown in rows
-        for one in follow(
+        for one in derive_units(
             msgspec.json.decode(asked, type=Unit),
             msgspec.json.decode(given, type=Answer),
             msgspec.json.decode(shown, type=ImageSet),

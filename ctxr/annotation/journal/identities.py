@@ -57,13 +57,13 @@ LEFT = "left"
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody who came through Prolific with a submission, for which they are paid.
+    """The visit of a Prolific participant with a paid submission.
 
     Attributes:
         submission: Prolific's SESSION_ID. participant: PROLIFIC_PID. study: STUDY_ID.
         worker: their pseudonym. door: name of the study in our own address.
         answers: what they had given before. began: when they came.
-        ending: how it ended; empty while nobody knows.
+        ending: how it ended; empty before that.
     """
 
     submission: str
@@ -125,7 +125,7 @@ class Identities:
             known = _find(connection, visit.submission)
             if known is not None:
                 if known["participant"] != visit.participant:
-                    raise Refused("not_yours", "This submission is somebody else’s.")
+                    raise Refused("not_yours", "This submission belongs to another participant.")
                 return _told(known)
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
@@ -136,7 +136,7 @@ class Identities:
         return visit
 
     def end(self, submission: str, ending: str) -> None:
-        """Say how a visit ended; how it ended first stays."""
+        """Record how a visit ended; only the first ending is kept."""
         with self._database.writing() as connection:
             connection.execute(
                 update(_visit).where(_visit.c.submission == submission, _visit.c.ending == "").values(ending=ending)

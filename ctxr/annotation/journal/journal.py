@@ -44,18 +44,17 @@ def open_journal(
     busy_seconds: float = 30.0,
     asked: Collection[str] | None = None,
 ) -> "Journal":
-    """The journal at a path (SQLite) or SQLAlchemy URL, made where there is none, with those of `units` that it lacked.
+    """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with those of `units` that it lacks.
 
     Args:
-        image_sets: the sets of the units; needed where units are to be described or talked about.
+        image_sets: the sets of the units; needed by describe and dialogue units.
         protocol: the published one where None; its seed orders what is served and the pictures shown.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
-        asked: ids of all units that are still asked; with it others that follow from no answer are served no more.
+        asked: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
-    Raises CtxrError, with a hint, for a database that cannot be opened or is none; DataError for a unit that is there with
-    another content, for an answered one that is not `asked`, and for a journal of a newer schema; UsageError for an address that
-    is none.
+    Raises CtxrError, with a hint, for a database that cannot be opened; DataError for a unit whose content differs
+    from the stored one, for an answered unit that is not in `asked`, and for a newer schema; UsageError for an invalid address.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
@@ -138,9 +137,9 @@ class Journal:
                 choosing.free(tx, row, "returned", reason)
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
-        """The receipt of an answer that is on the disk, with everything that follows from it.
+        """Store an answer with the units that follow from it, and return its receipt.
 
-        An answer after the lease's time is taken while nobody has asked for its place. Raises Refused: `unknown`, `not_yours`,
+        An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
         with self._writing(now) as tx:
@@ -190,7 +189,7 @@ class Journal:
             given = row["answers"] - before
             if given >= bundle:
                 return "complete"
-            if leasing.held_by(tx, worker) is not None:
+            if leasing.live_lease(tx, worker) is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
@@ -211,13 +210,13 @@ class Journal:
     def room(self, token: str) -> ChatRoom:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
         with self._reading() as tx:
-            return rooms.view(tx, rooms.seat_of(tx, token))
+            return rooms.view(tx, rooms.seat_lease(tx, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
         """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
         after = min(max(after, 0), rooms.LAST_EVENT)
         with self._reading() as tx:
-            return rooms.log_of(tx, rooms.seat_of(tx, token)["room"], after)
+            return rooms.log_of(tx, rooms.seat_lease(tx, token)["room"], after)
 
     def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
         """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
@@ -240,7 +239,7 @@ class Journal:
         """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
         self._reclaim(now)
         with self._writing(now) as tx:
-            choosing.free(tx, rooms.own_seat(tx, token, worker), "returned", "left")
+            choosing.free(tx, rooms.live_seat_lease(tx, token, worker), "returned", "left")
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
@@ -360,7 +359,7 @@ class Journal:
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The standing as it is now; who is blocked holds nothing."""
-        row, held = worker_state.known(tx, worker), leasing.held_by(tx, worker)
+        row, held = worker_state.known(tx, worker), leasing.live_lease(tx, worker)
         if row["state"] == "blocked" and held is not None:
             choosing.free(tx, held, "returned", "blocked")
             counting.recount(tx, worker)  # the end of a talk may have made a vote of it

@@ -1,8 +1,8 @@
-"""Who gets what: the one place where a unit is handed to a worker, by an index and never by loading the units.
+"""Leases of units to workers, the only place that assigns work; an index finds the unit, without loading them all.
 
-A unit is for a worker who is on its side of the benchmark, holds or held no place in it, made nothing of it, and, where the
-task wants fresh eyes, has not met its image set. What a blocked worker made is for nobody. The least served unit comes first,
-then seeded chance.
+A unit suits a worker who belongs to its part of the benchmark, has not worked on it, did not create what it shows and, where
+the task requires it, has not seen its image set. Units based on the work of blocked workers are not served. The unit with the
+fewest answers and leases comes first, ties in seeded random order.
 """
 
 import secrets
@@ -37,7 +37,7 @@ WELL_MADE = or_(
         )
     ),
 )
-"""The condition under which a unit is served at all: nobody who is blocked made what it is about."""
+"""The condition under which a unit is served at all: it is not based on the work of a blocked worker."""
 
 # statements are built once: building one takes longer than running it
 SUITS = and_(
@@ -89,7 +89,7 @@ _WITH_UNIT = (
 )
 
 
-def asking(
+def suit_parameters(
     worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = ""
 ) -> dict[str, str | list[str]]:
     """The parameters of `SUITS`: who asks, for what; the lease of token `but` is no hindrance."""
@@ -102,14 +102,14 @@ def candidate(
     tx: Transaction, worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None
 ) -> RowMapping | None:
     """The unit that this worker should do next; None where there is none."""
-    return tx.row(_CANDIDATE, **asking(worker, purpose, tasks))
+    return tx.row(_CANDIDATE, **suit_parameters(worker, purpose, tasks))
 
 
 def give(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of a new lease of a unit that one worker does alone."""
     slot = free_slot(tx, found["id"])
     token = seat(tx, found, worker, slot, 0, tx.after(tx.rules.lease_for))
-    take_place(tx, found["id"])
+    count_places(tx, found["id"])
     expose(tx, worker, found)
     log(tx, "lease", unit=found["id"], worker=worker)
     return token
@@ -151,7 +151,7 @@ def shown(tx: Transaction, found: RowMapping, slot: int) -> str:
 
 
 def free_slot(tx: Transaction, name: str) -> int:
-    """The smallest number of a vote that nobody gave or holds."""
+    """The smallest vote number that is neither answered nor leased."""
     count, last = tx.connection.execute(_COUNT_SLOTS, {"name": name}).one()
     if last is None or count == last + 1:
         return int(count)
@@ -159,7 +159,7 @@ def free_slot(tx: Transaction, name: str) -> int:
     return min(set(range(len(slots) + 1)) - slots)
 
 
-def take_place(tx: Transaction, name: str, places: int = 1) -> None:
+def count_places(tx: Transaction, name: str, places: int = 1) -> None:
     """Count a place of a unit as held; with -1, as free again."""
     tx.connection.execute(_TAKE, {"name": name, "places": places})
 
@@ -193,7 +193,7 @@ def log(
     tx.connection.execute(_LOG, row)
 
 
-def held_by(tx: Transaction, worker: str) -> RowMapping | None:
+def live_lease(tx: Transaction, worker: str) -> RowMapping | None:
     """The live lease of a worker."""
     return tx.row(_HELD, asker=worker)
 

@@ -1,4 +1,4 @@
-"""What the journal hands out: leases, receipts, refusals, rooms, and what it tells about its workers and units."""
+"""Results of the journal: leases, receipts, refusals, chat rooms, and the state of workers and units."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +38,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class NoWork:
-    """Why a worker gets nothing now, as a code and as a kind sentence; `wait`: others hold what is left, come back."""
+    """The reason why a worker gets no unit, as a code and a sentence; `wait`: others hold the remaining units."""
 
     reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
     sentence: str
@@ -53,7 +53,7 @@ class Receipt:
 
 
 class Refused(CtxrError):
-    """Something that a worker may not do; the message is a kind sentence for them.
+    """An action that a worker may not take; the message is shown to them.
 
     Attributes:
         reason: `unknown`, `not_yours`, `expired`, `already_answered`, `invalid`, `talk`, `too_early`, `alone`, `empty`,
@@ -94,7 +94,7 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a worker's standing: who, why, when (UTC, ISO 8601), and whether it was taken back."""
+    """A change of a worker's state: who, why, when (UTC, ISO 8601), and whether it was undone."""
 
     number: int
     worker: str
@@ -131,7 +131,7 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class Waited:
-    """Time that somebody gave to a talk that could not be: found nobody, or the partner left. It is to be paid."""
+    """Time that a worker waited for a dialogue without a partner, or lost when the partner left. It must be paid."""
 
     worker: str
     unit: str

@@ -1,7 +1,7 @@
-"""Two workers in a room: brought together, parted, brought together again; a whole talk becomes an answer of each.
+"""Chat rooms: pair two workers, pair them again when one leaves, and store a complete dialogue as an answer of each.
 
-A room has the events that `dialogues.replay` turns into its state. Who is left alone before the photo was shared keeps the
-lease and goes to a new room, or to one where somebody waits.
+The state of a room is its events, replayed by `dialogues.replay`. A worker whose partner leaves before the photo was shared
+keeps the lease and moves to a new room, or to one with a waiting partner.
 """
 
 import secrets
@@ -43,7 +43,7 @@ def open_room(tx: Transaction, found: RowMapping, worker: str) -> str:
     """The token of the first seat of a new room, in which the worker waits for a partner."""
     slot = leasing.free_slot(tx, found["id"])
     name = _new_room(tx, found["id"], slot)
-    leasing.take_place(tx, found["id"])
+    leasing.count_places(tx, found["id"])
     return _sit(tx, found, worker, name, slot, SENDER)
 
 
@@ -61,7 +61,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
 
 def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = own_seat(tx, token, worker)
+    row = live_seat_lease(tx, token, worker)
     talk = _talk(tx, row["room"])
     wrong = dialogues.refusal(talk, row["seat"], kind, text)
     if wrong is not None:
@@ -77,8 +77,8 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
 
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
-    """A sign of life. Who waits alone is not kept longer than `rules.longest_wait`."""
-    row = own_seat(tx, token, worker)
+    """Record that a worker is active. A worker alone waits no longer than `rules.longest_wait`."""
+    row = live_seat_lease(tx, token, worker)
     if len(_seats(tx, row["room"])) > 1:
         _extend(tx, token)
     else:
@@ -87,7 +87,7 @@ def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     return view(tx, row)
 
 
-def own_seat(tx: Transaction, token: str, worker: str) -> RowMapping:
+def live_seat_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The lease of a seat that is still held. Raises Refused for anything else."""
     row = own_lease(tx, token, worker)
     if row["room"] is None:
@@ -99,7 +99,7 @@ def own_seat(tx: Transaction, token: str, worker: str) -> RowMapping:
     return row
 
 
-def seat_of(tx: Transaction, token: str) -> RowMapping:
+def seat_lease(tx: Transaction, token: str) -> RowMapping:
     """The lease of a seat, held or not. Raises Refused for anything else."""
     row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
@@ -140,8 +140,8 @@ def _talk(tx: Transaction, name: str) -> TalkState:
     return dialogues.replay(log_of(tx, name), unit.limits)
 
 
-def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
-    """One of the two is gone. A shared talk is whole; otherwise the other is brought together with somebody else."""
+def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+    """One partner leaves. After the photo was shared the dialogue is complete; before, the other gets a new partner."""
     talk = _talk(tx, row["room"])
     _event(tx, row, "leave", "")
     if talk.shared:
@@ -151,19 +151,19 @@ def end_seat(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     others = _seats(tx, row["room"])
     _set_room(tx, row["room"], "closed")
     if not others:
-        leasing.take_place(tx, row["unit"], -1)
+        leasing.count_places(tx, row["unit"], -1)
         _credit(tx, row, "partner_left" if talk.deserted else "nobody_came")
         return
     _bring_together_again(tx, others[0])
 
 
 def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
-    """Move who was left alone to where somebody waits, or to a new room of the same unit."""
+    """Move a worker without a partner to a room where one waits, or to a new room of the same unit."""
     unit = leasing.unit_row(tx, row["unit"])
     found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
     if found is not None and row["expires"] > tx.now:
         partner = _seats(tx, found["id"])[0]
-        leasing.take_place(tx, row["unit"], -1)
+        leasing.count_places(tx, row["unit"], -1)
         unit, place = leasing.unit_row(tx, found["unit"]), 1 - partner["seat"]
         _move(tx, row, unit, found["id"], found["slot"], place)
         _pair(tx, found["id"], partner)
@@ -178,7 +178,7 @@ def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
 
 
 def _finish(tx: Transaction, name: str) -> None:
-    """Store the talk as an answer of each seat, through whichever platform its worker came."""
+    """Store the dialogue as an answer of each partner, under the platform of each."""
     first, second = sorted(_seats(tx, name), key=lambda row: int(row["seat"]))
     turns = _talk(tx, name).turns
     given = {
@@ -194,7 +194,7 @@ def _finish(tx: Transaction, name: str) -> None:
 
 
 def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "") -> RowMapping | None:
-    return tx.row(_WAITING, **leasing.asking(worker, "work", tasks, but))
+    return tx.row(_WAITING, **leasing.suit_parameters(worker, "work", tasks, but))
 
 
 def _seats(tx: Transaction, name: str) -> list[RowMapping]:

@@ -8,10 +8,10 @@ from sqlalchemy import RowMapping, bindparam, func, insert, or_, select, update
 from ctxr.annotation.journal import counting, filling, leasing, tables, worker_state
 from ctxr.annotation.journal.results import Receipt, Refused
 from ctxr.annotation.journal.transaction import Transaction, stamp
-from ctxr.annotation.making import follow
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Exposure, Values
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.records import ImageSet
 
 Given = dict[str, tuple[str, ...]]
@@ -90,7 +90,7 @@ def encoded(given: Mapping[str, Sequence[str]]) -> str:
     try:
         return msgspec.json.encode(given).decode()
     except UnicodeEncodeError as error:
-        raise Refused("invalid", "The text holds characters that cannot be stored. Please type it anew.") from error
+        raise Refused("invalid", "The text contains characters that cannot be stored. Please type it again.") from error
 
 
 def met(tx: Transaction, unit: Unit, worker: str) -> Exposure:
@@ -152,4 +152,4 @@ def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:
     images = tables.image_set.c
     payload = tx.connection.scalar(select(images.payload).where(images.id == unit.image_set))
     image_set = msgspec.json.decode(payload or "", type=ImageSet)
-    filling.add_units(tx, follow(unit, answer, image_set, tx.rules.protocol))
+    filling.add_units(tx, derive_units(unit, answer, image_set, tx.rules.protocol))

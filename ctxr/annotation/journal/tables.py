@@ -1,7 +1,7 @@
 """The tables of the journal, the same in SQLite and PostgreSQL.
 
-Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's counters (`live`, `answers`, `wanted`) repeat
-what the rows of leases and answers say, so that the next unit is found by an index; one transaction changes both.
+Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's counters (`live`, `answers`, `wanted`) summarise
+its leases and answers for the index that finds the next unit; both change in one transaction.
 """
 
 from sqlalchemy import (
@@ -93,8 +93,8 @@ unit = _table(
     _partial("unit_in_hands", "purpose", where="decided IS NULL AND live > 0"),
     Index("crowd_unit_set", "image_set"),
 )
-"""`side`: `train`, `eval` or, where anybody may work, `any`. `seats`: people who do it together. `shuffle`: seeded chance.
-`purpose`: the unit's own, or `withdrawn` where it is asked no more.
+"""`side`: `train`, `eval`, or `any` for all workers. `seats`: workers who do it together. `shuffle`: seeded random order.
+`purpose`: the unit's own, or `withdrawn`.
 `most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
 none of the counters.
 """

@@ -1,4 +1,4 @@
-"""What every step of the journal works with: an open transaction, the time, and the numbers that the journal goes by."""
+"""An open transaction of the journal, with the time and the rules that apply."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping, Select
 from ctxr.annotation.protocol import Protocol
 
 SURE = 0.95
-"""Probability from which on a worker's accuracy counts as below the limit."""
+"""Probability above which a worker's accuracy counts as below the limit."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -17,11 +17,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Rules:
-    """Every number of a journal.
+    """The rules of a journal.
 
     Attributes:
-        lease_for: how long a worker may take. patience: how long somebody in a talk may give no sign of life.
-        longest_wait: how long somebody waits for a partner.
+        lease_for: time for an answer. patience: how long a partner in a dialogue may be inactive.
+        longest_wait: how long a worker waits for a partner.
     """
 
     protocol: Protocol
@@ -43,15 +43,15 @@ class Transaction:
     now: int = 0
 
     def after(self, wait: timedelta) -> int:
-        """The time so much later."""
+        """The time after a wait."""
         return self.now + wait // _MICROSECOND
 
     def row(self, query: Select[Any], **values: object) -> RowMapping | None:
-        """The row that a query finds; None where it finds none."""
+        """The row of a query; None without one."""
         return self.connection.execute(query, values).mappings().one_or_none()
 
     def rows(self, query: Select[Any]) -> list[RowMapping]:
-        """All rows that a query finds."""
+        """All rows of a query."""
         return list(self.connection.execute(query).mappings())
 
 

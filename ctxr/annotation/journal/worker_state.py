@@ -12,7 +12,7 @@ from ctxr.annotation.journal.transaction import SURE, Transaction
 from ctxr.annotation.protocol import Protocol
 
 RULE = "rule"
-"""Who stops a worker when nobody does."""
+"""The author of changes that a rule of the protocol makes."""
 
 _WORKER = select(tables.worker).where(tables.worker.c.id == bindparam("name"))
 

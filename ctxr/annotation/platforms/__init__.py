@@ -1,5 +1,5 @@
-"""Platforms that bring tasks to people. Each turns forms into its own grammar and its files back into answers.
+"""Crowdsourcing platforms. Each exports forms in its own format and parses its files back into answers.
 
-A backend never knows the task: it sees a form, and returns values by the names of the form's fields. Pictures come back as
-image ids, times in UTC, people as pseudonyms.
+A backend does not depend on the task: it gets a form and returns values by the names of its fields, with image ids, times in
+UTC, and pseudonyms of workers.
 """

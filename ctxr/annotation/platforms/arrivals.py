@@ -1,4 +1,4 @@
-"""What a platform hands in: answers with the place they were read from, and lists of JSON objects as platforms export them."""
+"""Answers read from a platform, with the file and line of each, and the JSON lists that platforms export."""
 
 import json
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from ctxr.store.records import Record
 
 
 class Refusal(Record, frozen=True):
-    """An answer that is not taken.
+    """An answer that was refused.
 
     Attributes:
         where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
-        code: of the problem. sentence: what a person reads.
+        code: of the problem. sentence: the message.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("where",)
@@ -35,7 +35,7 @@ class Refusal(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Arrival:
-    """One answer as it came back, and where it stands."""
+    """One answer, and the file and line it was read from."""
 
     where: str
     answer: Answer
@@ -43,12 +43,12 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Everything that one import read.
+    """Everything that an import read.
 
     Attributes:
-        rows: in the order of the file. refused: what the backend itself could not take.
+        rows: in the order of the file. refused: rows that the backend rejected.
         people: platform and platform id of each pseudonym; goes to the private folder and nowhere else.
-        labels: what each file or page is called in `where`, so that a later import of the same replaces what it said.
+        labels: name of each file or page in `where`; a later import of the same file replaces its refusals.
     """
 
     rows: tuple[Arrival, ...] = ()
@@ -58,14 +58,14 @@ class Arrivals:
 
 
 class Pseudonyms:
-    """Gives pseudonyms and remembers for whom."""
+    """Creates pseudonyms and records their owners."""
 
     def __init__(self, key: bytes, platform: str) -> None:
         self.known: dict[str, tuple[str, str]] = {}
         self._key, self._platform = key, platform
 
     def named(self, identity: str) -> str:
-        """The pseudonym of a platform's id; empty where there is none, because an empty id would be one person."""
+        """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""
         if not (identity := identity.strip()):
             return ""
         name = pseudonym(self._key, self._platform, identity)
@@ -88,13 +88,15 @@ def moment(text: str, where: str) -> datetime:
         read = datetime.fromisoformat(text)
         return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{where}: {text!r} is no time", hint="import the file as the platform wrote it") from error
+        raise DataError(
+            f"{where}: {text!r} is not a time", hint="import the file as the platform exported it"
+        ) from error
 
 
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What JSON may fail with that somebody else wrote."""
+"""Errors that foreign JSON can cause."""
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -108,11 +110,11 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
     """
     text = read_utf8(path, hint)
     if text.strip() and not text.lstrip().startswith(("[", "{")):
-        raise DataError(f"{path} is no JSON: it begins with {text.strip()[:20]!r}", hint=hint)
+        raise DataError(f"{path} is not JSON: it begins with {text.strip()[:20]!r}", hint=hint)
     try:
         whole = msgspec.json.decode(text, type=_Page | list[msgspec.Raw])
     except msgspec.ValidationError as error:
-        raise DataError(f"{path} is no list, and no page with a list of results", hint=hint) from error
+        raise DataError(f"{path} is neither a list nor a page with a list of results", hint=hint) from error
     except UNREADABLE as error:
         cut = "it was cut short: " if "truncated" in str(error) else ""
         raise DataError(f"{path}:{_whole_rows(text) + 1}: {error}", hint=cut + hint) from error

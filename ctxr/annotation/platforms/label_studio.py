@@ -93,8 +93,8 @@ def data(one: Sheet, addresses: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What was written or chosen in a region."""
+class RegionValue(msgspec.Struct, frozen=True):
+    """The text or the choices of a region."""
 
     text: str | list[str] = ""
     choices: list[str] = []
@@ -104,7 +104,7 @@ class Result(msgspec.Struct, frozen=True):
     """One region of an annotation; what else it holds is left alone."""
 
     from_name: str = ""
-    value: Given = Given()
+    value: RegionValue = RegionValue()
 
 
 class Annotation(msgspec.Struct, frozen=True):
@@ -186,14 +186,14 @@ def _take(reading: _Reading, where: str, one: Sheet, annotation: Annotation) -> 
         return
     values: dict[str, tuple[str, ...]] = {}
     for asked in one.form.fields:
-        found = next((row.value for row in results if row.from_name == asked.name), Given())
+        found = next((row.value for row in results if row.from_name == asked.name), RegionValue())
         values[asked.name] = _values(asked, found, one.order)
     at = stamp(moment(annotation.created_at, where))
     answer = Answer(one.unit.id, worker, values, one.order, one.slot, at, annotation.lead_time, PLATFORM)
     reading.rows.append(Arrival(where, answer))
 
 
-def _values(asked: Field, given: Given, order: tuple[str, ...]) -> tuple[str, ...]:
+def _values(asked: Field, given: RegionValue, order: tuple[str, ...]) -> tuple[str, ...]:
     """Values of a field: a text; options by what is stored or read; a picture by its place, which `order` turns into its id."""
     if isinstance(asked, Write):
         return (given.text if isinstance(given.text, str) else "\n".join(given.text),)

@@ -1,35 +1,181 @@
-"""Mechanical Turk: a unit as an HTMLQuestion, and its API client; every call can be repeated.
+"""Mechanical Turk: a unit as a self-contained HTMLQuestion, and the API client; every call can be repeated.
 
-Amazon takes no new requesters since July 2026; who has an account goes on, and the published protocol ran here.
-One HIT is one unit, because workers are distinct only within a HIT: its votes are its assignments, so all see one order.
+Amazon accepts no new requesters since July 2026; existing accounts still work, and the published protocol ran here.
+One HIT is one unit, because workers are distinct only within a HIT. Its votes are its assignments, so all workers see the same
+image order.
 
-A request token holds for 24 hours only, so what was launched is also found by its annotation before anything is created.
+A request token is valid for 24 hours, so launched HITs are also looked up by their annotation before a new one is created.
 """
 
 import hashlib
 import hmac
 import re
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from xml.dom.minidom import Document
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import Element, ParseError, SubElement, tostring
 
 import msgspec
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
+from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
 from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrival, Arrivals, Pseudonyms, Refusal, stamp
-from ctxr.annotation.platforms.pages import page, values_of
-from ctxr.annotation.platforms.sheets import Sheet, first_raters, sheet
-from ctxr.annotation.protocol import Protocol as Protocol_of_protocol
+from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
+from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.append_only import append, read_appended
 from ctxr.store.records import Record, SplitName
+
+TICKED = "yes"
+"""What a ticked box sends; it is named `field.value`, because platforms join boxes of one name in ways of their own."""
+
+_STYLE = """
+:root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
+body{max-width:80rem;margin:0 auto;padding:1rem}
+.gallery{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(18rem,100%),1fr));gap:.75rem;border:0;padding:0}
+figure{margin:0;padding:.25rem;border:3px solid transparent;border-radius:.5rem}
+figure img{width:100%;height:auto;display:block}
+figure:has(input:checked),.marked{border-color:#1b66c9}
+.passage{white-space:pre-line;font-size:1.15rem;max-width:60ch}
+.note{opacity:.8;font-size:.9rem}
+label{display:block;padding:.25rem 0}
+fieldset{border:1px solid #8888;border-radius:.5rem;margin:1rem 0}
+textarea{width:100%;min-height:6rem;font:inherit;box-sizing:border-box}
+button{font:inherit;padding:.5rem 1.5rem}
+:focus-visible{outline:3px solid #1b66c9;outline-offset:2px}
+"""
+
+_SCRIPT = """
+for (const group of document.querySelectorAll('fieldset[data-one-of]')) {
+  const boxes = [...group.querySelectorAll('input')];
+  const check = () => boxes[0].setCustomValidity(boxes.some(b => b.checked) ? '' : group.dataset.oneOf);
+  boxes.forEach(b => b.addEventListener('change', check));
+  check();
+}
+const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
+const assignment = sent.get('assignmentId') || '';
+const host = sent.get('turkSubmitTo') || '';
+form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
+document.getElementById('assignmentId').value = assignment;
+if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
+  const button = document.getElementById('submitButton');
+  button.disabled = true;
+  button.textContent = 'Accept the HIT to answer';
+}
+"""
+
+
+def page(form: Form, addresses: Mapping[str, str], hidden: Mapping[str, str], attributes: Mapping[str, str]) -> str:
+    """The whole page. `addresses` says where each picture of the form is; `hidden` is sent along; `attributes` are those of
+    the form element.
+    """
+    root = Element("html", lang="en")
+    head = SubElement(root, "head")
+    SubElement(head, "meta", charset="utf-8")
+    SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    SubElement(head, "title").text = form.title
+    SubElement(head, "style").text = _STYLE
+    body = SubElement(root, "body")
+    fields = SubElement(body, "form", dict(attributes))
+    for name, value in hidden.items():
+        SubElement(fields, "input", type="hidden", name=name, id=name, value=value)
+    _content(fields, form, addresses)
+    SubElement(fields, "button", type="submit", id="submitButton").text = "Submit"
+    SubElement(body, "script").text = _SCRIPT
+    return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
+
+
+def _content(parent: Element, form: Form, addresses: Mapping[str, str]) -> None:
+    SubElement(parent, "h1").text = form.title
+    for sentence in form.instruction:
+        SubElement(parent, "p").text = sentence
+    for passage in form.passages:
+        SubElement(parent, "h2").text = passage.title
+        SubElement(parent, "p", {"class": "passage"}).text = passage_text(passage)
+    picks = [field for field in form.fields if isinstance(field, Pick)]
+    if form.gallery is not None:
+        _gallery(parent, form.gallery, addresses, picks[0] if picks else None)
+    for field in form.fields:
+        if isinstance(field, Talk):
+            raise UsageError("a talk cannot be a page of a platform", hint="--backend local")
+        if isinstance(field, Choice):
+            _choice(parent, field)
+        elif isinstance(field, Write):
+            _write(parent, field)
+
+
+def _gallery(body: Element, gallery: PictureGallery, addresses: Mapping[str, str], pick: Pick | None) -> None:
+    group = SubElement(body, "fieldset", {"class": "gallery"})
+    if pick is not None:
+        SubElement(group, "legend").text = pick.legend
+    for picture in gallery.pictures:
+        figure = SubElement(group, "figure", {"class": "marked"} if picture.marked else {}, id=f"image-{picture.place}")
+        name = f"Image {picture.place}" + (", the marked one" if picture.marked else "")
+        caption = SubElement(figure, "label" if pick else "figcaption")
+        if pick is not None:
+            radio = SubElement(caption, "input", type="radio", name=pick.name, value=picture.image)
+            radio.set("required", "required")
+        image = SubElement(caption, "img", src=addresses[picture.image], alt=name)
+        image.tail = name
+
+
+def _choice(body: Element, field: Choice) -> None:
+    needed = field.several and not field.optional
+    group = SubElement(body, "fieldset", {"data-one-of": "Please tick at least one."} if needed else {})
+    SubElement(group, "legend").text = field.legend
+    for option in field.options:
+        label = SubElement(group, "label")
+        if field.several:
+            box = SubElement(label, "input", type="checkbox", name=f"{field.name}.{option.value}", value=TICKED)
+        else:
+            box = SubElement(label, "input", type="radio", name=field.name, value=option.value)
+            if not field.optional:
+                box.set("required", "required")
+        box.tail = f" {option.label}"
+        if option.note:
+            SubElement(label, "span", {"class": "note"}).text = f" ({option.note})"
+
+
+def _write(body: Element, field: Write) -> None:
+    label = SubElement(body, "label")
+    label.text = field.legend
+    if field.note:
+        SubElement(label, "span", {"class": "note"}).text = f" {field.note}"
+    area = SubElement(label, "textarea", name=field.name, maxlength=str(field.most_characters), rows="4")
+    if not field.optional:
+        area.set("required", "required")
+
+
+_YES = {TICKED, "on", "true", "1", "checked"}
+
+
+def values_of(form: Form, sent: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Values by field. Choices of several come as one box each (`field.value`), or joined by `|` under the field's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for field in form.fields:
+        given = sent.get(field.name, "")
+        if isinstance(field, Choice) and field.several:
+            joined = set(given.split("|"))
+            ticked = tuple(
+                option.value
+                for option in field.options
+                if option.value in joined or sent.get(f"{field.name}.{option.value}", "").strip().lower() in _YES
+            )
+            odd = tuple(value for value in given.split("|") if value and value not in ticked)
+            found[field.name] = ticked + odd
+        elif isinstance(field, Write):
+            found[field.name] = (given,)
+        else:
+            found[field.name] = (given,) if given else ()
+    return found
+
 
 PLATFORM = "mturk"
 
@@ -43,19 +189,6 @@ APPROVED = "000000000000000000L0"
 
 LOCALE = "00000000000000000071"
 """System qualification: country of the worker."""
-
-_SCRIPT = """
-const sent = new URLSearchParams(location.search), form = document.getElementById('mturk_form');
-const assignment = sent.get('assignmentId') || '';
-const host = sent.get('turkSubmitTo') || '';
-form.action = (/^https:\\/\\/[a-z.-]+\\.mturk\\.com$/.test(host) ? host : 'https://www.mturk.com') + '/mturk/externalSubmit';
-document.getElementById('assignmentId').value = assignment;
-if (!assignment || assignment === 'ASSIGNMENT_ID_NOT_AVAILABLE') {
-  const button = document.getElementById('submitButton');
-  button.disabled = true;
-  button.textContent = 'Accept the HIT to answer';
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -83,13 +216,13 @@ class Offer:
         if self.reward < 0:
             raise UsageError(f"--reward {self.reward} is negative", hint="it is cents, such as 10")
         if not 0 <= self.approved <= 100:
-            raise UsageError(f"--approved {self.approved} is no percentage", hint="98 asks for more than 98 %")
+            raise UsageError(f"--approved {self.approved} is not a percentage", hint="98 asks for more than 98 %")
         for country in self.countries:
             if not re.fullmatch(r"[A-Z]{2}", country):
-                raise UsageError(f"--countries: {country!r} is no country", hint="two capital letters, such as US")
+                raise UsageError(f"--countries: {country!r} is not a country", hint="two capital letters, such as US")
         for name in (*self.required, *self.excluded):
             if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
-                raise UsageError(f"{name!r} is no id of a qualification type", hint="capital letters and digits")
+                raise UsageError(f"{name!r} is not the id of a qualification type", hint="capital letters and digits")
         return self
 
 
@@ -108,17 +241,17 @@ def side(split: SplitName | None) -> str:
 
 
 def token(key: bytes, unit: str, asked: int) -> str:
-    """The request token by which a repeated request is known: of this project, this unit, and so many assignments."""
+    """The request token of a project, unit and number of assignments, which identifies a repeated request."""
     return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
 
 
 def project(key: bytes) -> str:
-    """12 hex digits that name the project on a platform without naming it."""
+    """An anonymous name of the project on a platform, 12 hex digits."""
     return hmac.new(key, b"project", hashlib.sha256).hexdigest()[:12]
 
 
 def annotation(key: bytes, unit: str) -> str:
-    """What only the requester sees of a HIT: by it a HIT of this project is found again when no token holds any more."""
+    """The requester's annotation of a HIT, by which it is found after its token has expired."""
     return f"ctxr:{project(key)}:{unit}"
 
 
@@ -126,7 +259,7 @@ def question(one: Sheet, addresses: Mapping[str, str]) -> str:
     """The HTMLQuestion of a sheet as XML. Raises DataError for one that is larger than Mechanical Turk takes."""
     hidden = {"assignmentId": "", "ctxr_unit": one.unit.id, "ctxr_slot": str(one.slot), "ctxr_seal": one.seal}
     attributes = {"name": "mturk_form", "id": "mturk_form", "method": "post", "action": ""}
-    shown = page(one.form, addresses, hidden, attributes, _SCRIPT)
+    shown = page(one.form, addresses, hidden, attributes)
     document = Document()
     root = document.createElementNS(_SCHEMA, "HTMLQuestion")
     root.setAttribute("xmlns", _SCHEMA)
@@ -143,7 +276,7 @@ def question(one: Sheet, addresses: Mapping[str, str]) -> str:
     written = root.toxml()
     if (size := len(written.encode())) > MOST_BYTES:
         raise DataError(
-            f"unit {one.unit.id!r} is a question of {size} bytes, and Mechanical Turk takes {MOST_BYTES}",
+            f"unit {one.unit.id!r} needs a question of {size} bytes, more than the {MOST_BYTES} that Mechanical Turk accepts",
             hint="shorten the texts, or the address before the pictures (--image-base)",
         )
     return written
@@ -172,7 +305,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def export(
-    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol_of_protocol, offer: Offer, key: bytes
+    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol, offer: Offer, key: bytes
 ) -> dict[str, bytes]:
     """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
     hits = []
@@ -197,7 +330,7 @@ def export(
     return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
 
 
-def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol_of_protocol, key: bytes) -> Arrivals:
+def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: bytes) -> Arrivals:
     """Assignments as `mturk_client.fetch` archived them, a line each; what a worker sent is refused by itself.
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
@@ -301,7 +434,7 @@ PAGE = 100
 _HIT = re.compile(r"\b[A-Z0-9]{20,64}\b")
 
 
-class Client(Protocol):
+class Client(typing.Protocol):
     """What is used of boto3's client for `mturk`; our fake in the tests has the same."""
 
     def create_hit(self, **parameters: Any) -> dict[str, Any]:
@@ -330,7 +463,7 @@ class Client(Protocol):
 
 
 class Launched(Record, frozen=True):
-    """A HIT that is there. `asked`: assignments it was created with, or extended to."""
+    """A launched HIT. `asked`: assignments it was created with, or extended to."""
 
     unit: str
     hit: str
@@ -359,15 +492,15 @@ def connect(live: bool) -> Client:
 
 
 def read_launched(path: Path) -> dict[str, Launched]:
-    """HITs by unit, the last word on each. Raises DataError naming file:line for a line that is none."""
+    """The latest record of each HIT, by unit. Raises DataError naming file:line for a line that is none."""
     return {row.unit: row for row in read_appended(path, Launched)}
 
 
 def launch(
     client: Client, hits: Iterable[Hit], record: Path, key: bytes, pools: Mapping[str, str]
 ) -> Iterator[Launched]:
-    """Create the HITs that are not there yet, and write each down before the next. `pools`: own qualification types of who
-    worked for `train` and for `eval`, empty where the sides may mix.
+    """Create the missing HITs and record each before the next. `pools`: qualification types of the workers of `train` and of
+    `eval`, empty if workers may do both.
 
     Raises CtxrError for what Mechanical Turk refuses; what was launched is written down, and a repeated call goes on.
     """
@@ -452,7 +585,7 @@ def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
             made = _called(
                 client.create_qualification_type,
                 Name=name,
-                Description="Given to workers of a study so that its parts have different workers.",
+                Description="Keeps the workers of the parts of a study apart.",
                 QualificationTypeStatus="Active",
             )
             found[name] = made["QualificationType"]["QualificationTypeId"]
@@ -479,7 +612,7 @@ def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
 
 
 def _apart(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters, with nobody let in who worked for the other side."""
+    """The parameters of a HIT, without the workers of the other pool."""
     other = {"train": "eval", "eval": "train"}[hit.side]
     if other not in pools:
         return hit.parameters

@@ -40,15 +40,15 @@ LONGEST = 60.0
 
 
 class ProlificClient:
-    """The few calls that a study needs. `sleep` is given so that a test need not wait."""
+    """The API calls of a study. Tests pass their own `sleep`."""
 
     def __init__(self, token: str, address: str = ADDRESS, sleep: Callable[[float], None] = time.sleep) -> None:
         self._token, self._address, self._sleep = token, address.rstrip("/"), sleep
 
     def create(self, payload: Mapping[str, Any]) -> str:
-        """Make a draft of a study; returns its id. It is not published and costs nothing yet.
+        """Create a draft of a study, which costs nothing until it is published, and return its id.
 
-        Not repeated where nobody knows whether the first request arrived: that could make two studies.
+        The request is not retried, because that could create two studies.
         """
         return str(self._call("POST", "/studies/", payload, again=False)["id"])
 
@@ -268,17 +268,17 @@ def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name:
 
 
 def new_codes() -> dict[str, str]:
-    """A completion code for each ending, which nobody can guess; they belong into the private folder."""
+    """A random completion code for each ending, to be kept in the private folder."""
     return {kind: secrets.token_hex(8).upper() for kind in CODE_TYPES}
 
 
 def answers(
     path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
 ) -> Arrivals:
-    """The journal's answers of people whose submission Prolific knows. `studies`: ids of ours; empty where nobody knows them.
+    """The journal's answers of workers whose submission Prolific lists. `studies`: ids of this project's, empty if unknown.
 
-    An answer is refused whose worker never came with a submission, or whose submission Prolific does not know, knows as another
-    participant's, or as returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
+    An answer is refused if its worker came without a submission, or if the submission is not listed, belongs to another
+    participant, or was returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
     is of another study.
     """
     known: dict[str, Submission] = {}
@@ -300,7 +300,7 @@ def answers(
             continue
         where = f"{path.name}:{answer.unit}/{answer.worker}"
         verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came.get(answer.worker, ())] or [
-            "Nobody recorded with which submission this person came."
+            "No submission was recorded for this worker."
         ]
         if "" in verdicts:
             rows.append(Arrival(where, answer))
@@ -312,11 +312,11 @@ def answers(
 def _verdict(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
-        return "Prolific does not know the submission."
+        return "Prolific does not list the submission."
     if not submission.who:
-        return "Prolific does not say whose submission it is."
+        return "Prolific names no participant for the submission."
     if submission.who != visit.participant:
-        return "Prolific knows the submission as another participant's."
+        return "The submission belongs to another participant on Prolific."
     if submission.status.replace("-", " ").upper() not in PAID:
         return f"The submission is {submission.status.lower()}."
     return ""

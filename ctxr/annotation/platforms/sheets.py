@@ -1,4 +1,4 @@
-"""A unit as one rater sees it: order, form, and a seal by which an edited page is known."""
+"""A unit as one rater sees it: image order, form, and a seal that detects edited pages."""
 
 import hashlib
 from collections.abc import Iterable
@@ -24,9 +24,7 @@ class Sheet:
 
     @property
     def seal(self) -> str:
-        """16 hex digits of what is judged: another order or another word of it gives another seal. What the form says
-        around it may be worded anew.
-        """
+        """16 hex digits of what is judged, which change with its order or wording. The text of the form around it does not count."""
         unit = self.unit
         shown = (unit.target, unit.texts, unit.speakers, unit.statement, unit.labels)
         content = msgspec.json.encode([unit.id, self.slot, self.order, shown])
@@ -59,22 +57,22 @@ def sheet(unit: Unit, slot: int, seed: int) -> Sheet:
 
 
 def raters(unit: Unit, protocol: Protocol) -> int:
-    """How many people do a unit where nobody can stop early; checks of the worker as often as an evaluation vote."""
+    """Raters of a unit on platforms that cannot stop early; checks of the worker get as many as an evaluation unit."""
     return unit.most if unit.purpose == "work" else protocol.eval_most
 
 
 def first_raters(unit: Unit, protocol: Protocol) -> int:
-    """How many do it before their answers are looked at; more are asked while they do not decide."""
+    """Raters of a unit in the first round; undecided units get more later."""
     return wanted(unit, 0, 0) if unit.purpose == "work" else protocol.eval_most
 
 
 def refuse_talks(units: Iterable[Unit], backend: str) -> None:
-    """Raises UsageError where two people would have to meet, which only our own server can bring about."""
+    """Raises UsageError for dialogues, which only our own server can run."""
     for unit in units:
         form = task_of(unit).render(unit, unit.images)
         if any(isinstance(field, Talk) for field in form.fields):
             raise UsageError(
-                f"{backend} cannot bring two people together, so {unit.task} cannot be exported to it",
+                f"{backend} cannot connect two workers, so {unit.task} cannot be exported to it",
                 hint=f"ctxr export-tasks {unit.task} --backend local, and ctxr serve",
             )
 

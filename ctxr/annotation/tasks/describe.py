@@ -1,4 +1,4 @@
-"""Describe the marked image so that others find it among the ten (ImageCoDe, section 3.2)."""
+"""Describe the marked image for other workers, who look for it in its set (ImageCoDe, section 3.2)."""
 
 from ctxr.annotation.forms import Form, Picture, PictureGallery, Write
 from ctxr.annotation.records import Answer, Outcome, Unit

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxr.annotation.forms import Form, Line, Passage, Picture, PictureGallery, Talk
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, made_id, misfits, odd
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd, stable_id
 from ctxr.annotation.wording import Problem
 from ctxr.store.records import Judgment, Query, Text
 
@@ -62,7 +62,7 @@ def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
         return [Problem("no_talk", "The conversation cannot be read.")]
     shares = [place for place, turn in enumerate(turns) if turn.share]
     if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
-        return [Problem("odd_turn", "A message is empty or by nobody.")]
+        return [Problem("odd_turn", "A message is empty or has no sender.")]
     if any(odd(turn.text) for turn in turns):
         return [ODD_CHARACTERS]
     if len(shares) != 1:
@@ -79,7 +79,7 @@ def score(unit: Unit, answer: Answer) -> Outcome:
     shared_at = next((place for place, turn in enumerate(turns) if turn.share), None)
     if answer.worker != pair[SENDER] or shared_at is None:
         return Outcome()
-    name = made_id("d", unit.id, *pair)
+    name = stable_id("d", unit.id, *pair)
     texts = tuple(
         Text(f"{name}/{place:03d}", turn.text, pair[turn.user], place) for place, turn in enumerate(turns[:shared_at])
     )

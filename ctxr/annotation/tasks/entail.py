@@ -17,7 +17,7 @@ LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
 def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
     """Image and captions above, the sentence below, and three answers."""
     options = (
-        Option(ENTAILMENT, "yes", "whoever sees the image must agree with the sentence"),
+        Option(ENTAILMENT, "yes", "the image shows that it is true"),
         Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
         Option(CONTRADICTION, "no", "the image shows that it is wrong"),
     )

@@ -6,12 +6,12 @@ from ctxr.annotation.tasks.values import Exposure, Values, alone, judged
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
-FRESH = False  # tags are about the words: knowing the images does no harm
+FRESH = False  # tags are about the words: a worker may know the images
 
 FIELD = "tags"
 
 NONE = "none"
-"""Ticked by who looked and found nothing, so that an empty form is never an answer."""
+"""The explicit answer that none applies; an empty form is not an answer."""
 
 NOTES = {
     "context": "only the other images tell which one is meant",
@@ -41,7 +41,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             Choice(
                 FIELD,
                 "The description uses …",
-                (*options, Option(NONE, "none of these", "I looked at each, and it uses none")),
+                (*options, Option(NONE, "none of these", "I considered each of them")),
                 several=True,
             ),
         ),

@@ -10,7 +10,7 @@ from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.wording import Problem
 from ctxr.store.records import Judgment, Query
 
-ODD_CHARACTERS = Problem("odd_characters", "The text holds characters that cannot be shown. Please type it anew.")
+ODD_CHARACTERS = Problem("odd_characters", "The text contains characters that cannot be shown. Please type it again.")
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 """Unicode's categories of what is no sign: controls, formats (such as a change of direction), halves, private and unassigned."""
@@ -55,7 +55,7 @@ def misfits(form: Form, values: Values) -> list[Problem]:
             found.append(Problem("not_offered", "That answer was not among those offered. Please choose again."))
     known = {field.name for field in form.fields}
     if any(name not in known for name in values):
-        found.append(Problem("not_asked", "Something was sent that nobody asked for. Please load the page again."))
+        found.append(Problem("not_asked", "The page sent unexpected data. Please load it again."))
     return found
 
 
@@ -71,7 +71,7 @@ def _written(field: Write, given: list[str]) -> list[Problem]:
 
 
 def odd(text: str) -> bool:
-    """Whether a text holds characters that nobody sees, or that change what others see.
+    """Whether a text contains invisible characters or ones that change how others are displayed.
 
     >>> odd("a cat"), odd("a \\u202etac")
     (False, True)
@@ -99,7 +99,7 @@ def alone(form: Form, values: Values, field: str, label: str, problem: Problem) 
 
 
 def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
-    """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = looked, and no."""
+    """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
     chosen = set(answer.values.get(field, ()))
     right = chosen == set(unit.truth) if unit.truth else None
     if unit.purpose != "work" or unit.query is None:
@@ -112,10 +112,10 @@ def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
     return Outcome(queries=(query,), judgments=rows, right=right)
 
 
-def made_id(prefix: str, *parts: str) -> str:
+def stable_id(prefix: str, *parts: str) -> str:
     """An id from what it is made of.
 
-    >>> made_id("q", "unit", "worker") == made_id("q", "unit", "worker")
+    >>> stable_id("q", "unit", "worker") == stable_id("q", "unit", "worker")
     True
     """
     return f"{prefix}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
@@ -123,4 +123,4 @@ def made_id(prefix: str, *parts: str) -> str:
 
 def query_of(unit: str, worker: str) -> str:
     """The query that a worker's description in a unit makes."""
-    return made_id("q", unit, worker)
+    return stable_id("q", unit, worker)

@@ -1,5 +1,5 @@
-"""The pages of the crowd: a server that hands out units, takes answers, and lets two people talk.
+"""The annotation server: it serves units, stores answers, and connects two workers in a dialogue.
 
-It knows forms and the journal, never a task. Everything but the live part of a talk works without a script; whatever comes
-from a browser is checked here.
+It depends on forms and the journal, not on tasks. All pages but the live part of a dialogue work without a script; all input
+from browsers is validated here.
 """

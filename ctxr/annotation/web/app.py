@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.chat import Bell, Chat
-from ctxr.annotation.web.guard import Guard, TooLarge, TooMany
+from ctxr.annotation.web.guard import Guard, RateLimited, TooLarge
 from ctxr.annotation.web.pages import HttpProblem, Pages, static
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
@@ -80,14 +80,14 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         return pages.message("This did not work", [str(error)], 409, links=home, kept=_kept(request))
 
     def too_large(request: Request, error: Exception) -> Response:
-        line = "That is more than this page can take. Please send less."
+        line = "The text is too long for this page. Please shorten it."
         return pages.message("Too long", [line], 413, links=home)
 
     def too_many(request: Request, error: Exception) -> Response:
         return _too_many(pages, getattr(error, "seconds", 1.0))
 
     def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # nobody reads it
+        return Response(status_code=400)  # the client has disconnected
 
     def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, CtxrError)  # noqa: S101 - for the type checker
@@ -110,13 +110,13 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         )
 
     return {
-        HttpProblem: told, Refused: refused, TooLarge: too_large, TooMany: too_many, ClientDisconnect: gone, CtxrError: failed,
+        HttpProblem: told, Refused: refused, TooLarge: too_large, RateLimited: too_many, ClientDisconnect: gone, CtxrError: failed,
         HTTPException: other, 500: other,
     }  # fmt: skip
 
 
 def _kept(request: Request) -> Sequence[str]:
-    """What was written by hand in the form that is being answered; see `leases.received`."""
+    """The texts typed into the posted form; see `leases.received`."""
     return getattr(request.state, "kept", ())
 
 

@@ -14,16 +14,17 @@ from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import Work
+from ctxr.errors import plural
 
 HELD_SECONDS = 20.0
-"""An unanswered question for news is held so long."""
+"""How long a request for new messages stays open."""
 
 LOOK_SECONDS = 1.0
-"""How often the journal is asked while a question is held: another server process may have written to it."""
+"""How often the journal is polled while a request is open, for messages from another server process."""
 
 
 class Bell:
-    """Wakes who waits for news of a unit in this process, from whichever thread."""
+    """Notifies requests in this process that wait for news of a unit, from any thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
@@ -36,7 +37,7 @@ class Bell:
                 loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
-        """Wake everybody and let nobody wait any more: the server stops."""
+        """End all waiting requests, because the server stops."""
         self.silent = True
         for unit in tuple(self._waiting):
             self.ring(unit)
@@ -221,8 +222,4 @@ def _gate(room: ChatRoom, least: int) -> str:
     missing = least - len(room.turns)
     if room.seat != 0:
         return ""
-    return (
-        f"The photo can be shared after {missing} more {'message' if missing == 1 else 'messages'}."
-        if missing > 0
-        else ""
-    )
+    return f"The photo can be shared after {plural(missing, 'more message')}." if missing > 0 else ""

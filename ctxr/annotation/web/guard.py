@@ -17,7 +17,7 @@ POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""The content policy: everything from here, nothing inline, in nobody's frame."""
+"""The content security policy: own resources only, nothing inline, no frames."""
 
 _STEADY = {
     "content-security-policy": POLICY,
@@ -36,8 +36,8 @@ class TooLarge(Exception):
     """A body of more than `MOST_BYTES`."""
 
 
-class TooMany(Exception):
-    """Somebody asks too often; `seconds` until they may again."""
+class RateLimited(Exception):
+    """Too many requests; `seconds` until the next is accepted."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -64,14 +64,14 @@ async def read_form(request: Request) -> dict[str, list[str]]:
 
 
 class Buckets:
-    """How often somebody may ask: `rate` tokens a second flow into each name's bucket, which holds `burst` of them."""
+    """A rate limit: each name has a bucket of `burst` tokens, refilled with `rate` tokens a second."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, cost: float = 1.0) -> float:
-        """Take `cost` tokens: 0.0 where they were there, else the seconds after which they will be."""
+        """Take `cost` tokens: 0.0 if there were enough, else the seconds until there are."""
         if self._rate <= 0:
             return 0.0
         now = self._clock()
@@ -86,7 +86,7 @@ class Buckets:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Drop who has a full bucket again; if that is nobody, everybody: memory is bounded whoever asks."""
+        """Drop names whose bucket is full again, or all names if none is: memory stays bounded."""
         kept = {
             name: (left, at) for name, (left, at) in self._left.items() if left + (now - at) * self._rate < self._burst
         }
@@ -94,7 +94,7 @@ class Buckets:
 
 
 class Guard:
-    """The outermost layer: no response leaves without its headers, those of errors included."""
+    """The outermost layer, which adds the security headers to all responses, errors included."""
 
     def __init__(self, app: ASGIApp, addresses: Buckets, busy: Callable[[float], ASGIApp], https: bool) -> None:
         self._app, self._addresses, self._busy = app, addresses, busy

@@ -58,7 +58,7 @@ class LeasedUnit:
         return self.pages.site.signer.form_token(self.session.nonce, self.here + step)
 
     def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
-        """What was written by hand, to be shown back where it cannot be taken."""
+        """The typed texts, to be shown again if they cannot be accepted."""
         names = [field.name for field in self.form.fields if isinstance(field, Write)] + ["text"]
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
@@ -78,20 +78,20 @@ async def leased_unit(pages: Pages, request: Request, text: str = "", cost: floa
     text = text or request.path_params["link"]
     link = pages.site.signer.read_link(text)
     if link is None:
-        raise HttpProblem(403, "This link is not whole", "Please go back and open the page again.")
+        raise HttpProblem(403, "This link is incomplete", "Please go back and open the page again.")
     session = pages.session(request)
     if session.worker != link.worker:
-        reason = "It belongs to somebody else." if session.worker else "Your session is over."
-        raise HttpProblem(403, "This page is not open to you", reason, "Please come in by your own link.")
+        reason = "It belongs to another person." if session.worker else "Your session has ended."
+        raise HttpProblem(403, "This page is not open to you", reason, "Please sign in with your own link.")
     pages.slow_down(link.worker, cost)
     lease = await run_in_threadpool(partial(pages.site.journal.find, link.lease))
     if lease is None or lease.worker != link.worker:
-        raise HttpProblem(404, "This page is not here any more", "Please go on with the next one.")
+        raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
     return LeasedUnit(pages, link, lease, session, f"{pages.at}/w/{text}")
 
 
 async def received(one: LeasedUnit, request: Request, step: str = "") -> dict[str, list[str]]:
-    """The fields of a form that was posted to `here + step`; what was written by hand is shown back should anything fail now.
+    """The fields of a form that was posted to `here + step`; typed texts are shown again if anything fails after this.
 
     Raises HttpProblem for a form that was not made here, TooLarge for a long one.
     """

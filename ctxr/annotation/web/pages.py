@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.web.guard import TooMany, is_from_elsewhere
+from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.views import kind_of
@@ -39,7 +39,7 @@ def static_files() -> dict[str, bytes]:
 
 @cache
 def static_version() -> str:
-    """What changes when a style or a script does, so that browsers may keep them for good."""
+    """A hash of all styles and scripts, for cached addresses that never go stale."""
     return hashlib.sha256(b"".join(content for _, content in sorted(static_files().items()))).hexdigest()[:12]
 
 
@@ -125,4 +125,4 @@ class Pages:
     def slow_down(self, name: str, cost: float = 1.0) -> None:
         """Raises TooMany where this worker asks too often."""
         if wait := self.site.workers.take(name, cost):
-            raise TooMany(wait)
+            raise RateLimited(wait)

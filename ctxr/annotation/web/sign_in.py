@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.web.guard import TooMany, read_form
+from ctxr.annotation.web.guard import RateLimited, read_form
 from ctxr.annotation.web.pages import HttpProblem, Pages
 from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Study
+from ctxr.errors import plural
 
 LONGEST_NAME = 60
 
@@ -27,31 +28,31 @@ _ID = re.compile(r"[0-9a-zA-Z]{10,64}")
 
 _ENDINGS = {
     "complete": ("COMPLETED", "Thank you, that was all", "Your answers are stored."),
-    "stopped": ("FAILED_ATTENTION_CHECK", "Thank you for your work", "What you did is kept and will be looked at."),
+    "stopped": ("FAILED_ATTENTION_CHECK", "Thank you for your work", "Your answers are stored and will be reviewed."),
 }
 """Type of the completion code, and what is said, by how the work ended."""
 
 
 class SignIn:
-    """The endpoints by which people come in."""
+    """The endpoints for signing in."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages, self.site = pages, pages.site
 
     async def home(self, request: Request) -> Response:
-        """Where the bare address leads."""
+        """The start page."""
         session = self.pages.session(request)
         if session.worker:
             return await run_in_threadpool(self._welcome_back, session.worker)
         if not self.site.access.anybody:
             return self.pages.message(
                 "You need a personal link",
-                ["Whoever asked you to take part can send you one.", "If you had one, please open it again."],
+                ["The person who invited you can send you one.", "If you already have one, please open it again."],
             )
         return self._form(request)
 
     async def enter(self, request: Request) -> Response:
-        """Enrol with a name, where anybody may."""
+        """Enrol with a name, on a server open to anyone."""
         if not self.site.access.anybody:
             raise HttpProblem(404, "This page is not here")
         posted = await read_form(request)
@@ -60,34 +61,34 @@ class SignIn:
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             return self._form(request, name, "Please write a name of one to sixty characters.")
         if wait := self.site.newcomers.take(request.client.host if request.client else ""):
-            raise TooMany(wait)
+            raise RateLimited(wait)
         identity = f"open/{name.casefold()}"
         known = await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity))
         if known is not None:
             return self._form(
                 request,
                 name,
-                "Somebody has come in with this name. If it was you, use your personal link, or add a letter.",
+                "This name is already taken. If it is yours, use your personal link; otherwise add a letter.",
             )
         session = await run_in_threadpool(self.pages.admit, "local", identity)
         personal = f"{self.site.access.base_url}/i/{self.site.signer.invitation(identity)}"
         response = self.pages.message(
             f"Welcome, {name}",
-            ["To come back from another browser, or after a month, keep this personal link. It is yours alone."],
+            ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
             links=[("Begin", f"{self.pages.at}/next"), ("My personal link", personal)],
         )
         self.pages.remember(response, session)
         return response
 
     async def invited(self, request: Request) -> Response:
-        """A personal link: a page with one button, so that a link alone puts nobody into somebody else's place."""
+        """A personal link: a page with a button, because opening a link alone must not replace another session."""
         identity, session = self._identity(request), self.pages.session(request)
         if session.worker == self.site.pseudonym("local", identity):
             return self.pages.go("/next")
         here = f"{self.pages.at}/i/{request.path_params['token']}"
         response = self.pages.message(
             "Welcome",
-            ["This is your personal link. What you do from here on is yours."],
+            ["This is your personal link. Your answers from here on are credited to you."],
             form={
                 "action": here,
                 "fields": [("csrf", self.site.signer.form_token(session.nonce, here))],
@@ -111,7 +112,7 @@ class SignIn:
         identity = self.site.signer.read_invitation(request.path_params["token"])
         if identity is None:
             raise HttpProblem(
-                403, "This link is not whole", "Please copy all of it, to its last letter, and try again."
+                403, "This link is incomplete", "Please copy all of it, to its last letter, and try again."
             )
         return identity
 
@@ -130,9 +131,7 @@ class SignIn:
 
     def _welcome_back(self, worker: str) -> Response:
         done = self.site.journal.done_by(worker)
-        line = (
-            "Nothing sent yet." if not done else f"You have sent {done} {'answer' if done == 1 else 'answers'} so far."
-        )
+        line = "Nothing sent yet." if not done else f"You have sent {plural(done, 'answer')} so far."
         return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
 
 
@@ -162,7 +161,7 @@ class Prolific:
         """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
         submission, participant, study = told
         if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
-            raise TooMany(wait)
+            raise RateLimited(wait)
         worker = self.site.pseudonym(_PLATFORM, participant)
         given, now = self.site.journal.done_by(worker), self.site.now()
         visit = Visit(submission, participant, study, worker, door, given, now)
@@ -208,12 +207,12 @@ class Prolific:
         code = known.get(kind) or known.get("COMPLETED", "")
         if not code:
             again = [("Look again", f"{self.pages.at}/next")]
-            wait = "The code by which Prolific pays you is not here yet. Please leave this page open."
+            wait = "Your completion code for Prolific is not available yet. Please leave this page open."
             return self.pages.message(title, [line, wait], links=again, again=WAIT_SECONDS)
         self.site.identities.end(visit.submission, ending)
         return self.pages.message(
             title,
-            [line, "Please go back to Prolific, so that you are paid."],
+            [line, "Please return to Prolific to be paid."],
             code=code,
             links=[("Complete on Prolific", f"{DONE}?{urlencode({'cc': code})}")],
         )

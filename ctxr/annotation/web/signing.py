@@ -1,6 +1,6 @@
-"""What the server hands out and takes back: links, sessions and invitations that only it can make.
+"""Signed links, sessions and invitations.
 
-Nothing here is secret to who holds it; it is bound to one purpose, so that a link of one kind never passes for another.
+Their content is not secret. Each is signed for one purpose and refused for any other.
 """
 
 import hashlib
@@ -62,11 +62,11 @@ class Signer:
         return Session(*parts) if _are_texts(parts, 4) else None
 
     def invitation(self, name: str) -> str:
-        """A personal way in for a member of a local team, the same whenever it is made."""
+        """A personal invitation for a member of a local team; always the same for the same name."""
         return self._sealed("invitation", [name])
 
     def read_invitation(self, text: str) -> str | None:
-        """The name that was invited; None if nobody was."""
+        """The invited name; None for an invalid invitation."""
         parts = self._opened("invitation", text)
         return parts[0] if _are_texts(parts, 1) else None
 

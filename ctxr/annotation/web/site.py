@@ -36,11 +36,11 @@ class Study:
 
 @dataclass(frozen=True)
 class Access:
-    """Ways in.
+    """Access to the site.
 
     Attributes:
-        base_url: as the workers' browsers see it, without a slash at the end.
-        anybody: whoever has the address may enrol with a name.
+        base_url: address for the workers' browsers, without a trailing slash.
+        anybody: anyone with the address may enrol with a name.
         studies: Prolific studies by the name in their address.
     """
 

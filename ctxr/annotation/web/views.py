@@ -23,16 +23,16 @@ class ShownPicture:
 
     @property
     def label(self) -> str:
-        """How it is called by who cannot see it."""
+        """The alternative text for screen readers."""
         return f"Image {self.place}, the marked one" if self.marked else f"Image {self.place}"
 
 
 @dataclass(frozen=True)
 class FormView:
-    """Everything a page of work shows.
+    """Everything on a page of work.
 
     Attributes:
-        layout: `talk`, `pick` (a grid to choose from) or `read` (pictures beside what is asked).
+        layout: `talk`, `pick` (a grid to choose from) or `read` (pictures beside the question).
         pictures: in the order shown. given: values by field, as they were typed or kept as a draft.
     """
 
@@ -48,7 +48,7 @@ class FormView:
 
     @property
     def mixed(self) -> bool:
-        """Whether pictures differ in shape, so that a grid of them needs boxes of one."""
+        """Whether pictures differ in shape: their grid then needs boxes of equal shape."""
         return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
 
 

@@ -1,11 +1,13 @@
-"""`ctxr aggregate`: answers become trusted judgments, figures and a dataset."""
+"""`ctxr aggregate`: turn answers into judgments, metrics and a dataset."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import JUDGMENTS, TASKS, Answered, read_judgments
@@ -15,28 +17,17 @@ from ctxr.annotation.records import Dialogue, Unit
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_seed
 from ctxr.engine.report import Table
-from ctxr.errors import DataError, UsageError
+from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd import people
 from ctxr.pipelines.crowd import validation as figures
 from ctxr.pipelines.crowd import votes as acceptance
-from ctxr.pipelines.crowd.config import LABEL_RULES, Aggregate, AggregateReport
+from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.pipelines.crowd.validation import AccuracyRow, AgreementRow
-from ctxr.pipelines.crowd.votes import RULES, Acceptance, LabelRow, picks_of
-from ctxr.store.artifacts import (
-    MANIFEST,
-    Artifact,
-    Content,
-    Parent,
-    finish,
-    finished,
-    locked,
-    open_artifact,
-    require_ours,
-    take_manifest,
-)
+from ctxr.pipelines.crowd.votes import Acceptance, LabelRow, picks_of
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
@@ -72,10 +63,10 @@ def _pair(unit: Unit) -> tuple[str, str] | None:
 
 
 class Dropped(Record, frozen=True):
-    """A description or dialogue that was not kept.
+    """A description or dialogue that was dropped.
 
     Attributes:
-        query: its id. text: what was written. author: pseudonym. right, wrong: votes that count.
+        query: its id. text: the description. author: pseudonym. right, wrong: votes that count.
         reason: `not_found`, `tie`, `too_few_votes`, `writer_blocked`, `not_verified`, or `not_asked` before anybody voted.
     """
 
@@ -122,13 +113,13 @@ def kept_queries(
     answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
 ) -> dict[str, Query]:
     """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
-    known = known_queries(answered)
+    known = all_queries(answered)
     written = {query.id for query in answered.queries}
     asked = {decision.query: decision for decision in decisions.values()}
     good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
     kept = {one.id for one in kept_dialogues(answered, good, blocked)}
     for name, query in known.items():
-        # what was written elsewhere is dropped by votes alone, never for want of them
+        # descriptions from elsewhere are dropped by votes, never because votes are missing
         if query.labels is None and (asked[name].reason is None if name in asked else name not in written):
             kept.add(name)
     texts = {text for name in kept for text in known[name].texts}
@@ -136,7 +127,7 @@ def kept_queries(
     return {name: query for name, query in known.items() if name in kept or _goes_along(query, fallen)}
 
 
-def known_queries(answered: Answered) -> dict[str, Query]:
+def all_queries(answered: Answered) -> dict[str, Query]:
     """Queries that answers made, and those from elsewhere that units asked about, by id."""
     known = {query.id: query for query in answered.queries}
     for unit in answered.units.values():
@@ -152,7 +143,7 @@ def _goes_along(query: Query, fallen: Collection[str]) -> bool:
 
 
 def kept_dialogues(answered: Answered, good: Collection[str], blocked: Collection[str]) -> list[Dialogue]:
-    """Dialogues that were verified, and that nobody on the block list took part in."""
+    """Verified dialogues without a blocked worker."""
     return [one for one in answered.dialogues if one.id in good and not set(one.workers) & set(blocked)]
 
 
@@ -232,9 +223,9 @@ def write_dataset(
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
-    """Rows of pictures: those that people saw, and the others of their sets, which the artifact that they lie in tells of.
+    """Rows of images: those that workers saw, and the rest of their sets, which the artifact of the images lists.
 
-    Raises DataError for one that nothing tells of.
+    Raises DataError for an image that no artifact lists.
     """
     known = dict(answered.images)
     for root in _homes(answered):
@@ -244,7 +235,7 @@ def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
     lost = [name for name in names if name not in known]
     if lost:
         raise DataError(
-            f"{lost[0]} is in a set of which people saw other pictures alone, and nothing below {answered.root} tells of it",
+            f"{lost[0]} belongs to a set of the tasks, but no artifact below {answered.root} lists it",
             hint="export the tasks again from an artifact that holds the whole sets",
         )
     return [known[name] for name in names]
@@ -302,48 +293,76 @@ def _link(original: Path, copy: Path, image: str) -> None:
     link_or_copy(original, copy)
 
 
-KIND = "dataset"
+class DatasetStage(Stage):
+    """The dataset that the answers decide on."""
+
+    KIND = "dataset"
+    options: Aggregate
+    source: Path
+    figures: "_Figures"
+
+    def out(self) -> Path:
+        """The folder of the dataset."""
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The answers, with everything that is decided and measured from them."""
+        config, out = self.options, self.out()
+        self.source = config.input or collected(config.workdir, progress, config.database)
+        every = read_judgments(self.source)
+        if not every.answers:
+            raise DataError(f"{self.source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
+        answered = without_audits(every, config.workdir)
+        if not answered.answers:
+            raise DataError(
+                f"{self.source} holds only answers about revised labels, and nothing to aggregate",
+                hint="ctxr revise-labels --audit   reports them",
+            )
+        verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
+        if verb != "aggregate":
+            raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
+        blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
+        self.figures = _Figures(answered, config, blocked)
+        parents = [Parent("judgments", JUDGMENTS, open_artifact(self.source).sha256), *_sets(answered.root)]
+        return Inputs(parents, answered, {"blocked": sha256_of(sorted(blocked)) if blocked else ""})
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """Write the dataset; what was dropped is in `dropped.jsonl` with its votes."""
+        answered, figures = inputs.data, self.figures
+        kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
+        judgments = judgments_of(answered, kept, figures.decisions, figures.labels, self.options.rule)
+        talks = [one for one in answered.dialogues if one.id in kept]
+        names, counts = write_dataset(out, answered, kept, judgments, talks, progress)
+        dropped = dropped_rows(answered, figures.decisions, kept)
+        write_table(out / "dropped.jsonl", dropped)
+        write_table(out / "workers.jsonl", figures.people)
+        for name, content in (("figures.json", figures.record()), ("certificate.json", figures.certificate)):
+            write_bytes(out / name, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+        reasons = dict(sorted(Counter(row.reason for row in dropped).items()))
+        return Content(
+            [*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
+            counts | {"dropped": reasons, "workers": len(figures.people)},
+            {},
+        )
 
 
 def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
-    """Decide, measure, certify, and write the dataset; what was dropped is in `dropped.jsonl` with its votes.
+    """Decide, measure, certify, and write the dataset.
 
     Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
     unknown rule.
     """
-    progress = progress or Silent()
-    _check(config)
-    source = config.input or collected(config.workdir, progress, config.database)
-    every = read_judgments(source)
-    if not every.answers:
-        raise DataError(f"{source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
-    answered = without_audits(every, config.workdir)
-    if not answered.answers:
-        raise DataError(
-            f"{source} holds answers about revised labels alone, and nothing to aggregate",
-            hint="ctxr revise-labels --audit   says what they come to",
-        )
-    blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
-    out = config.folder()
-    parents = [Parent("judgments", JUDGMENTS, open_artifact(source).sha256), *_sets(answered.root)]
-    settings = config.result_config() | {"blocked": sha256_of(sorted(blocked)) if blocked else ""}
-    require_ours(out)
-    _refuse_others(out)
-    figures = _Figures(answered, config, blocked)
-    ready = finished(out, KIND, "aggregate", settings, parents)
-    if ready is not None and not ready.changed_files():
-        return _report(config, source, ready, figures, up_to_date=True)
-    with locked(out):
-        artifact = _write(out, answered, config, settings, parents, figures, progress)
-    return _report(config, source, artifact, figures, up_to_date=False)
+    stage = DatasetStage(config)
+    result = execute(stage, progress or Silent())
+    if result.artifact is None:
+        raise TypeError("a dataset is never written in part")
+    return _report(stage.source, result.artifact, stage.figures, result.up_to_date)
 
 
 class _Figures:
-    """Everything that is decided and measured, from the answers alone."""
+    """All decisions and measurements, computed from the answers."""
 
     def __init__(self, answered: "Answered", config: Aggregate, blocked: Sequence[str]) -> None:
-        import numpy as np
-
         self.picks = picks_of(answered)
         self.decisions = acceptance.decide(self.picks, config.rule, blocked)
         self.labels = acceptance.label_consensus(answered, config.labels, blocked)
@@ -360,8 +379,19 @@ class _Figures:
         self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
         self.blocked = tuple(blocked)
 
+    def record(self) -> dict[str, list[dict[str, Any]]]:
+        """The measurements as plain values."""
+        measured: dict[str, Sequence[Any]] = {
+            "accuracy": self.accuracies,
+            "agreement": self.agreements,
+            "coefficients": self.coefficients,
+            "habits": self.habits,
+            "labels": self.label_rows,
+        }
+        return {name: [row.record() for row in rows] for name, rows in measured.items()}
+
     def tables(self) -> dict[str, Table]:
-        """What is shown."""
+        """The measurements as tables for people."""
         shown = {}
         if self.picks:
             shown["kept"] = figures.kept_table(self.decisions, self.picks)
@@ -375,63 +405,19 @@ class _Figures:
         return shown
 
 
-def _write(
-    out: Path,
-    answered: "Answered",
-    config: Aggregate,
-    settings: dict[str, Any],
-    parents: Any,
-    figures: _Figures,
-    progress: Progress,
-) -> "Artifact":
-    from collections import Counter
-
-    import msgspec
-
-    take_manifest(out)
-    kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
-    judgments = judgments_of(answered, kept, figures.decisions, figures.labels, config.rule)
-    talks = [one for one in answered.dialogues if one.id in kept]
-    names, counts = write_dataset(out, answered, kept, judgments, talks, progress)
-    dropped = dropped_rows(answered, figures.decisions, kept)
-    write_table(out / "dropped.jsonl", dropped)
-    write_table(out / "workers.jsonl", figures.people)
-    measured = {
-        "accuracy": [row.record() for row in figures.accuracies],
-        "agreement": [row.record() for row in figures.agreements],
-        "coefficients": [row.record() for row in figures.coefficients],
-        "habits": [row.record() for row in figures.habits],
-        "labels": [row.record() for row in figures.label_rows],
-    }
-    write_bytes(out / "figures.json", msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
-    certified = msgspec.json.format(msgspec.json.encode(figures.certificate), indent=1)
-    write_bytes(out / "certificate.json", certified + b"\n")
-    return finish(
-        out,
-        kind=KIND,
-        verb="aggregate",
-        config=settings,
-        parents=parents,
-        content=Content(
-            [*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
-            counts
-            | {"dropped": dict(sorted(Counter(row.reason for row in dropped).items())), "workers": len(figures.people)},
-            {},
-        ),
-    )
-
-
-def _report(
-    config: Aggregate, source: Path, artifact: "Artifact", figures: _Figures, up_to_date: bool
-) -> AggregateReport:
+def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: bool) -> AggregateReport:
     violations = tuple(figures.certificate["violations"])
     workers = figures.certificate["workers"]
     notes = []
     waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
     if waiting:
-        notes.append(f"{waiting} descriptions wait for retrievals: ctxr serve, then ctxr aggregate again")
+        notes.append(
+            f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
+        )
     if figures.blocked:
-        notes.append(f"votes of {len(figures.blocked)} blocked workers do not count (--keep-blocked counts them)")
+        notes.append(
+            f"votes of {plural(len(figures.blocked), 'blocked worker')} are not counted (--keep-blocked counts them)"
+        )
     if workers["train"] and workers["eval"]:
         notes.append(
             f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
@@ -450,39 +436,17 @@ def _report(
 
 
 def _sets(root: Path) -> "list[Parent]":
-    """The image sets that were asked about, by which a later verb knows whether they are still the project's."""
+    """The image sets of the tasks, by which a later verb detects that the project has newer ones."""
     if not (root / MANIFEST).is_file():
         return []  # a public release
     artifact = open_artifact(root)
     return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
 
 
-def _refuse_others(out: Path) -> None:
-    """Raises UsageError where another command made the dataset that would be written over."""
-    verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
-    if verb != "aggregate":
-        raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
-
-
 def _declared(workdir: Path) -> str:
-    """What the project's tasks say of workers on both sides; the protocol's default where there are none any more."""
+    """The strictest separation of workers that the project's tasks declare; the protocol's default without tasks."""
     said = {
         str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
         for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
     }
     return next((name for name in ("wholly", "partly", "none") if name in said), Protocol.disjoint)
-
-
-def _check(config: Aggregate) -> None:
-    refuse_seed(config.seed)
-    for name, value, known in (("rule", config.rule, RULES), ("labels", config.labels, LABEL_RULES)):
-        if value not in known:
-            raise UsageError(f"--{name} {value!r} is unknown", hint=f"choose one of {', '.join(known)}")
-    if config.disjoint not in ("", "wholly", "partly", "none"):
-        raise UsageError(f"--disjoint {config.disjoint!r} is unknown", hint="choose wholly, partly or none")
-    if not 0 <= config.poor <= config.good <= 1:
-        raise UsageError(
-            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
-        )
-    if config.resamples < 1:
-        raise UsageError(f"--resamples {config.resamples} must be at least 1")

@@ -1,7 +1,7 @@
-"""What is known of each worker, and whether every rule of assignment held.
+"""The quality of each worker, and a certificate that every assignment rule was kept.
 
-Skill is a Beta posterior, so that five right of five is not mistaken for proof; a suggestion to block or to allow waits until
-its probability is above .95, is never carried out by itself, and can be taken back.
+Skill is a Beta posterior: five right answers of five prove little. Blocking or allowing is suggested above a probability of .95;
+a person applies it and can undo it.
 """
 
 from collections import Counter, defaultdict
@@ -23,10 +23,10 @@ from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
 from ctxr.store.records import Record
 
 PLACED = 0.01
-"""Corrected p-value below which picks follow the place where an image was shown."""
+"""Corrected p-value below which picks depend on the position of an image."""
 
 LEAST_WRONG = 10
-"""Wrong picks from which a habit of place can be told."""
+"""Wrong picks that a test for position bias needs."""
 
 
 class Skilled(msgspec.Struct, frozen=True):
@@ -40,14 +40,14 @@ class Skilled(msgspec.Struct, frozen=True):
 
 
 class Worker(Record, frozen=True):
-    """One worker, as known from the answers.
+    """One worker, as seen in the answers.
 
     Attributes:
         worker: pseudonym. answers: by task. seconds: median of an answer, by task.
         finds: as a retriever, descriptions by others and checks with a known answer together; None without any.
         found: as a describer: one trial for each description that others voted on.
-        checks: checks answered; missed: of these, wrong. position_p: how often somebody without a habit of place would look
-            so (Holm-corrected over workers); None where there are too few picks.
+        checks: checks answered; missed: of these, wrong. position_p: p-value of position bias
+            (Holm-corrected over workers); None with too few picks.
         suggestion: allow, block or undecided; why: in words. blocked: is on the block list now.
     """
 
@@ -69,9 +69,9 @@ class Worker(Record, frozen=True):
 def people(
     answered: Answered, picks: Sequence[RetrieverPick], blocked: Collection[str], good: float, poor: float
 ) -> list[Worker]:
-    """Everybody who answered, by pseudonym.
+    """Everyone who answered, by pseudonym.
 
-    `good` is the accuracy that is wanted of a retriever, `poor` the one that is not borne, 0..1.
+    Retrievers are to be allowed above the accuracy `good` and blocked below `poor`, 0..1.
     """
     checks: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def people(
 
 
 def table(rows: Sequence[Worker]) -> Table:
-    """The workers as a table for people, those to look at first."""
+    """The workers as a table, suggested blocks first."""
     rank = {"block": 0, "undecided": 1, "allow": 2}
     ordered = sorted(rows, key=lambda row: (rank[row.suggestion], row.finds.mean if row.finds else 1.0, row.worker))
     shown = tuple(
@@ -129,8 +129,8 @@ def table(rows: Sequence[Worker]) -> Table:
         for row in ordered
     )
     note = (
-        "finds: share of right picks, with a 95 % Beta interval; is found: share of their descriptions that others find. "
-        "Suggestions change nothing: ctxr workers --block WORKER --reason TEXT does"
+        "finds: accuracy of their picks, with a 95 % Beta interval; is found: accuracy of others on their descriptions. "
+        "Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
     )
     told = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
     return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, told)
@@ -138,12 +138,12 @@ def table(rows: Sequence[Worker]) -> Table:
 
 def _suggestion(right: int, votes: int, place: float | None, good: float, poor: float) -> tuple[str, str]:
     if place is not None and place < PLACED:
-        return "block", "picks follow the place, not the text"
+        return "block", "picks depend on the position of the image, not on the text"
     if not votes:
-        return "undecided", "nothing with a known answer yet"
+        return "undecided", "no question with a known answer yet"
     (decision,) = trust.decisions([right], [votes], good, poor)
-    said = {"block": f"finds fewer than {poor:g} for sure", "allow": f"finds more than {good:g} for sure"}
-    return decision, said.get(decision, "too few answers to be sure")
+    said = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
+    return decision, said.get(decision, "too few answers to decide")
 
 
 def _skill(right: float, votes: float) -> Skilled:
@@ -156,7 +156,7 @@ def _found(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
         return {}
     votes = votes_on_images(picks)
     author = {one.unit.id: one.describer for one in picks}
-    counts = trust.found_by_others(
+    counts = trust.author_success(
         votes, np.array([one.right for one in picks]), [author[str(name)] for name in votes.unit_names]
     )
     columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)
@@ -191,9 +191,9 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 
 
 def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
-    """What can be certified of an assignment.
+    """The certificate of an assignment.
 
-    `queries` says of each validation and test description whether its writer also described for train, and how many of its
+    `queries` lists for each validation and test description whether its author also described for train, and how many of its
     retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
     worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
     replace), somebody on both sides of a study declared wholly disjoint. Shown orders are held against the seeded ones when
@@ -247,7 +247,7 @@ def _own(answered: Answered) -> list[str]:
 
 
 def _met_before(answered: Answered) -> list[str]:
-    """Whoever answered a task for fresh eyes must not have met its set in an earlier answer."""
+    """Answers to a task that requires an unknown image set, by workers who had seen the set before."""
     found: list[str] = []
     for worker, answers in _by_worker(answered.answers).items():
         met: dict[str, str] = {}

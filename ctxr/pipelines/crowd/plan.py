@@ -1,6 +1,5 @@
-"""`ctxr plan`: what asking the crowd will take: units, votes, cost with fees, hours, pay per hour."""
+"""`ctxr plan`: forecast the units, votes, cost with fees, hours and pay per hour of a study."""
 
-from dataclasses import asdict
 from typing import Any
 
 from ctxr.annotation.cost import (
@@ -21,8 +20,8 @@ from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import SETS, chosen, refuse_seed
-from ctxr.errors import UsageError
+from ctxr.engine.project import SETS, chosen
+from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport
 from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 
@@ -36,7 +35,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     without finished sets.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     source = chosen(config.input, config.workdir, SETS, progress)
     sides = _sides(read_artifact(source))
     pilot = answered_work(config.workdir)
@@ -48,7 +47,9 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     right = config.right if config.right is not None else _right(pilot, notes)
     forecasts, kept = _forecasts(config, sides, right, describe_time, retrieve_time)
     if config.qualification:
-        notes.append(f"each new worker also answers {config.qualification} questions first; they are not counted here")
+        notes.append(
+            f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
+        )
     cost = sum(one.cost for one in forecasts)
     report = PlanReport(
         plan=config.folder(),
@@ -67,7 +68,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
     require_ours(out)
     with locked(out):
         take_manifest(out)
-        settings = {name: value for name, value in asdict(config).items() if name not in ("input", "out", "workdir")}
+        settings = {name: value for name, value in config.key().items() if name not in ("input", "out", "workdir")}
         votes = round(sum(one.votes for one in forecasts))
         counts = {"sets": sides, "units": forecasts[0].units, "votes": votes, "cost": cost}
         parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
@@ -82,7 +83,8 @@ def _forecasts(
     describe_time: tuple[float, int],
     retrieve_time: tuple[float, int],
 ) -> "tuple[tuple[Forecast, ...], float]":
-    """What describing and retrieving will take, and how many descriptions will be kept. Times are seconds, and of how many."""
+    """The forecasts of describing and retrieving, and the expected number of kept descriptions. Times are seconds with their
+    number of answers."""
     described = sum(sides.values()) * config.targets
     votes, kept, most = 0.0, 0.0, 1
     for side, count in sides.items():
@@ -100,20 +102,6 @@ def _forecasts(
     ), kept
 
 
-def _check(config: Plan) -> None:
-    config.check()
-    refuse_seed(config.seed)
-    if config.right is not None and not 0 <= config.right <= 1:
-        raise UsageError(f"--right is {config.right:g}, it must be a share from 0 to 1")
-    if config.fee_percent is not None and config.fee_percent < 0:
-        raise UsageError(f"--fee-percent is {config.fee_percent:g}, it cannot be negative")
-    for name in ("describe_seconds", "retrieve_seconds"):
-        if (seconds := getattr(config, name)) is not None and seconds <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} is {seconds:g}, it must be above 0")
-    if min(config.describe_reward, config.retrieve_reward, config.floor) < 0:
-        raise UsageError("rewards and the floor cannot be negative")
-
-
 def _sides(dataset: "Dataset") -> dict[str, int]:
     sides: dict[str, int] = {}
     for image_set in dataset.sets:
@@ -128,9 +116,13 @@ def _seconds(task: str, given: float | None, pilot: "list[tuple[Unit, Answer]]",
     measured, count = median_seconds(task, pilot)
     if measured is not None:
         if count < PILOT:
-            notes.append(f"the time of a {task} rests on {count} answers; a pilot of {PILOT} says more")
+            notes.append(
+                f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {PILOT} is more reliable"
+            )
         return measured, count
-    notes.append(f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; a pilot of {PILOT} says more")
+    notes.append(
+        f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; run a pilot of {PILOT} answers"
+    )
     return ASSUMED_SECONDS[task], 0
 
 
@@ -140,5 +132,5 @@ def _right(pilot: "list[tuple[Unit, Answer]]", notes: list[str]) -> float:
     known = [mark for mark in marks if mark is not None]
     if known:
         return float(sum(known) / len(known))
-    notes.append(f"no retrieval has been answered yet: {KEPT} of them are taken to be right (ImageCoDe, section 3.3)")
+    notes.append(f"no retrieval has been answered yet: an accuracy of {KEPT} is assumed (ImageCoDe, section 3.3)")
     return KEPT

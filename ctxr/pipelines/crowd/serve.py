@@ -1,5 +1,6 @@
-"""`ctxr serve`: the pages of the crowd, served from this machine until stopped."""
+"""`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
+import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -12,14 +13,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ctxr.annotation.artifacts import CROWD, TASKS, Tasks, read_all_tasks
+from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
-from ctxr.annotation.launching import codes_file
+from ctxr.annotation.launch import codes_file
 from ctxr.annotation.platforms.prolific import PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
@@ -33,11 +34,11 @@ from ctxr.store.kinds import SERVED
 from ctxr.store.tables import read_table
 
 STOP_SECONDS = 3
-"""Requests that are still running get so long to end."""
+"""Seconds that running requests get to finish when the server stops."""
 
 
 class _Server(uvicorn.Server):
-    """A server that wakes who waits when it is told to stop."""
+    """A server that ends waiting requests when it is told to stop."""
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(config)
@@ -107,15 +108,15 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 def run(
     config: Serve, progress: Progress | None = None, opened: Callable[[Opened], None] = lambda _: None
 ) -> Collected:
-    """Serve until interrupted; `opened` is called once, when somebody can come in.
+    """Serve until interrupted; `opened` is called once, as soon as workers can sign in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     if config.host not in LOCAL and not config.base_url.startswith("https://"):
         progress.warn(
-            "answers and personal links travel unencrypted: let a proxy speak https, and name it with --base-url"
+            "answers and personal links are sent unencrypted: put an https proxy in front, and give its address with --base-url"
         )
     listening = _listen(config.host, config.port)
     with listening:
@@ -134,9 +135,6 @@ def run(
 
 def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, Mapping[str, int]]":
     """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
-    from datetime import timedelta
-    from functools import partial
-
     every = read_all_tasks(config.workdir)
     everything = _ours(every, progress)
     _warn_of_unfinished(config.workdir, progress)
@@ -163,14 +161,14 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, 
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, _names(config.tasks))),
-        _names(config.tasks) or None,
+        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, listed(config.tasks))),
+        listed(config.tasks) or None,
         config.bundle,
         config.rate,
     )
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
     if not any(waiting.values()):
-        progress.warn("nothing waits to be done" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+        progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     return site, {task: count for task, count in waiting.items() if count}
 
 
@@ -179,7 +177,7 @@ def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]
     ours = [tasks for tasks in everything if tasks.backend in SERVED]
     for tasks in everything:
         if tasks.backend not in SERVED:
-            progress.note(f"{tasks.path} was exported for {tasks.backend} and is not served here")
+            progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
     if not ours:
         raise UsageError(
             f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
@@ -188,25 +186,7 @@ def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]
     return ours
 
 
-def _check(config: Serve) -> None:
-    for name in _names(config.tasks):
-        if name not in NAMES:
-            raise UsageError(f"--tasks names {name!r}, which is no task", hint=f"there are {', '.join(NAMES)}")
-    if not 0 <= config.port <= 65535:
-        raise UsageError(f"--port {config.port} is no port", hint="a number from 0 to 65535; 0 = any free one")
-    if config.bundle < 1 or config.lease_minutes <= 0 or config.rate < 0 or config.invite < 0:
-        raise UsageError(
-            "--bundle, --lease-minutes, --rate or --invite is out of range",
-            hint="--bundle is at least 1, --lease-minutes above 0, --rate and --invite at least 0",
-        )
-    if config.base_url and not config.base_url.startswith(("http://", "https://")):
-        raise UsageError(f"--base-url {config.base_url!r} is no address", hint="it begins with https://")
-
-
 def _listen(host: str, port: int) -> "socket.socket":
-    import errno
-    import socket
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -218,13 +198,11 @@ def _listen(host: str, port: int) -> "socket.socket":
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is in use", hint="--port 0 takes any free one") from error
-        raise UsageError(f"{host}:{port} cannot be listened at: {error.strerror}", hint="--host 127.0.0.1") from error
+        raise UsageError(f"{host}:{port} cannot be used: {error.strerror}", hint="--host 127.0.0.1") from error
     return listening
 
 
 def _base_url(config: Serve, listening: "socket.socket") -> str:
-    import socket
-
     if config.base_url:
         return config.base_url.rstrip("/")
     host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
@@ -252,10 +230,6 @@ def _warn_of_unfinished(workdir: Path, progress: Progress) -> None:
     for folder in sorted((workdir / TASKS).iterdir()):
         if folder.is_dir() and not (folder / MANIFEST).is_file():
             progress.warn(f"{folder} is unfinished and is not served")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:

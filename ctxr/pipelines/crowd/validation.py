@@ -1,7 +1,7 @@
-"""Figures of a validation: accuracy, agreement and position bias on every basis, side by side.
+"""Metrics of a validation: accuracy, agreement and position bias, each on several subsets of the votes.
 
-Krippendorff's alpha of the ImageCoDe release was computed on accepted votes only, which flatters: votes that were kept because
-they name the target agree by selection. Both are printed, and so are all votes on the random share that always gets all.
+Krippendorff's alpha of the ImageCoDe release was computed on accepted votes, which is optimistic: votes that were kept because
+they name the target agree by selection. Alpha is reported on both, and on the random share of units that gets all votes.
 """
 
 from collections import Counter, defaultdict
@@ -89,8 +89,8 @@ class Habit:
     """Picks on sets of one kind and size.
 
     Attributes:
-        bias: picks by shown place against what accuracy and the places of the targets lead one to expect.
-        confusion: wrong picks by their distance from the target; None where the order means nothing.
+        bias: picks by shown position, compared with those expected from accuracy and the positions of the targets.
+        confusion: wrong picks by their distance from the target; None for sets without an order.
     """
 
     kind: str
@@ -118,7 +118,7 @@ def habits(picks: Sequence[RetrieverPick], rng: np.random.Generator) -> list[Hab
 
 
 def habits_table(rows: Sequence[Habit]) -> Table:
-    """Habits as a table for people."""
+    """Position bias as a table."""
     shown = tuple(
         (
             f"{row.kind}, sets of {row.size}",
@@ -130,10 +130,10 @@ def habits_table(rows: Sequence[Habit]) -> Table:
         for row in rows
     )
     note = (
-        "p: how often a crowd that does not mind the place looks at least as odd; neighbours: wrong picks right beside the "
-        "target, and in brackets as many as if wrong picks fell evenly"
+        "p: p-value of the picks without position bias; neighbours: wrong picks next to the target, and in brackets the number "
+        "expected if wrong picks were spread evenly"
     )
-    return Table("Habits of place", ("picks on", "votes", "wrong", "p", "neighbours"), shown, note)
+    return Table("Position bias", ("picks on", "votes", "wrong", "p", "neighbours"), shown, note)
 
 
 ALL, ACCEPTED, FULL, FIRST, TRUSTED = "all votes", "accepted only", "full share", "first votes", "blocked left out"
@@ -207,7 +207,7 @@ def accuracies(
     rng: np.random.Generator,
     resamples: int,
 ) -> list[AccuracyRow]:
-    """How often people find the target: of all votes, of first votes, without blocked workers, and of accepted ones."""
+    """Human accuracy: of all votes, of first votes, without blocked workers, and of accepted ones."""
     rows = []
     for kind, some in _parts(picks).items():
         bases = {
@@ -237,7 +237,7 @@ def accuracy_of(picks: Sequence[RetrieverPick], rng: np.random.Generator, resamp
 
 
 def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPick]) -> Table:
-    """Descriptions by side of the benchmark: voted on, kept, and why the others fell."""
+    """Descriptions by split: voted on, kept, and dropped by reason."""
     side = {one.unit.id: one.unit.split or "none" for one in picks}
     order = ("train", "valid", "test", "none")
     rows = []
@@ -250,8 +250,8 @@ def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPic
         votes = sum(one.right + one.wrong for one in some)
         share = f"{kept / decided:.3f} ({low:.3f}–{high:.3f})" if decided else None
         rows.append((name, len(some), votes, kept, share, fell))
-    heads = ("split", "descriptions", "votes", "kept", "share of decided", "fell")
-    note = "the published share is 0.735 of all descriptions (ImageCoDe, section 3.3); in brackets Wilson's interval"
+    heads = ("split", "descriptions", "votes", "kept", "share of decided", "dropped")
+    note = "in brackets Wilson's interval; the published share is 0.735 of all descriptions (ImageCoDe, section 3.3)"
     return Table("Kept descriptions", heads, tuple(rows), note)
 
 
@@ -269,8 +269,8 @@ def accuracy_table(rows: Sequence[AccuracyRow]) -> Table:
         for row in rows
     )
     note = (
-        "workers: interval with whole workers drawn again, the one to quote; Wilson's takes votes for independent. "
-        "Accepted descriptions were accepted because people were right: that row flatters. The paper prints 90.8 on test"
+        "over workers: bootstrap over whole workers, the interval to report; Wilson's assumes independent votes. "
+        "Accepted descriptions were kept because workers were right, so that row is optimistic. The paper reports 90.8 on test"
     )
     return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), shown, note)
 
@@ -279,7 +279,7 @@ def agreement_table(rows: Sequence[AgreementRow]) -> Table:
     """Alpha as a table for people, with intervals over units and workers; `figures.json` has those over units too."""
     columns = {
         "nominal on image ids": "on images",
-        "nominal on positions": "on places",
+        "nominal on positions": "on positions",
         "interval on positions": "interval",
     }
     lines: dict[tuple[str, str], dict[str, AgreementRow]] = {}
@@ -287,7 +287,7 @@ def agreement_table(rows: Sequence[AgreementRow]) -> Table:
         lines.setdefault((row.kind, row.basis), {})[f"{row.level} on {row.on}"] = row
     shown = tuple(
         (
-            f"{kind}, {basis}" + (" (flatters)" if basis == ACCEPTED else ""),
+            f"{kind}, {basis}" + (" (optimistic)" if basis == ACCEPTED else ""),
             next(iter(found.values())).both.units,
             next(iter(found.values())).both.votes,
             *(_alpha(found.get(name)) for name in columns),
@@ -295,9 +295,9 @@ def agreement_table(rows: Sequence[AgreementRow]) -> Table:
         for (kind, basis), found in lines.items()
     )
     note = (
-        "nominal alpha of image ids and of places in the set; interval alpha of places for frames in temporal order alone. "
-        "In brackets 95 % over units and workers. Accepted only is what the released script computes: votes kept because "
-        "they name the target agree by selection. The full share got every vote and is unbiased"
+        "nominal alpha of image ids and of positions in the set; interval alpha of positions for frames in temporal order. "
+        "In brackets the 95 % interval over units and workers. The released script computes accepted only, where votes agree "
+        "by selection. The full share got all votes and is unbiased"
     )
     return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), shown, note)
 

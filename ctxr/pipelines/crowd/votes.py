@@ -1,4 +1,4 @@
-"""Votes as they were cast, and the decisions they make: descriptions kept (ImageCoDe, section 3.3), labels."""
+"""Votes and the decisions made from them: kept descriptions (ImageCoDe, section 3.3) and labels."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -87,12 +87,9 @@ def of_kind(picks: Iterable[RetrieverPick], kind: str) -> list[RetrieverPick]:
     return [one for one in picks if kind in ("all", one.kind)]
 
 
-RULES = ("paper", "majority")
-
-
 @dataclass(frozen=True)
 class Acceptance:
-    """What became of one description.
+    """The decision on one description.
 
     Attributes:
         reason: None when it is kept; `not_found` (votes were against it), `tie`, `too_few_votes`, `writer_blocked`.
@@ -145,9 +142,6 @@ def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
 def _paper(right: int, wrong: int, needed: int, most: int) -> str | None:
     said = verdict(right, wrong, needed, most)
     return None if said == "accepted" else "not_found" if said == "dropped" else "too_few_votes"
-
-
-CONSENSUS_RULES = ("majority", "dawid-skene")
 
 
 @dataclass(frozen=True)
@@ -221,7 +215,7 @@ def table(rows: Sequence[LabelRow]) -> Table:
         )
         for row in rows
     )
-    note = "alpha of a label that hardly anyone gives rests on those few votes; all labels: sets with MASI's distance"
+    note = "alpha of a rare label depends on few votes; all labels: sets of labels with MASI's distance"
     return Table("Agreement on labels", ("task", "label", "units", "votes", "share", "alpha"), shown, note)
 
 

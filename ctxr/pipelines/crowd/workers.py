@@ -1,11 +1,12 @@
-"""`ctxr workers`: how good each worker is, how sure that is, and who may go on; every change has a reason and can be undone."""
+"""`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import CROWD, read_judgments
 from ctxr.annotation.journal.results import Change, Waited
-from ctxr.annotation.project_journal import blocked_workers, is_there, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
@@ -15,15 +16,12 @@ from ctxr.pipelines.crowd.votes import picks_of
 
 
 def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
-    """Change standings if asked to, then say what is known of everybody.
+    """Change the state of workers if requested, then report on all of them.
 
-    Raises UsageError for a change without a reason or of somebody unknown, UnfinishedError before anybody answered.
+    Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     progress = progress or Silent()
-    if not 0 <= config.poor <= config.good <= 1:
-        raise UsageError(
-            f"--poor {config.poor:g} and --good {config.good:g} must be shares, the first not above the second"
-        )
+    config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
     answered = read_judgments(collected(config.workdir, progress, config.database))
     rows = people(
@@ -31,7 +29,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     )
     changes: tuple[Change, ...] = ()
     waited: tuple[Waited, ...] = ()
-    if is_there(config.workdir, config.database):
+    if has_journal(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
             everybody = [one.worker for one in journal.standings()]
             changes = tuple(change for worker in everybody for change in journal.changes(worker))
@@ -41,12 +39,6 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
 
 
 def _change(config: Workers) -> tuple[str, ...]:
-    from datetime import UTC, datetime
-
-    if not config.reason.strip():
-        raise UsageError("a change of standing needs its reason", hint='--reason "picks the first image every time"')
-    if twice := {*config.block} & {*config.allow} | {*config.block} & {*config.undo} | {*config.allow} & {*config.undo}:
-        raise UsageError(f"{sorted(twice)[0]!r} cannot be changed in two ways at once")
     said = []
     with opened(config.workdir, config.database) as journal:
         known = [one.worker for one in journal.standings()]
@@ -56,7 +48,7 @@ def _change(config: Workers) -> tuple[str, ...]:
             for verb, act, chosen in (
                 ("blocked", journal.block, config.block),
                 ("allowed", journal.allow, config.allow),
-                ("took back the last change of", journal.undo, config.undo),
+                ("undid the last change of", journal.undo, config.undo),
             )
             for given in chosen
         ]

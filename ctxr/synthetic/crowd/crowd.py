@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ctxr.annotation.making import attention_place
 from ctxr.annotation.tasks import describe, retrieve
+from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import CtxrError
 from ctxr.synthetic.crowd.browser import Page
@@ -65,7 +65,7 @@ class Person(Visitor):
         keys = {image: address.rpartition("/")[2] for address, image in images.items()}
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
         order = tuple(images.values())
-        asked = attention_place(text)
+        asked = attention_index(text)
         verdicts: dict[str, Verdict]
         if asked is not None:
             verdicts = {image: place == asked for place, image in enumerate(order)}

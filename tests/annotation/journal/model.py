@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol, digest, verdict, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.records import ImageSet
 
 
@@ -164,7 +164,7 @@ class Model:
         self.decide(held.unit)
         if held.unit.purpose == "work":
             if held.unit.task == "describe":
-                self.units += follow(held.unit, answer, self.sets[held.unit.image_set], self.protocol)
+                self.units += derive_units(held.unit, answer, self.sets[held.unit.image_set], self.protocol)
         elif right is not None:
             self.learn(answer.worker, right)
 

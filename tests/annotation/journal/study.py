@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease, Receipt
-from ctxr.annotation.making import attention_unit, retrieve_unit
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.tasks import verify
+from ctxr.annotation.unit_factory import attention_unit, retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)

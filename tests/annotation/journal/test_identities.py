@@ -76,7 +76,7 @@ def test_a_visit_stays_as_it_was_recorded_first(tmp_path: Path) -> None:
     people = Identities(tmp_path, b"k" * 32)
     first = people.come(visit("s1"), HOUR)
     assert people.come(visit("s1", minutes=5), HOUR) == first
-    with pytest.raises(Refused, match="somebody else’s"):
+    with pytest.raises(Refused, match="belongs to another participant"):
         people.come(visit("s1", "p2"), HOUR)
     people.end("s1", "complete")
     people.end("s1", "stopped")

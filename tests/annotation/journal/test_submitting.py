@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.results import NoWork, Refused
-from ctxr.annotation.making import follow
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError, UsageError
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
@@ -68,7 +68,7 @@ def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opene
     journal = opener([described(one)], sets)
     enrolled(journal, "w1")
     lease = leased(journal, "w1")
-    with pytest.raises(Refused, match="Please say a little more") as refused:
+    with pytest.raises(Refused, match="Please add more detail") as refused:
         journal.submit(lease.token, "w1", {"description": ("the next image",)}, START)
     assert [problem.code for problem in refused.value.problems] == ["too_short", "mentions_other_images"]
     with pytest.raises(Refused, match="cannot be stored"):
@@ -109,7 +109,7 @@ def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener)
     journal = opener([unit], sets)
     enrolled(journal, "w1")
     given = answer(journal, leased(journal, "w1")).answer
-    assert journal.units() == [unit, *follow(unit, given, one, PUBLISHED)]
+    assert journal.units() == [unit, *derive_units(unit, given, one, PUBLISHED)]
     again = opener([unit], sets)
     assert again.units() == journal.units()
 
@@ -161,7 +161,7 @@ def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener
 
 
 def test_a_protocol_that_asks_more_questions_than_there_are_is_refused(opener: Opener) -> None:
-    with pytest.raises(UsageError, match="qualification asks 3 questions, and there is 1"):
+    with pytest.raises(UsageError, match="qualification needs 3 questions, and the tasks contain 1"):
         opener([known(image_sets(1)[0], "qualification")], (), Protocol(qualification=3))
 
 

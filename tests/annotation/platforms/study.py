@@ -74,14 +74,18 @@ def said(unit: Unit, identity: str) -> Values:
     return values
 
 
+PSEUDONYM = ("ctxr.annotation.platforms.arrivals.pseudonym", "ctxr.annotation.journal.identities.pseudonym")
+"""Where the pseudonyms of imported answers come from."""
+
+
 def make_project(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a dataset, a key, and one pseudonym for a person on every platform."""
     write_world_dataset(workdir / "dataset", sets=2)
     private = workdir / "crowd" / "private"
     private.mkdir(parents=True)
     (private / "key").write_text(KEY.hex())
-    for consumer in ("platforms.arrivals", "journal.identities"):
-        monkeypatch.setattr(f"ctxr.annotation.{consumer}.pseudonym", lambda key, platform, one: person(one))
+    for name in PSEUDONYM:
+        monkeypatch.setattr(name, lambda key, platform, one: person(one))
     return workdir
 
 

@@ -105,10 +105,10 @@ def changed(tmp_path: Path, change: Any) -> Path:
         (lambda rows: rows[0]["data"].update(ctxr_slot="0"), r"export\.json:1: ctxr_slot is '0'"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=False), r"export\.json:1: ctxr_slot is False"),
         (lambda rows: rows[2].pop("annotations"), r"export\.json:3: .*annotations"),
-        (lambda rows: rows[2]["annotations"][0].update(created_at="soon"), r"'soon' is no time"),
+        (lambda rows: rows[2]["annotations"][0].update(created_at="soon"), r"'soon' is not a time"),
         (
             lambda rows: rows[2]["annotations"][0].update(created_at="9999-12-31T23:00:00-08:00"),
-            r"'9999-.*' is no time",
+            r"'9999-.*' is not a time",
         ),
     ],
 )

@@ -68,10 +68,10 @@ def test_own_lists_let_in_and_keep_out() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"countries": ("USA",)}, "'USA' is no country"),
-        ({"approved": 101}, "no percentage"),
+        ({"countries": ("USA",)}, "'USA' is not a country"),
+        ({"approved": 101}, "not a percentage"),
         ({"reward": -1}, "negative"),
-        ({"excluded": ("no-id",)}, "no id of a qualification type"),
+        ({"excluded": ("no-id",)}, "not the id of a qualification type"),
     ],
 )
 def test_an_offer_that_would_be_refused_is_refused_at_once(change: dict[str, Any], message: str) -> None:
@@ -94,7 +94,7 @@ def test_the_question_is_one_page_that_shows_the_pictures_in_order_and_hides_the
 
 
 def test_a_question_that_is_too_large_names_its_unit() -> None:
-    with pytest.raises(DataError, match=r"unit 'u-1' is a question of \d+ bytes"):
+    with pytest.raises(DataError, match=r"unit 'u-1' needs a question of \d+ bytes"):
         hits(unit(texts=("x" * 70_000,)))
 
 
@@ -126,7 +126,7 @@ def test_the_parameters_fit_the_shapes_of_the_service(tmp_path: Path, monkeypatc
         stub.add_response("list_qualification_types", {"QualificationTypes": []}, listing)
         made = {
             "Name": "pool",
-            "Description": "Given to workers of a study so that its parts have different workers.",
+            "Description": "Keeps the workers of the parts of a study apart.",
             "QualificationTypeStatus": "Active",
         }
         stub.add_response("create_qualification_type", {"QualificationType": {"QualificationTypeId": "3P"}}, made)

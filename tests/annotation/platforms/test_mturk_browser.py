@@ -9,7 +9,7 @@ import pytest
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.platforms import mturk
-from ctxr.annotation.platforms.pages import values_of
+from ctxr.annotation.platforms.mturk import values_of
 from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.records import Unit
 from tests.annotation.platforms.test_examples import ADDRESSES, HARBOUR, KITCHEN, MARKET

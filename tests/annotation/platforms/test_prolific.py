@@ -259,12 +259,12 @@ def test_an_answer_counts_when_its_submission_is_known_and_the_participant_is_th
     read = prolific.answers(file, given, visits, ["5f"], KEY)
     assert [row.answer.unit for row in read.rows] == ["u-p1"]
     assert [refusal.sentence for refusal in read.refused] == [
-        "Prolific knows the submission as another participant's.",
+        "The submission belongs to another participant on Prolific.",
         "The submission is returned.",
         "The submission is timed-out.",
-        "Prolific does not know the submission.",
-        "Prolific does not say whose submission it is.",
-        "Nobody recorded with which submission this person came.",
+        "Prolific does not list the submission.",
+        "Prolific names no participant for the submission.",
+        "No submission was recorded for this worker.",
     ]
     assert set(read.people.values()) == {("prolific", f"p{number}") for number in range(1, 7)}
 

@@ -112,7 +112,7 @@ def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: 
     crowd = make_crowd(*ENTAIL, studies={"pilot": Study(lambda: codes, 1, ("entail",))})
     visitor = crowd.visitor()
     page = sent(visitor, visitor.get(entry()))
-    assert "is not here yet" in page.text
+    assert "is not available yet" in page.text
     assert "<code>" not in page.text
     codes["COMPLETED"] = "C2LATE"
     assert code_of(visitor.get("/next")) == "C2LATE"

@@ -40,7 +40,7 @@ def test_a_name_that_is_taken_is_not_lent_to_a_stranger(make_crowd: MakeCrowd) -
         visitor = crowd.visitor()
         sent = read(visitor.get("/")).form("/enter").send(visitor, name="Ada")
         assert sent.status_code == expected
-    assert "Somebody has come in with this name" in read(sent).problems[0]
+    assert "This name is already taken" in read(sent).problems[0]
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a" * 61, "a\x00b"])

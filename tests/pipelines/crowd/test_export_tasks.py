@@ -13,7 +13,7 @@ from ctxr.annotation.artifacts import Tasks, read_tasks
 from ctxr.annotation.config import BACKENDS, ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.launching import codes_of, read_study
+from ctxr.annotation.launch import codes_of, read_study
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.export_tasks import run
@@ -241,24 +241,24 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": "describ"}, "'describ' is no task"),
-        ({"task": ""}, r"which task\?"),
-        ({"backend": "mechanical"}, "is no backend"),
-        ({"backend": "mturk"}, "shows pictures from the web, and needs to know where they are"),
+        ({"task": "describ"}, "there is no task 'describ'"),
+        ({"task": ""}, "the task is missing"),
+        ({"backend": "mechanical"}, "--backend mechanical is unknown"),
+        ({"backend": "mturk"}, "loads the pictures from the web and needs their address"),
         ({"backend": "mturk", "image_base": "http://img.example.org"}, "is not https"),
         ({"backend": "prolific"}, "needs its address"),
         ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
-        ({"fraction": 0.0}, "out of range"),
-        ({"raters": -1}, "cannot be negative"),
+        ({"fraction": 0.0}, "--fraction 0.0 is out of range"),
+        ({"raters": -1}, "--votes -1 is out of range"),
         ({"launch": True}, "--launch does nothing with local"),
-        ({"live": True}, "--live goes with --launch"),
+        ({"live": True}, "--live needs --launch"),
         ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
-        ({"targets": 0}, "targets is 0"),
-        ({"verify_votes": 0}, "verify_votes is 0"),
-        ({"least_words": 0}, "least_words is 0"),
-        ({"turns_before_share": -1}, "turns_before_share is -1"),
-        ({"sameness": 1.5}, "sameness is 1.5"),
-        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is no country"),
+        ({"targets": 0}, "--targets 0 is out of range"),
+        ({"verify_votes": 0}, "--verify-votes 0 is"),
+        ({"least_words": 0}, "--least-words 0 is"),
+        ({"turns_before_share": -1}, "--turns-before-share -1 is"),
+        ({"sameness": 1.5}, "--sameness 1.5 is"),
+        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is not a country"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
         def publish(self, name: str) -> str:
             return "ACTIVE"
 
-    monkeypatch.setattr("ctxr.annotation.launching.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.launch.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="the answer was lost"):
         run(replace(config, launch=True))

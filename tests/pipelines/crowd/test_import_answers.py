@@ -253,7 +253,7 @@ def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, mo
     assert refusal.where == "later.jsonl:1"
     worker = study.person(done[0].identity)
     assert refusal.sentence == (
-        "The assignment was rejected. It was answered before and counts; rejected since: "
+        "The assignment was rejected. It was answered before and counts; it was rejected later: "
         f"ctxr workers --block {worker}, or keep it."
     )
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
@@ -331,7 +331,8 @@ def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monk
 
 def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, _ = labelled(workdir, monkeypatch)
-    monkeypatch.setattr("ctxr.annotation.platforms.arrivals.pseudonym", pseudonym)
+    for name in study.PSEUDONYM:
+        monkeypatch.setattr(name, pseudonym)
     run(config)
     identities = Identities(workdir / "crowd" / "private", study.KEY)
     known = [identities.who(one.worker) for one in read_judgments(config.folder()).answers]
@@ -443,7 +444,7 @@ def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_fo
         ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv is unknown"),
         ({"platform_of": "label-studio"}, UsageError, "answers of label-studio are in a file"),
         ({"file": Path("x.csv")}, UsageError, "in its journal, not in a file"),
-        ({"live": True}, UsageError, "go with --from mturk"),
+        ({"live": True}, UsageError, "need --from mturk"),
         ({}, UnfinishedError, "no finished tasks"),
     ],
 )

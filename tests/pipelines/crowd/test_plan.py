@@ -116,8 +116,9 @@ def test_a_planned_floor_holds_when_work_is_launched(work: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"right": 1.5}, "--right is 1.5"), ({"fee_percent": -5.0}, "--fee-percent is -5"), ({"describe_seconds": -4.0}, "above 0"),
-     ({"floor": -1}, "cannot be negative")],
+    [({"right": 1.5}, "--right 1.5 is out"), ({"fee_percent": -5.0}, "--fee-percent -5.0 is out"),
+     ({"describe_seconds": -4.0}, "--describe-seconds -4.0 is out"),
+     ({"floor": -1}, "--floor -1 is out")],
 )  # fmt: skip
 def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import TaskBatch, write_tasks
-from ctxr.annotation.launching import codes_of
+from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
@@ -163,7 +163,7 @@ def test_an_open_network_without_https_is_warned_of(tmp_path: Path, monkeypatch:
     warned: list[str] = []
     monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
     opened(Serve(workdir=project(tmp_path), host="0.0.0.0"), monkeypatch)  # noqa: S104
-    assert [text.split(":")[0] for text in warned] == ["answers and personal links travel unencrypted"]
+    assert [text.split(":")[0] for text in warned] == ["answers and personal links are sent unencrypted"]
     opened(Serve(workdir=tmp_path, host="0.0.0.0", base_url="https://crowd.example"), monkeypatch)  # noqa: S104
     assert len(warned) == 1
 
@@ -185,11 +185,11 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
     [
         ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
         ({"port": 70000}, "--port 70000"),
-        ({"bundle": 0}, "out of range"),
-        ({"rate": -1.0}, "out of range"),
-        ({"base_url": "crowd.example"}, "is no address"),
+        ({"bundle": 0}, "--bundle 0 is out of range"),
+        ({"rate": -1.0}, "--rate -1.0 is out of range"),
+        ({"base_url": "crowd.example"}, "is not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt cannot be read: No such file"),
-        ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be listened at"),
+        ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:

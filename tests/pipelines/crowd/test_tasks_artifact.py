@@ -13,9 +13,9 @@ from ctxr.annotation.artifacts import (
     write_judgments,
     write_tasks,
 )
-from ctxr.annotation.making import describe_units
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
+from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST

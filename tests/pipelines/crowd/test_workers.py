@@ -52,7 +52,7 @@ def test_blocking_has_a_reason_is_seen_and_can_be_taken_back(known: Path) -> Non
 
 
 def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path) -> None:
-    with pytest.raises(UsageError, match="needs its reason"):
+    with pytest.raises(UsageError, match="need a reason"):
         run(Workers(workdir=known, block=("w-spammer",)))
     with pytest.raises(UsageError, match="no worker is called 'w-nobody'"):
         run(Workers(workdir=known, block=("w-spammer", "w-nobody"), reason="both"))

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ctxr.annotation.artifacts import Answered, write_judgments
-from ctxr.annotation.making import describe_units, follow
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import derive_units, describe_units
 from ctxr.datasets.readers.artifact import read_artifact
 
 CARE = {"w-careful1": 0.95, "w-careful2": 0.95, "w-careful3": 0.9, "w-hasty": 0.7, "w-spammer": 0.0}
@@ -58,7 +58,7 @@ def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, floa
         writer = rng.choice(sorted(care))
         text = f"thing number {len(answers)} of {one.target} is what is seen here"
         answers.append(answer(one, writer, 0, len(answers), {"description": (text,)}))
-        for check in follow(one, answers[-1], base.sets[one.image_set], protocol):
+        for check in derive_units(one, answers[-1], base.sets[one.image_set], protocol):
             units[check.id] = check
             right = wrong = 0
             voters = [name for name in sorted(care) if name != writer]

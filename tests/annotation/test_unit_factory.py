@@ -3,20 +3,21 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from ctxr.annotation.making import (
-    attention_unit,
-    audit_units,
-    describe_units,
-    dialogue_units,
-    follow,
-    known_units,
-    retrieve_units,
-    tag_units,
-)
 from ctxr.annotation.protocol import Protocol, share, shown_order, verdict, wanted
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
+from ctxr.annotation.unit_factory import (
+    attention_unit,
+    audit_units,
+    check_units,
+    derive_units,
+    describe_units,
+    dialogue_units,
+    retrieve_units,
+    tag_units,
+)
+from ctxr.engine.options import typed
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set, unit
 from tests.annotation.tasks.test_tasks import SHARED, as_values
@@ -58,7 +59,7 @@ def test_a_seeded_share_gets_all_votes() -> None:
 
 def test_a_description_is_followed_by_its_retrieval() -> None:
     one = describe_units(dataset(*SETS), Protocol())[0]
-    (next_unit,) = follow(one, answer(one, description=("the cat has a folded ear",)), SETS[0], Protocol())
+    (next_unit,) = derive_units(one, answer(one, description=("the cat has a folded ear",)), SETS[0], Protocol())
     assert next_unit.task == "retrieve"
     assert (next_unit.truth, next_unit.authors, next_unit.target) == ((one.target,), ("w-anna",), None)
     assert next_unit.query == next_unit.text_ids[0]
@@ -66,9 +67,9 @@ def test_a_description_is_followed_by_its_retrieval() -> None:
 
 def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     one = dialogue_units(dataset(*SETS), Protocol())[0]
-    (check,) = follow(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
+    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
     assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
-    assert follow(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
+    assert derive_units(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
     assert len(check.texts) == len(check.speakers) == len(SHARED)
 
 
@@ -89,7 +90,7 @@ def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
 
 def test_as_many_verify_a_talk_as_the_protocol_says() -> None:
     one = dialogue_units(dataset(*SETS), Protocol())[0]
-    (check,) = follow(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
+    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
     assert (check.needed, check.most) == (3, 3)
 
 
@@ -111,18 +112,18 @@ def test_an_attention_check_names_the_place_it_asks_for() -> None:
 
 
 def test_known_answers_make_hidden_checks() -> None:
-    units = known_units(dataset(*SETS, described=True), Protocol(), "gold")
+    units = check_units(dataset(*SETS, described=True), Protocol(), "gold")
     assert all(one.purpose == "gold" and one.truth and one.query is None for one in units)
     with pytest.raises(DataError, match="no description with a known target"):
-        known_units(dataset(*SETS), Protocol(), "gold")
+        check_units(dataset(*SETS), Protocol(), "gold")
 
 
 def test_a_check_is_called_like_any_retrieval() -> None:
     asked = dataset(*SETS, described=True)
     units = [
         *retrieve_units(asked, Protocol()),
-        *known_units(asked, Protocol(), "gold"),
-        *known_units(asked, Protocol(), "qualification"),
+        *check_units(asked, Protocol(), "gold"),
+        *check_units(asked, Protocol(), "qualification"),
         *(attention_unit(one, 0, Protocol()) for one in SETS),
     ]
     assert {one.id.partition("-")[0] for one in units} == {"retrieve"}
@@ -192,5 +193,5 @@ def test_two_of_three_asks_for_a_third_vote_only_after_a_disagreement() -> None:
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
+    with pytest.raises(UsageError, match=f"^{typed(next(iter(wrong)))} "):
         Protocol(**wrong).check()  # type: ignore[arg-type]

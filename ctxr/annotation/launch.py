@@ -1,6 +1,7 @@
 """Tasks written for a platform and sent to it; a repeated command sends nothing twice."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,10 +49,6 @@ def backend_files(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]
 
 
 def _study(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]:
-    from dataclasses import replace
-
-    import msgspec
-
     key = read_key(private_folder(config.workdir))
     form = sheet(asked.units[0], 0, config.seed).form
     study = config.study()

@@ -1,17 +1,23 @@
-"""Units of work out of a dataset: which targets are described, what is retrieved, tagged, talked about, checked."""
+"""Make units of work from a dataset, and derive follow-up units from answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol, digest, share
-from ctxr.annotation.records import Answer, Dialogue, Purpose, Unit
+from ctxr.annotation.records import Answer, Dialogue, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import entail, task_of, verify
-from ctxr.annotation.tasks.values import made_id
+from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet, Query, SplitName, Text
+
+
+def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
+    """A unit about an image set; it shows all images, in temporal order for a video, unless `decided` says otherwise."""
+    shown: dict[str, Any] = {"images": image_set.images, "ordered": image_set.kind == "video"}
+    return Unit(id=name, task=task, image_set=image_set.id, group=image_set.group, split=split, **(shown | decided))
 
 
 def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
@@ -22,9 +28,9 @@ def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
 def dialogue_units(
     dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Unit]:
-    """A talk about each of `protocol.targets` random photos of a set; no other photo is seen.
+    """A dialogue about each of `protocol.targets` random photos of a set; no other photo is shown.
 
-    `objects` names what is in a photo, by image id: a hint for who sees it (PhotoChat, section 3).
+    `objects` lists the objects in a photo, by image id, as a hint for the worker who sees it (PhotoChat, section 3).
     """
     objects = objects or {}
     return [
@@ -35,14 +41,11 @@ def dialogue_units(
 
 def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, protocol: Protocol) -> list[Unit]:
     return [
-        Unit(
-            id=made_id(task, image_set.id, target),
-            task=task,
-            image_set=image_set.id,
-            group=image_set.group,
-            images=image_set.images,
-            ordered=image_set.kind == "video",
-            split=dataset.split_of(image_set),
+        _unit(
+            task,
+            stable_id(task, image_set.id, target),
+            image_set,
+            dataset.split_of(image_set),
             target=target,
             limits=protocol.limits(),
         )
@@ -59,17 +62,14 @@ def retrieve_unit(
     split: SplitName | None,
     protocol: Protocol,
 ) -> Unit:
-    """One description to be found by others; who wrote it may not vote."""
+    """A retrieval: other workers than the author find the image of a description."""
     needed, most = protocol.votes(split)
-    name = made_id("retrieve", query.id)
-    return Unit(
-        id=name,
-        task="retrieve",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=image_set.images,
-        ordered=image_set.kind == "video",
-        split=split,
+    name = stable_id("retrieve", query.id)
+    return _unit(
+        "retrieve",
+        name,
+        image_set,
+        split,
         query=query.id,
         texts=tuple(text.text for text in texts),
         text_ids=query.texts,
@@ -99,14 +99,11 @@ def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
 def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list[Unit]:
     """Every description of a dataset, to be tagged with phenomena by `votes` workers."""
     return [
-        Unit(
-            id=made_id("tag", query.id),
-            task="tag",
-            image_set=image_set.id,
-            group=image_set.group,
-            images=image_set.images,
-            ordered=image_set.kind == "video",
-            split=dataset.split_of(image_set),
+        _unit(
+            "tag",
+            stable_id("tag", query.id),
+            image_set,
+            dataset.split_of(image_set),
             target=image_set.images[place],
             query=f"tag/{query.id}",
             texts=tuple(dataset.texts[name].text for name in query.texts),
@@ -120,9 +117,9 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
 
 
 def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
-    """A finished talk for a third party to keep or drop; neither of the two may judge it."""
+    """A finished dialogue for a third party to keep or drop; neither partner may judge it."""
     return Unit(
-        id=made_id("verify", dialogue.id),
+        id=stable_id("verify", dialogue.id),
         task="verify",
         image_set=unit.image_set,
         group=unit.group,
@@ -145,14 +142,13 @@ def entail_unit(
     image_set: ImageSet, image: str, captions: Sequence[str], statement: Text, split: SplitName | None, votes: int = 3
 ) -> Unit:
     """Does this image, with its captions, entail the statement?"""
-    return Unit(
-        id=made_id("entail", image, statement.id),
-        task="entail",
-        image_set=image_set.id,
-        group=image_set.group,
+    return _unit(
+        "entail",
+        stable_id("entail", image, statement.id),
+        image_set,
+        split,
         images=(image,),
         ordered=True,
-        split=split,
         query=f"entail/{image}/{statement.id}",
         texts=tuple(captions),
         text_ids=(statement.id,),
@@ -165,9 +161,9 @@ def entail_unit(
 
 
 def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
-    """A seeded `fraction` of the answered units for a blind second look by somebody else.
+    """A seeded `fraction` of the answered units, to be judged again by another worker who does not see the first answer.
 
-    A talk is not repeated; what was a check of the worker is none.
+    Descriptions and dialogues are not repeated, nor are checks of the worker.
     """
     who: dict[str, set[str]] = {}
     for answer in answers:
@@ -175,7 +171,7 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
     return [
         Unit(
             **{name: getattr(unit, name) for name in _KEPT},
-            id=made_id("audit", unit.id),
+            id=stable_id("audit", unit.id),
             task="audit",
             of=unit.id,
             like=unit.task,
@@ -195,18 +191,16 @@ _KEPT = (
 
 
 def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit:
-    """A retrieval whose text only asks to pick an image by its place: who reads it, answers it.
+    """An attention check: a retrieval whose text names the position of the image to pick.
 
-    It is shown in the set's own order, so that the place names one image for everybody.
+    It is shown in the set's own order: the position means the same image for every worker.
     """
     count = min(len(image_set.images), len(_ORDINALS))
     place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
-    return Unit(
-        id=_check_id("attention", image_set.id, str(number)),
-        task="retrieve",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=image_set.images,
+    return _unit(
+        "retrieve",
+        _check_id("attention", image_set.id, str(number)),
+        image_set,
         ordered=True,
         texts=(_ATTENTION.format(_ORDINALS[place]),),
         truth=(image_set.images[place],),
@@ -221,10 +215,10 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 _ATTENTION = "This one checks that you are reading: please choose the {} image."
 
 
-def attention_place(text: str) -> int | None:
-    """The place, from 0, that the text of an attention check asks for; None for any other text.
+def attention_index(text: str) -> int | None:
+    """The index, from 0, that the text of an attention check asks for; None for any other text.
 
-    >>> attention_place("This one checks that you are reading: please choose the third image.")
+    >>> attention_index("This one checks that you are reading: please choose the third image.")
     2
     """
     return next((place for place, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
@@ -232,10 +226,10 @@ def attention_place(text: str) -> int | None:
 
 def _check_id(purpose: Purpose, *parts: str) -> str:
     # like that of any retrieval: pages and exports show it to who is checked
-    return made_id("retrieve", purpose, *parts)
+    return stable_id("retrieve", purpose, *parts)
 
 
-def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
+def check_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.
@@ -251,8 +245,8 @@ def known_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "
     return units
 
 
-def follow(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
-    """What an answer gives others to do: a description is to be found, a talk to be verified."""
+def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
+    """Follow-up units of an answer: a retrieval of each description, a verification of each dialogue."""
     outcome = task_of(unit).score(unit, answer)
     if unit.task == "describe":
         return [
