@@ -4,7 +4,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.cli.options import field_help, option_names
+from ctxr.cli.options import option_names
+from ctxr.engine.options import field_texts
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -19,7 +20,7 @@ def page() -> str:
     ]
     for name, command in COMMANDS.items():
         config = named(command.config)
-        texts = field_help(config)
+        texts = field_texts(config)
         lines += [f"## ctxr {name}", "", command.line, "", "| option | default | |", "| --- | --- | --- |"]
         for field in fields(config):
             option = field.name.upper() if field.name in command.arguments else option_names(field.name)[0]

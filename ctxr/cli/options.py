@@ -3,28 +3,25 @@
 So a default is stated once. `--config FILE.toml` fills the same class; what is typed on the command line wins.
 """
 
-import ast
 import inspect
 import tomllib
 import typing
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ctxr.cli.commands import COMMANDS
+from ctxr.engine.options import OPTION_NAMES, field_texts
 from ctxr.errors import DataError, UsageError, did_you_mean
 
 _NAMES = {
     "workdir": ("--workdir", "-w"),
     "out": ("--out", "-o"),
     "input": ("--input", "-i"),
-    # what a field cannot be called: a word of Python or a type, a method of the class that it extends
-    "platform_of": ("--from",),
-    "raters": ("--votes",),
-    "changes": ("--set",),
+    **{field: (f"--{name}",) for field, name in OPTION_NAMES.items()},
 }
 _KINDS: dict[Any, str] = {
     float: "a number",
@@ -36,23 +33,6 @@ _KINDS: dict[Any, str] = {
 _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
-def field_help(config_class: type) -> dict[str, str]:
-    """The text under each field of a dataclass and of those it extends, on one line."""
-    found: dict[str, str] = {}
-    for one in reversed([one for one in config_class.__mro__ if is_dataclass(one)]):
-        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(one))).body
-        name = ""
-        for node in getattr(body, "body", []):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                name = node.target.id
-            elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                found[name] = " ".join(str(node.value.value).split())
-                name = ""
-            else:
-                name = ""
-    return found
-
-
 def as_command(
     config_class: type, body: Callable[[Any, bool], None], arguments: tuple[str, ...] = ()
 ) -> Callable[..., None]:
@@ -61,7 +41,7 @@ def as_command(
     `arguments` names the fields that are positional.
     """
     hints = typing.get_type_hints(config_class)
-    texts = field_help(config_class)
+    texts = field_texts(config_class)
     parameters = [_context_parameter()]
     parameters += [
         _parameter(field, hints[field.name], texts.get(field.name, ""), field.name in arguments)

@@ -92,7 +92,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], progress: P
         if path is not None:
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
-    settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
+    settings = config.key() | {"runs": [one.name for one in runs], "galleries": True}
     settings |= {"looked_at": looked} if (looked := scored_runs(runs, progress)) else {}
     found.notes += shortlist_notes(runs, config.compare)
     if config.rerank and not looked:

@@ -1,13 +1,11 @@
 """`ctxr listen`: a multimodal language model behind any compatible endpoint finds the picture of each description."""
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
@@ -29,7 +27,7 @@ from ctxr.pipelines.modelling.chat import (
     shifts_of,
     shown,
 )
-from ctxr.pipelines.modelling.config import SPLITS, Listen, ListenReport
+from ctxr.pipelines.modelling.config import Listen, ListenReport
 from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_asked
 from ctxr.problems.scoring import RUN, SCORES
 from ctxr.store.append_only import read_appended
@@ -77,8 +75,7 @@ class ListenJob:
 
     def decides(self) -> dict[str, object]:
         """What decides the result."""
-        names = ("model", "split", "limit", "shifts", "side", "max_tokens")
-        return {"endpoint": self.place.url, "wording": VERSION} | {name: getattr(self.config, name) for name in names}
+        return {"endpoint": self.place.url, "wording": VERSION} | self.config.key()
 
     def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
@@ -426,34 +423,8 @@ def run(config: Listen, progress: Progress | None = None) -> ListenReport:
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
-    _check(config)
+    config.check()
     report = listen(config, progress or Silent())
     if report.complete and not config.dry_run:
         remember_dataset(report.run, config.dataset)
     return report
-
-
-def _check(config: Listen) -> None:
-    """Raises UsageError for what is missing or out of range."""
-    if not config.endpoint:
-        raise UsageError("no --endpoint is named", hint="--endpoint http://localhost:8000/v1")
-    if not config.model or not config.model.isprintable():
-        raise UsageError("no --model is named", hint="--model NAME, as the server calls it")
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", config.key_from):
-        # not repeated: it may be the key itself
-        raise UsageError("--key-from names no environment variable", hint="--key-from CTXR_API_KEY, without the key")
-    if config.split not in SPLITS:
-        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SPLITS)}")
-    name = config.name
-    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
-        raise UsageError(f"--name {name!r} is no name of a folder", hint="--name first-try")
-    least: dict[str, Any] = {"shifts": 1, "side": 16, "at_once": 1, "max_tokens": 1, "limit": 0}
-    least |= {"price_in": 0, "price_out": 0, "max_cost": 0}
-    for field, low in least.items():
-        value = getattr(config, field)
-        if not low <= value < float("inf"):
-            raise UsageError(f"--{field.replace('_', '-')} {value} is below {low}", hint="leave it out")
-    if not 0 < config.timeout < float("inf"):
-        raise UsageError(f"--timeout {config.timeout:g} is no time to wait", hint="--timeout 120")
-    if config.max_cost and not (config.price_in or config.price_out):
-        raise UsageError("--max-cost needs prices", hint="--price-in 2.5 --price-out 10, for a million tokens each")

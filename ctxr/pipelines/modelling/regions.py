@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,14 +18,15 @@ import numpy as np
 from ctxr.datasets.changes import parent_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
-from ctxr.pipelines.modelling.config import WAYS, RegionsConfig, RegionsReport
+from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
 from ctxr.problems.encoded import cached
 from ctxr.problems.queries import contents_of
-from ctxr.store.artifacts import Content, Parent, finish, finished, locked, open_artifact, require_ours, take_manifest
+from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image
@@ -219,30 +221,6 @@ class PictureRegions:
             return None
 
 
-def extract(config: RegionsConfig, progress: Progress) -> RegionsReport:
-    """The artifact of a configuration, finished. Raises what `pipelines.regions.run` says."""
-    dataset = open_dataset(config.dataset, config.workdir, progress)
-    images, files = _pictures(dataset, progress)
-    maker, by = _maker(config, dataset, images, files, progress)
-    keys = [maker.key(content) for content in images]
-    decides = {"by": by, "most": config.most, "made_by": maker.describe(), "content": sha256_of(keys)}
-    parents = [parent_of(dataset, sha256_of(list(images)))]
-    out = config.folder()
-    there = finished(out, KIND, "regions", decides, parents)
-    if there is None:
-        require_ours(out)
-        with locked(out):
-            take_manifest(out)
-            _write(out, maker, images, keys, config.workdir, progress)
-            _finish(out, maker, images, decides, parents, progress)
-    artifact = open_artifact(out, KIND)
-    regions = read_regions(out)
-    left_out = tuple(artifact.manifest.counts["left_out"])
-    return RegionsReport(
-        out, dataset.name, by, len(regions.rows), regions.most, regions.features, left_out, there is not None
-    )
-
-
 def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
     """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
     wanted = sorted({image for one in dataset.sets for image in one.images})
@@ -278,7 +256,7 @@ def _maker(
     return PictureRegions(detector, files), way
 
 
-def _write(
+def _compute(
     out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, progress: Progress
 ) -> None:
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
@@ -298,15 +276,8 @@ def _write(
             link_or_copy(Path(mapped.filename), out / shard_name(number))
 
 
-def _finish(
-    out: Path,
-    maker: Maker,
-    images: Mapping[str, str],
-    decides: dict[str, object],
-    parents: list[Parent],
-    progress: Progress,
-) -> None:
-    """The table of pictures and the manifest. Raises DataError when no picture has regions."""
+def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Progress) -> Content:
+    """The table of pictures, written. Raises DataError when no picture has regions."""
     contents = list(images)
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
@@ -324,23 +295,13 @@ def _finish(
             raise DataError(f"no picture could be looked at; {sentence}", hint="ctxr doctor looks at an artifact")
         progress.warn(f"{sentence}: left out")
     write_table(out / PICTURES, rows)
-    finish(
-        out,
-        kind=KIND,
-        verb="regions",
-        config=decides,
-        parents=parents,
-        content=Content(
-            [PICTURES, *shards],
-            {
-                "pictures": len(rows),
-                "regions": max(row.regions for row in rows),
-                "features": maker.features,
-                "left_out": [images[content] for content in left_out],
-            },
-            {"regions": maker.describe()},
-        ),
-    )
+    facts = {
+        "pictures": len(rows),
+        "regions": max(row.regions for row in rows),
+        "features": maker.features,
+        "left_out": [images[content] for content in left_out],
+    }
+    return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
 
 
 def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
@@ -367,20 +328,60 @@ def _counts(block: Array) -> list[int]:
     return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
 
 
+@dataclass(frozen=True)
+class _RegionsInput:
+    """What makes the regions, under which name, of which pictures: image id by content, and the maker's key of each."""
+
+    dataset: Dataset
+    maker: Maker
+    by: str
+    images: Mapping[str, str]
+    keys: list[str]
+
+
+class RegionsStage(Stage):
+    """`regions` as an artifact."""
+
+    KIND = KIND
+    options: RegionsConfig
+
+    def out(self) -> Path:
+        """In `regions/` of the project."""
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The pictures by content, and the extractor with its resolved name."""
+        dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
+        images, files = _pictures(dataset, progress)
+        maker, by = _maker(self.options, dataset, images, files, progress)
+        keys = [maker.key(content) for content in images]
+        key = {"by": by, "made_by": maker.describe(), "content": sha256_of(keys)}
+        parents = [parent_of(dataset, sha256_of(list(images)))]
+        return Inputs(parents, _RegionsInput(dataset, maker, by, images, keys), key)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """The shards, and the table of pictures."""
+        data: _RegionsInput = inputs.data
+        _compute(out, data.maker, data.images, data.keys, self.options.workdir, progress)
+        return _tabulate(out, data.maker, data.images, progress)
+
+
 def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsReport:
-    """Look at every picture once, or go on where it was stopped, and write the artifact.
+    """Extract the regions of every picture, or resume where a run stopped, and write the artifact.
 
     Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a
     detector whose weights are not here, UnfinishedError without a finished dataset.
     """
-    way, _, rest = config.by.partition(":")
-    if way not in WAYS or (way != "faster-rcnn" and not rest):
-        raise UsageError(
-            f"--by {config.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
-            hint="--by grid:ViT-B-32:openai",
-        )
-    if config.most < 1:
-        raise UsageError(f"--most {config.most} leaves no region", hint="--most 36")
-    if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):
-        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name grid-6x6")
-    return extract(config, progress or Silent())
+    result = execute(RegionsStage(config), progress)
+    out = config.folder()
+    regions, manifest = read_regions(out), open_artifact(out, KIND).manifest
+    return RegionsReport(
+        out,
+        str(manifest.parents[0].name),
+        str(manifest.config["by"]),
+        len(regions.rows),
+        regions.most,
+        regions.features,
+        tuple(manifest.counts["left_out"]),
+        result.up_to_date,
+    )

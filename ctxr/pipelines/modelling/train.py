@@ -148,12 +148,7 @@ def run(config: Train, progress: Progress | None = None) -> TrainReport:
     Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
     UnfinishedError without a finished dataset, CtxrError when the loss is no number any more.
     """
-    if config.seeds < 1:
-        raise UsageError(f"--seeds {config.seeds} trains nothing", hint="--seeds 3")
-    if config.name is not None and (config.name in ("", "..") or Path(config.name).name != config.name):
-        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
-    if config.text_only and config.image_only:
-        raise UsageError("--text-only and --image-only leave nothing of a classifier", hint="give one of them")
+    config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     if isinstance(recipe, ClassifierRecipe):
         if config.text_only or config.image_only:

@@ -234,15 +234,6 @@ def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset
     return seen_pictures([(name, dataset.images[name].sha256) for name in images], trained_on)
 
 
-SETTINGS = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
-"""Options that decide a round, beside who proposes, who judges and from where on."""
-
-
-def settings_of(config: ReviseLabels) -> dict[str, Any]:
-    """The options that decide a round."""
-    return {name: getattr(config, name) for name in SETTINGS}
-
-
 def decides(
     config: ReviseLabels,
     base: Base,
@@ -253,7 +244,7 @@ def decides(
 ) -> str:
     """Hash over everything that decides a round on top of those before it that are in force."""
     made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([settings_of(config), base.content, made_by, [one.decides for one in before if one.active]])
+    return sha256_of([config.key(), base.content, made_by, [one.decides for one in before if one.active]])
 
 
 def on_top(
@@ -267,10 +258,10 @@ def on_top(
     """That rounds in force stay so, and in what the new one differs from the latest of them.
 
     Args:
-        settings: of the latest, as `settings_of` says; empty where they were not written down.
+        settings: the key of the latest; empty where they were not written down.
     """
     last = before[-1]
-    asked = settings_of(config)
+    asked = config.key()
     differ = [
         f"--{name.replace('_', '-')} ({was}, now {asked[name]})" for name, was in settings.items() if was != asked[name]
     ]

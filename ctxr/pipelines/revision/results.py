@@ -34,7 +34,7 @@ from ctxr.metrics.stratified import Sampled, known_at
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts, settings_of
+from ctxr.pipelines.revision.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
 from ctxr.pipelines.revision.sampling import as_candidates, draw
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, read_table
@@ -323,7 +323,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
     entailed = [one >= revised.edge.value for one in revised.probabilities]
     found = counted(revised.pools, entailed, config.top_k)
     told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
-    told["settings"] = settings_of(config)
+    told["settings"] = config.key()
     if found is None:
         return told
     images = [image for pool in revised.pools for image in pool.gallery.images]

@@ -1,9 +1,7 @@
 """`ctxr revise-labels`: mine candidates, judge them, and add what is entailed as a round that can be undone."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -28,14 +26,14 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import chosen, refuse_seed
+from ctxr.engine.project import chosen
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Classifier
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.candidates import MinedGallery, PairMiner, check_by, open_encoder, pools_of
-from ctxr.pipelines.revision.config import SIDES, ReviseLabels, ReviseReport
+from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import RevisionInput, asked_of, with_distances, without_rejected
 from ctxr.pipelines.revision.judging import (
     RECIPE,
@@ -55,7 +53,6 @@ from ctxr.problems.encoded import PictureFiles
 from ctxr.problems.entailment import own_fingerprint, own_threshold
 from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import MANIFEST, locked, require_ours
-from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.records import ImageSet
 
 
@@ -69,7 +66,7 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: "Cla
     weights or tables that cannot be used, and where the classifier was trained on evaluated pictures.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     if config.undo or config.redo:
         return turn_round(config, progress)
     if config.audit:
@@ -77,28 +74,6 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: "Cla
     if config.entail:
         return revise(config, progress, classifier)
     return plan(config, progress)
-
-
-def _check(config: ReviseLabels) -> None:
-    refuse_seed(config.seed)
-    chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")
-    for name, count, least in (("top-k", config.top_k, 1), ("sample", config.sample, 0), ("round", config.round, 0)):
-        if count < least:
-            raise UsageError(f"--{name} {count} is out of range", hint=f"--{name} is a whole number, at least {least}")
-    if min(config.per_image, config.per_caption, config.limit) < 0:
-        raise UsageError("--per-image, --per-caption and --limit cannot be negative", hint="0 = no limit")
-    if config.split not in SIDES:
-        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SIDES)}")
-    if config.threshold is not None and config.precision is not None:
-        raise UsageError("--threshold and --precision both choose the threshold", hint="leave one out")
-    for name, value in (("threshold", config.threshold), ("precision", config.precision)):
-        if value is not None and not 0 < value <= 1:
-            raise UsageError(f"--{name} {value:g} is out of range", hint="it is a share above 0, at most 1")
-    if config.dev is not None and not config.dev.is_file():
-        what = "is a folder, not a table of pairs" if config.dev.is_dir() else "is not there"
-        raise UsageError(f"{config.dev} {what}", hint="--dev names a table of pairs, such as pairs.jsonl of a dataset")
 
 
 def turn_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
@@ -139,21 +114,11 @@ def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
         "threshold": threshold(config, classifier),
         "would add": f"what reaches it, {_most(config)}",
         "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
-        "to do it": typed(config),
+        "to do it": config.entail_command(),
     }
     lost = lost_pictures(base.dataset, asked.images)
     notes = (f"{lost}: --entail needs all of them",) if lost else ()
     return ReviseReport(config.folder(), "planned", 0, facts, notes=notes)
-
-
-def typed(config: ReviseLabels) -> str:
-    """The command that does what was planned, with everything that is not as by default."""
-    words = ["ctxr", REVISE_LABELS, *([str(config.dataset)] if config.dataset else []), "--entail"]
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if field.name not in ("dataset", "entail") and value != field.default:
-            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return shlex.join(words)
 
 
 def _rejected(config: ReviseLabels, asked: RevisionInput, classifier: str) -> tuple[RevisionInput, dict[str, str]]:

@@ -267,8 +267,8 @@ def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Pat
         ({"by": "yolo:x"}, "is none of grid:ENCODER"),
         ({"by": "file:nowhere"}, "nowhere is no folder"),
         ({"by": "grid:no-such"}, "unknown encoder 'no-such'"),
-        ({"most": 0}, "--most 0 leaves no region"),
-        ({"name": "../up"}, "is no name of a folder"),
+        ({"most": 0}, "--most 0 is out of range"),
+        ({"name": "../up"}, "is not a folder name"),
     ],
 )
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -291,10 +291,10 @@ def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Pat
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"undo": True}, "--entail and --undo do not go together"),
+        ({"undo": True}, "--entail and --undo cannot be combined"),
         ({"top_k": 0}, "--top-k 0 is out of range"),
-        ({"per_image": -1}, "cannot be negative"),
-        ({"split": "dev"}, "--split 'dev' is unknown"),
+        ({"per_image": -1}, "--per-image -1 is out of range"),
+        ({"split": "dev"}, "--split dev is unknown"),
         ({"threshold": 0.5, "precision": 0.9}, "both choose the threshold"),
         ({"threshold": 1.5}, "--threshold 1.5 is out of range"),
     ],

@@ -11,7 +11,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.revise_labels import run, typed
+from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options
 
@@ -29,8 +29,8 @@ def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.run", lambda config, progress: seen.append(config))
     CliRunner().invoke(app, words[1:])
     assert seen[0].entail
-    assert typed(seen[0]) == shlex.join(words)
-    assert typed(ReviseLabels()) == "ctxr revise-labels --entail"
+    assert seen[0].entail_command() == shlex.join(words)
+    assert ReviseLabels().entail_command() == "ctxr revise-labels --entail"
 
 
 def test_a_picture_that_is_gone_is_named_by_its_place_in_the_plan_and_before_any_work(workdir: Path) -> None:

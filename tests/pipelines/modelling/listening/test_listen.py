@@ -57,8 +57,7 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
     config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 5.0} | options)
-    verb._check(config)
-    return listen(config, Silent(), lambda _seconds: None)
+    return listen(config.check(), Silent(), lambda _seconds: None)
 
 
 def knowing(work: Path) -> Callable[[Body, int], Answer]:
@@ -399,16 +398,16 @@ def test_a_picture_that_was_changed_ends_it_with_its_name(work: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endpoint": ""}, "no --endpoint is named"),
-        ({"model": ""}, "no --model is named"),
-        ({"model": "\udcff"}, "no --model is named"),
-        ({"split": "dev"}, "--split 'dev' is unknown"),
-        ({"shifts": 0}, "--shifts 0 is below 1"),
+        ({"endpoint": ""}, "--endpoint is missing"),
+        ({"model": ""}, "--model is missing"),
+        ({"model": "\udcff"}, "--model is missing"),
+        ({"split": "dev"}, "--split dev is unknown"),
+        ({"shifts": 0}, "--shifts 0 is out of range"),
         ({"price_in": float("nan")}, "--price-in nan"),
-        ({"at_once": 0}, "--at-once 0 is below 1"),
-        ({"timeout": 0.0}, "--timeout 0 is no time"),
+        ({"at_once": 0}, "--at-once 0 is out of range"),
+        ({"timeout": 0.0}, "--timeout 0.0 is out of range"),
         ({"max_cost": 1.0}, "--max-cost needs prices"),
-        ({"name": "../up"}, "is no name of a folder"),
+        ({"name": "../up"}, "is not a folder name"),
         ({"endpoint": "http://example.org/v1"}, "in the clear"),
     ],
 )
@@ -419,7 +418,7 @@ def test_wrong_words_are_one_sentence(work: Path, options: dict[str, Any], messa
 
 
 def test_a_key_that_is_typed_for_its_name_is_not_repeated(work: Path) -> None:
-    with pytest.raises(UsageError, match="--key-from names no environment variable") as caught:
+    with pytest.raises(UsageError, match="--key-from does not name an environment variable") as caught:
         verb.run(Listen(endpoint="http://localhost:1/v1", model="fake", key_from=KEY, workdir=work))
     assert KEY not in caught.value.message + caught.value.hint
 

@@ -112,9 +112,9 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     assert any("runs behind different shortlists" in one for one in told.notes)
     looked = open_artifact(told.results).manifest.config["looked_at"]
     assert [looked[one]["most"] for one in (report.run, whole.run)] == [3, 0]
-    with pytest.raises(UsageError, match="names no number of candidates and who proposes them"):
+    with pytest.raises(UsageError, match="--rerank and --rerank-by need each other"):
         evaluate(Eval((report.run,), world, workdir, rerank=4))
-    with pytest.raises(UsageError, match="looks at pairs itself"):
+    with pytest.raises(UsageError, match="scores pairs, and a shortlist needs an encoder of vectors"):
         evaluate(Eval((report.run,), world, workdir, rerank=4, rerank_by="random:blip-tiny"))
 
 
