@@ -30,7 +30,7 @@ from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems.encoded import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
 

@@ -36,8 +36,8 @@ class Figure:
     """One measure of one run on one part of a side.
 
     Attributes:
-        view: by what the side was parted: overall, phenomena, writers, source, length, distance.
-        part: name of the part; in `phenomena` with the number of questions looked at. measure: accuracy, mrr, recall@k, chance.
+        view: the grouping: overall, phenomena, writers, source, length, distance.
+        part: name of the part; in `phenomena` with the number of annotated questions. measure: accuracy, mrr, recall@k, chance.
         queries: in the part. interval: with its clusters.
     """
 
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's r of being right with something, over the questions of a side for which it is known."""
+    """Pearson's r between accuracy and a covariate, over the questions of a split where it is known."""
 
     side: str
     run: str
@@ -63,7 +63,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Error:
-    """Wrong picks of a run in ordered sets by their distance from the target: share of them, and of blind wrong guesses."""
+    """Wrong picks of a run in ordered sets by their distance from the target: their share, and that of random wrong guesses."""
 
     side: str
     run: str

@@ -50,11 +50,11 @@ class Train(Options):
     dataset: Place = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: Name = None
-    """What the run is called; default: as its recipe."""
+    """Name of the run; default: that of its recipe."""
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
-    """How many trainings, with the seeds 0, 1, 2 and so on, make up the run."""
+    """Number of trainings, with the seeds 0, 1, 2 and so on."""
     parity: Text = "fixed"
-    """Fixed (published numbers without known errors), paper (its text at its word) or code (what the released scripts do)."""
+    """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
     judgments: Place = None
@@ -62,16 +62,16 @@ class Train(Options):
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: Text = "auto"
-    """Where to train: auto, cpu, cuda, mps."""
+    """Device to train on: auto, cpu, cuda, mps."""
     tensorboard: Switch = False
-    """Write what each epoch came to for TensorBoard too, in `tensorboard/` of the run; needs the package tensorboard."""
+    """Log each epoch for TensorBoard, in `tensorboard/` of the run; needs the package tensorboard."""
     text_only: Switch = False
-    """A classifier of entailment without its image branch: --set image=."""
+    """Train an entailment classifier without its image branch: --set image=."""
     image_only: Switch = False
-    """A classifier of entailment without its text branch: --set text=."""
+    """Train an entailment classifier without its text branch: --set text=."""
 
     def folder(self, recipe: "Recipe | None" = None) -> Path:
-        """Where the run is written; a classifier stands apart from what is evaluated on queries."""
+        """Where the run is written; classifiers have their own folder."""
         kind = "runs" if recipe is None or recipe.variant != "entailment" else CLASSIFIERS
         return self.workdir / kind / (self.name or recipe_name(self.recipe))
 
@@ -84,10 +84,10 @@ class Train(Options):
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What one seed came to.
+    """The result of one seed.
 
     Attributes:
-        epoch: the one that was chosen, from 1; 0 where nothing is trained. epochs: trained in all.
+        epoch: the selected one, from 1; 0 without training. epochs: trained in all.
         valid, test: expected accuracy 0..1, in galleries mean recall (TR and IR at 1, 5, 10); None where no target is known.
     """
 
@@ -100,14 +100,14 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What `train` made.
+    """The result of `train`.
 
     Attributes:
         run: its name. variant, encoder: of its scorers. dataset: what it learned from.
-        queries: of each side. seeds: each by itself.
+        queries: of each split. seeds: one result each.
         valid, test: means over the seeds; None where no target is known.
-        up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
-        judged_on: the side that chose the epoch, "valid" or "test"; "" where none did.
+        up_to_date: whether it was finished before. regions: features that the encoder reads, "" for pixels.
+        judged_on: the split that chose the epoch, "valid" or "test"; "" where none did.
     """
 
     run: str
@@ -133,40 +133,41 @@ class Eval(Options):
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
     dataset: Place = None
-    """Artifact or published release (folder or file); default: what the runs were made on, else the latest finished one in the workdir."""
+    """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Place = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
-    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored, and
-    of a classifier test, or valid, or train, whichever has pairs first."""
+    """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
+    test, valid and train that has pairs."""
     compare: bool = False
     """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
     partial: bool = False
-    """Leave out queries that some run did not score, or not in full, and say how many."""
+    """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """What is drawn again for intervals and flipped in tests: set (in galleries: target), or group (whole videos and albums)."""
+    """Unit of resampling for intervals and of sign flips in tests: set (in galleries: target), or group (whole videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10 for galleries."""
     resamples: Draws = 10_000
-    """Draws of each interval."""
+    """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
-    """Random patterns of signs in a test; all are tried where there are fewer."""
+    """Random sign patterns of a permutation test; all patterns where there are fewer."""
     seed: Seed = 0
     """Seed of intervals and tests."""
     tokenizer: str = "auto"
-    """How the length of texts is counted: auto (spaCy where it is installed), spacy, regex."""
+    """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: str | None = None
-    """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
+    """Measure distances within sets with this encoder, if the pictures exist; default: the distances recorded in the sets."""
     regions: Text = ""
-    """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
+    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
-    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; 0: all; default: as a run was validated."""
+    """Galleries: number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
+    validated."""
     rerank_by: str = ""
-    """Encoder of vectors that proposes them, such as ViT-B-32:openai; the others stand behind in its order."""
+    """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Text = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
+    """Device of the encoder: auto, cpu, cuda, mps."""
     judgments: Place = None
     """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: Place = None
@@ -194,11 +195,11 @@ class Eval(Options):
 
 @dataclass(frozen=True)
 class EvalReport:
-    """What `eval` found.
+    """The result of `eval`.
 
     Attributes:
         results: the artifact. runs: their names. tables: by name `<side>/<table>`, and `people`.
-        notes: what one must know to believe the figures.
+        notes: caveats of the figures.
     """
 
     results: Path
@@ -222,33 +223,33 @@ class Listen(Options):
     model: str = ""
     """Name of the model, as the server knows it."""
     split: Annotated[str, Choices(SPLITS)] = "valid"
-    """Side of the benchmark that is asked: train, valid, test or none."""
+    """Split to evaluate: train, valid, test or none."""
     limit: Annotated[int, Range(0, inf, "a number of queries; 0 = all")] = 0
-    """Ask this many queries alone, a random sample that a larger limit extends; 0: all."""
+    """Ask only this many queries, a random sample that a larger limit extends; 0 = all."""
     shifts: Annotated[int, Range(1, inf, "a number of shifts, at least 1")] = 1
-    """Ask each query so often, the pictures turned round by equal steps, against a liking for places; 10 turn a set of ten fully."""
+    """Ask each query this many times, averaging over cyclic shifts of the pictures to cancel position bias; 10 covers a set of ten."""
     side: Annotated[int, Range(16, inf, "pixels of the longer side, at least 16")] = 384
-    """Longer side in pixels of the pictures that are sent."""
+    """Longer side of the sent pictures, in pixels."""
     name: Name = None
-    """What the run is called, in `runs/` of the workdir; default: as the model."""
+    """Name of the run, in `runs/` of the workdir; default: that of the model."""
     key_from: Text = "CTXR_API_KEY"
-    """Environment variable that holds the key; a local endpoint needs none."""
+    """Environment variable with the API key; a local endpoint needs none."""
     at_once: Annotated[int, NotDecisive, Range(1, inf, "a number of requests, at least 1")] = 4
-    """Requests on the way at the same time."""
+    """Concurrent requests."""
     timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds, such as --timeout 120", above=True)] = 120.0
-    """Seconds that an answer may take before it is asked for again."""
+    """Seconds before a request without an answer is repeated."""
     max_tokens: Annotated[int, Range(1, inf, "a number of tokens, at least 1")] = 64
-    """Tokens of an answer; models that think aloud need thousands."""
+    """Most tokens of an answer; reasoning models need thousands."""
     price_in: Price = 0.0
-    """Price of a million tokens that are sent."""
+    """Price of a million input tokens."""
     price_out: Price = 0.0
-    """Price of a million tokens that are answered."""
+    """Price of a million output tokens."""
     max_cost: Price = 0.0
-    """Stop before all replies of this run together cost more; 0: no limit. The same command with more goes on."""
+    """Stop before all replies of this run together cost more; 0 = no limit. The same command with a higher limit resumes."""
     dry_run: Switch = False
-    """Say how many requests, tokens and how much money it would take, and ask nothing."""
+    """Estimate requests, tokens and cost, and send nothing."""
     insecure: Switch = False
-    """Send pictures and key over plain http to another machine."""
+    """Allow pictures and key to be sent to another machine over plain http."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
@@ -272,15 +273,15 @@ class Listen(Options):
 
 @dataclass(frozen=True)
 class ListenReport:
-    """What `listen` heard.
+    """The result of `listen`.
 
     Attributes:
-        run: the artifact. queries: asked about. requests: in all. answered: of them, by now.
-        complete: whether every request was answered. up_to_date: whether it was there already.
+        run: the artifact. queries: of the sample. requests: in all. answered: of them, so far.
+        complete: whether every request was answered. up_to_date: whether it was finished before.
         outcomes: how many replies were chosen, out_of_range, unreadable, refused.
         tokens_in, tokens_out: of all replies; in a dry run, about how many there would be.
-        cost: at the given prices. uncounted: replies of which the host did not say the tokens: they are estimated.
-        tables: accuracy by shift, and by place. notes: what one must know to believe the figures.
+        cost: at the given prices. uncounted: replies whose tokens the host did not report: they are estimated.
+        tables: accuracy by shift, and by position. notes: caveats of the figures.
     """
 
     run: Path
@@ -314,11 +315,11 @@ class RegionsConfig(Options):
     dataset: Place = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
     by: str = "grid:auto"
-    """Who looks: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
+    """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
     most: Annotated[int, Range(1, inf, "a number of regions, such as --most 36")] = 36
-    """Regions of a picture, beside the whole of it."""
+    """Most regions of a picture, besides the whole picture."""
     name: Name = None
-    """What the artifact is called, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
+    """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: Text = "auto"
@@ -341,12 +342,12 @@ class RegionsConfig(Options):
 
 @dataclass(frozen=True)
 class RegionsReport:
-    """What `regions` made.
+    """The result of `regions`.
 
     Attributes:
-        regions: the artifact. by: what looked, with its resolved name. pictures: that have regions.
+        regions: the artifact. by: the extractor, with its resolved name. pictures: that have regions.
         most: R, the largest number of regions of a picture with the whole of it. features: F.
-        left_out: an image id for each picture that has none. up_to_date: whether it was there already.
+        left_out: an image id for each picture that has none. up_to_date: whether it was finished before.
     """
 
     regions: Path

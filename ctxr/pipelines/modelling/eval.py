@@ -1,4 +1,4 @@
-"""`ctxr eval`: how often runs find the right image, how sure that is, where they fail, and which of them is better."""
+"""`ctxr eval`: evaluate and compare runs, with confidence intervals and error analysis."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from ctxr.problems import figures as measuring
 from ctxr.problems import results, tables
 from ctxr.problems.figures import telling
 from ctxr.problems.gallery.scoring import asks_galleries
-from ctxr.problems.paired import REGIONS
+from ctxr.problems.pair_inputs import REGIONS
 from ctxr.problems.questions import SIDES, BenchmarkQuery, EvalSplit, match, questions_of
 from ctxr.problems.results import Findings, refuse_same_files, results_name
 from ctxr.problems.runs import Run, Scoring, check_name, find_runs, run_folders
@@ -135,5 +135,5 @@ def _counted(
 
 
 def _regions(config: Eval) -> "Parent":
-    """The region features that are looked at instead of those a run was trained on."""
+    """The region features that replace those a run was trained on, as a parent."""
     return Parent(config.regions, KIND, read_regions(config.workdir / REGIONS / config.regions).sha256)

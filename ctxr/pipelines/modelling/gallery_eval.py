@@ -1,4 +1,4 @@
-"""Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
+"""Evaluation over galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.modelling import notes as beside
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems.encoded import PictureFiles
+from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import tables
 from ctxr.problems.gallery.figures import Columns, EntailFigure, Ratings
@@ -31,11 +31,11 @@ from ctxr.problems.gallery.scoring import (
     scored_runs,
     shortlist_notes,
 )
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, labels_of, people_of, published
-from ctxr.problems.pair_scores import Rerank
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.questions import SIDES
+from ctxr.problems.reranking import Rerank
 from ctxr.problems.results import (
     RESULTS,
     Findings,
@@ -55,7 +55,7 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
 BLOCK = 4_000_000
-"""Scores held at a time while picks are looked for."""
+"""Scores in memory at a time while picks are computed."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], progress: P
 
 def _sides(dataset: Dataset, split: str) -> list[GallerySplit]:
     """The sides that are evaluated: the one that was named, else valid and test, else all."""
-    sides = gallery_sides(dataset)
+    sides = gallery_splits(dataset)
     wanted = {"" if split == "none" else split} if split else {"valid", "test"} & sides.keys() or set(sides)
     chosen = [sides[side] for side in ("train", "valid", "test", "") if side in wanted and side in sides]
     if not chosen:
@@ -196,7 +196,7 @@ def _mean_recall(columns: Columns) -> float:
 
 
 def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
-    """What became of each caption that asks for its picture."""
+    """The result of each caption as a query for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
     for caption, image in side.written:

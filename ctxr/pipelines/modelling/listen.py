@@ -1,4 +1,4 @@
-"""`ctxr listen`: a multimodal language model behind any compatible endpoint finds the picture of each description."""
+"""`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
 import threading
 from collections import Counter
@@ -28,7 +28,7 @@ from ctxr.pipelines.modelling.chat import (
     shown,
 )
 from ctxr.pipelines.modelling.config import Listen, ListenReport
-from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_asked
+from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.scoring import RUN, SCORES
 from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import (
@@ -52,7 +52,7 @@ from ctxr.store.tables import read_table, write_table
 
 @dataclass(frozen=True)
 class ListenJob:
-    """Everything that is to be asked.
+    """All requests of a run.
 
     Attributes:
         place: where. of_side: queries of the side, asked or not. contents: SHA-256 of each picture. requests: in the order of
@@ -103,12 +103,12 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
         for one in asked
         for shift in shifts_of(config.shifts, len(one.images))
     )
-    parent = parent_of(dataset, sha256_of_asked(asked, contents))
+    parent = parent_of(dataset, sha256_of_queries(asked, contents))
     return ListenJob(config, place, dataset, len(side), asked, files, requests, (parent,))
 
 
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
-    """Replies to the requests of a job by query, for queries of which every shift was answered."""
+    """Replies to the requests of a job by query, for queries with a reply to every shift."""
     known = {reply.asked: reply for reply in replies}
     found: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
     lacking = set()
@@ -171,8 +171,8 @@ def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
     )
 
 
-def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
-    """How often each place was chosen, beside how often a model without a liking for places would choose it."""
+def by_position(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+    """How often each position was chosen, compared with a model without position bias."""
     chosen: Counter[int] = Counter()
     stood: Counter[int] = Counter()
     found: Counter[int] = Counter()
@@ -207,7 +207,7 @@ def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
 
 
 def agreement(heard: Heard) -> float | None:
-    """Share of queries of which all shifts chose the same picture; None with one shift."""
+    """Share of queries where all shifts chose the same picture; None with one shift."""
     several = [replies for replies in heard.values() if len(replies) > 1]
     same = [len({reply.candidate for reply in one}) == 1 and one[0].candidate is not None for one in several]
     return sum(same) / len(same) if same else None
@@ -253,7 +253,7 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
         cost=round(purse.spent, 6),
         uncounted=len(untold),
         accuracy=accuracy(asked, heard),
-        tables=(by_shift(asked, heard), by_place(asked, heard)) if heard and not dry_run else (),
+        tables=(by_shift(asked, heard), by_position(asked, heard)) if heard and not dry_run else (),
         notes=tuple(_notes(job, heard, used, len(untold), dry_run)),
     )
 
@@ -272,13 +272,13 @@ def _notes(
     if lost := sum(reply.outcome != "chosen" for reply in used):
         yield f"{lost} of {len(used)} replies chose no picture, and count as guesses; {REPLIES} holds each"
     if 2 * sum(reply.outcome == "unreadable" for reply in used) > len(used):
-        yield "most replies were unreadable: a model that thinks aloud needs a larger --max-tokens"
+        yield "most replies were unreadable: a reasoning model needs a larger --max-tokens"
     if untold:
-        yield f"the endpoint did not tell the tokens of {untold} replies: their cost is estimated"
+        yield f"the endpoint did not report the tokens of {untold} replies: their cost is estimated"
     if config.shifts == 1:
-        yield "each query was asked in one order, so a liking for places is in the figures: --shifts 10"
+        yield "each query was asked in one order, so the figures contain position bias: --shifts 10 averages it out"
     elif (same := agreement(heard)) is not None:
-        yield f"in {same:.1%} of queries all shifts chose the same picture"
+        yield f"all shifts chose the same picture in {same:.1%} of queries"
     if len(models := sorted({reply.model for reply in used if reply.model})) > 1:
         yield f"the endpoint answered as {', '.join(models)}"
     yield f"what {config.model} was trained on, and whether these sets were in it, is not known here"
@@ -329,7 +329,7 @@ def _refuse_others(out: Path) -> None:
     names = {file.name for file in out.iterdir()} - {MARKER}
     made_here = open_artifact(out).manifest.verb == "listen" if MANIFEST in names else JOURNAL in names
     if names and not made_here:
-        raise UsageError(f"{out} holds something else than a listener's run", hint="choose another --name")
+        raise UsageError(f"{out} does not hold a run of ctxr listen", hint="choose another --name")
 
 
 def _replies(out: Path) -> list[Reply]:
@@ -340,7 +340,7 @@ def _replies(out: Path) -> list[Reply]:
 
 
 def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
-    """Ask what nobody answered yet, as far as the money goes."""
+    """Send the requests without a reply, as far as the budget allows."""
     known = {reply.asked for reply in replies}
     todo = [one for one in job.requests if one.identity not in known]
     with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:

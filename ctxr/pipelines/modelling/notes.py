@@ -1,4 +1,4 @@
-"""Notes beside a model's figures: human accuracy, leakage, and what might flatter it."""
+"""Notes on a model's figures: human accuracy, leakage, contamination."""
 
 import json
 from collections.abc import Sequence
@@ -129,7 +129,7 @@ def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:
-    """A sentence where descriptions were annotated with phenomena that nobody is asked about."""
+    """A sentence where descriptions with phenomena belong to no query."""
     asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
     lost = sum(
         query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()

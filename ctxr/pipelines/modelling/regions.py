@@ -24,7 +24,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
 from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
-from ctxr.problems.encoded import cached
+from ctxr.problems.embeddings import cached
 from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import link_or_copy
@@ -52,7 +52,7 @@ class FileRegions:
 
     def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
         if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder", hint="--by file:FOLDER with a .npz for each picture")
+            raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
         self._folder, self._most = folder, most
         alone = _stems_that_name_one_picture(dataset)
         found = {content: _file_of(folder, dataset.images[image], content, alone) for content, image in images.items()}
@@ -82,7 +82,7 @@ class FileRegions:
         return [self._regions(self._files[content]) if content in self._files else None for content in contents]
 
     def why(self, content: str) -> str:
-        """Why a picture has no regions."""
+        """The reason why a picture has no regions."""
         return f"{self._folder} has no {SUFFIX} for it"
 
     def _regions(self, file: Path) -> Array:
@@ -129,7 +129,7 @@ def _read(file: Path) -> tuple[Array, Array]:
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{file} is not a readable .npz: {error}") from error
     if not sizes:
-        raise DataError(f"{file} does not say how large its picture is", hint="a file holds image_w and image_h")
+        raise DataError(f"{file} lacks the size of its picture", hint="a file holds image_w and image_h")
     return _checked(file, features, pixels, *sizes[0])
 
 
@@ -141,13 +141,15 @@ def _checked(file: Path, features: Any, pixels: Any, width: float, height: float
             "wanted numbers [R, F] and [R, 4]"
         )
     if not (width > 0 and height > 0):
-        raise DataError(f"{file}: a picture of {width:g} by {height:g} pixels cannot be")
+        raise DataError(f"{file}: invalid picture size, {width:g} by {height:g} pixels")
     boxes = pixels.astype(np.float64) / [width, height, width, height]
     # detectors count the last pixel as inside or not, and round
     slack = 2 / min(width, height)
     whole = np.isfinite(boxes).all() and bool(np.isfinite(features).all())
     if not whole or boxes.min() < -slack or boxes.max() > 1 + slack or (boxes[:, 2:] < boxes[:, :2]).any():
-        raise DataError(f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or a number is none")
+        raise DataError(
+            f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or holds a value that is not finite"
+        )
     return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
 
 
@@ -177,7 +179,7 @@ class Maker(Protocol):
         """float32 [1 + R, F + BOX] of each, None where they cannot be made."""
 
     def why(self, content: str) -> str:
-        """Why they cannot be made, in words."""
+        """The reason why they cannot be made, as a sentence."""
 
 
 class PictureRegions:
@@ -206,12 +208,12 @@ class PictureRegions:
         return found
 
     def why(self, content: str) -> str:
-        """What reading the picture says."""
+        """The error of reading the picture."""
         try:
             read_image(self._files[content])
         except DataError as error:
             return error.message
-        return "it could not be read when it was looked at"
+        return "it could not be read"
 
     def _read(self, content: str) -> Pixels | None:
         refuse_other(self._files[content], content)
@@ -263,7 +265,7 @@ def _compute(
     contents = list(images)
     shutil.rmtree(out / "shards", ignore_errors=True)
     made_by = {"what": KIND, **maker.describe()}
-    with progress.task("looking at regions", len(contents)) as task:
+    with progress.task("extracting regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
 
@@ -292,7 +294,7 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
         more = "" if len(left_out) == 1 else f", and {len(left_out) - 1} more"
         sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{more}"
         if not rows:
-            raise DataError(f"no picture could be looked at; {sentence}", hint="ctxr doctor looks at an artifact")
+            raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
         progress.warn(f"{sentence}: left out")
     write_table(out / PICTURES, rows)
     facts = {
@@ -305,10 +307,10 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
 
 
 def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
-    """Raises DataError naming the picture of which a feature is no number: it would spoil whatever learns from it."""
+    """Raises DataError naming the first picture with a feature that is not finite."""
     for one, name in zip(found, names, strict=True):
         if one is not None and not np.isfinite(one).all():
-            raise DataError(f"a feature of {name} is no number", hint="look at the weights, or name others with --by")
+            raise DataError(f"a feature of {name} is not finite", hint="check the weights, or name others with --by")
 
 
 def _stacked(found: list[Array | None], features: int) -> Array:
@@ -330,7 +332,7 @@ def _counts(block: Array) -> list[int]:
 
 @dataclass(frozen=True)
 class _RegionsInput:
-    """What makes the regions, under which name, of which pictures: image id by content, and the maker's key of each."""
+    """What makes the regions, under which name, with the pictures: image id by content, and the extractor's key of each."""
 
     dataset: Dataset
     maker: Maker

@@ -30,43 +30,43 @@ class ReviseLabels(Options):
     dataset: Place = None
     """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
-    """Mine candidates, ask the classifier, and add what is entailed as a new round of judgments. Without it, and without the
-    next three, nothing is written: it says what would be done."""
+    """Mine candidates, classify them, and add the entailed ones as a new round of judgments. Without this and the next three
+    options, print the plan and write nothing."""
     undo: Switch = False
-    """Take back the latest round, or the one that --round names; nothing is deleted."""
+    """Undo the latest round, or the one that --round names; no file is deleted."""
     redo: Switch = False
-    """Put a round that was taken back in force again."""
+    """Redo a round that was undone."""
     audit: Switch = False
-    """Say how right a round is, from what people answered to `ctxr export-tasks entail`."""
+    """Report precision and recall of a round, from the answers to `ctxr export-tasks entail`."""
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
-    """Round that --undo, --redo and --audit are about; 0 = the latest."""
+    """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
-    """Retrieval model that proposes: an encoder, or a run of the project without a head over sets."""
+    """Retriever: an encoder, or a run of the project without a head over sets."""
     classifier: Text = ""
-    """Classifier of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
+    """Classifier of `ctxr train --recipe entailment` ; default: the only one of the project."""
     top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30
-    """Captions that are looked at for each picture."""
+    """Candidate captions per picture."""
     both: bool = False
-    """Look at the best pictures of each caption too."""
+    """Mine the best pictures of each caption too."""
     threshold: Share = None
-    """Probability from which on a pair counts as entailed; default: the classifier's own."""
+    """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
     precision: Share = None
     """Take the lowest threshold that reaches this precision on dev instead."""
     dev: Place = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
     per_image: Cap = 30
-    """Captions that a round adds to a picture at most; 0 = any number."""
+    """Most captions that a round adds to a picture; 0 = no limit."""
     per_caption: Cap = 100
-    """Pictures that a round adds to a caption at most; 0 = any number."""
+    """Most pictures that a round adds to a caption; 0 = no limit."""
     split: Annotated[str, Choices(("all", "train", "valid", "test"))] = "all"
-    """Side that is revised: all, train, valid, test."""
+    """Split to revise: all, train, valid, test."""
     limit: Cap = 0
-    """Revise the first pictures alone; 0 = all."""
+    """Revise only the first pictures; 0 = all."""
     allow_leak: Switch = False
-    """Let the classifier judge pictures of valid and test that it was trained on; they are named, and figures stand beside those
-    without them."""
+    """Accept pictures of valid and test that the classifier was trained on; they are named, and figures are given with and without
+    them."""
     sample: Annotated[int, Range(0, inf, "a whole number, at least 0")] = 200
-    """Pairs that are drawn for people to look at."""
+    """Pairs to draw for the human audit."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample and of intervals."""
     out: Place = None
@@ -105,11 +105,11 @@ class ReviseLabels(Options):
 
 @dataclass(frozen=True)
 class ReviseReport:
-    """What `revise-labels` did, or would do.
+    """The result of `revise-labels`, or its plan.
 
     Attributes:
-        did: `planned`, `added`, `up to date`, `taken back`, `in force again` or `audited`. round: its number; 0 for a plan.
-        facts: what there is, by name. tables: figures. leaked: images that the classifier was trained on.
+        did: `planned`, `added`, `up to date`, `undone`, `redone` or `audited`. round: its number; 0 for a plan.
+        facts: by name. tables: figures. leaked: images that the classifier was trained on.
     """
 
     revised: Path

@@ -1,4 +1,4 @@
-"""A round as it is written and reported."""
+"""Writing and reporting a round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +34,7 @@ from ctxr.metrics.stratified import Sampled, known_at
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
+from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
 from ctxr.pipelines.revision.sampling import as_candidates, draw
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, read_table
@@ -42,7 +42,7 @@ from ctxr.store.tables import encode_row, read_table
 RESAMPLES = 1000
 
 FOR_CAPTION = 2
-"""Direction of a pair that was found for its caption alone: it stands behind all that were found for the picture."""
+"""Direction of a pair that was found only for its caption: it ranks after all that were found for the picture."""
 
 MANY = np.iinfo(np.int64).max
 
@@ -76,8 +76,8 @@ def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Double
     """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
     earlier rounds.
 
-    What was mined are the best captions that were not known, so both together hold the first K of all. Equal ones stand as they
-    were mined, behind known ones.
+    The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
+    order of mining, after known ones.
     """
     known = pool.gallery.known
     images = np.concatenate([known[:, 0], pool.images])
@@ -94,11 +94,11 @@ def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Double
     return written, extra, added, rejected
 
 
-def looked_at(
+def audited_counts(
     columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], looked: Sequence[AuditVerdict]
 ) -> Counted | None:
-    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
-    earlier rounds added or rejected some of these: what people said of this round's sample tells nothing of them.
+    """The counts of a round with the human verdicts on its strata; None where its figures do not list their pairs, and where earlier
+    rounds added or rejected some of these: this round's sample does not cover them.
 
     Args:
         columns: `counted` of the figures. links: every candidate of the round.
@@ -135,12 +135,12 @@ def looked_at(
 
 
 def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> list[EntailAt]:
-    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand (`looked_at`)."""
+    """Entail@K by the classifier's labels; corrected where these candidates were audited (`audited_counts`)."""
     return entail_at(found, "classifier", rng, leaked, resamples=RESAMPLES)
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
-    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. What says nothing is left out."""
+    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
     leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
     heads = ["figure", "by the classifier %"]
     heads += (
@@ -163,7 +163,7 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     note += (
         "corrected: for its errors, by what people said (--audit)"
         if audited
-        else "nothing corrects it for its errors yet (--audit)"
+        else "not corrected for its errors yet (--audit)"
     )
     return Table("Entail@K, automatic labels", tuple(heads), shown, note)
 
@@ -180,10 +180,10 @@ def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
 
 
 def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
-    """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
+    """Strata as a table; a band may hold the threshold between added and rejected candidates."""
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
     note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
-    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
+    return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
 def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ REASONS: dict[int, Reason | None] = {
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
 SMALL_SET = 20
-"""Pictures up to which a set is one whose descriptions should hold for one picture alone: found otherwise, people look at it."""
+"""Most pictures of a set whose descriptions should hold for one picture only: others are listed for people to check."""
 
 SHOWN = 12
 """Descriptions that are shown on the terminal; `also.jsonl` has all."""
@@ -209,7 +209,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class Revised:
-    """Everything that was decided, before it is written; parallel tuples are by gallery.
+    """The decisions of a round, before they are written; parallel tuples are by gallery.
 
     Attributes:
         sets: of the dataset, with their distances. worker: whose judgments they become. leaked: images that the classifier was trained on.
@@ -233,7 +233,7 @@ class Revised:
     positives: Mapping[str, frozenset[str]]
 
     def links(self) -> Iterator[CandidateRow]:
-        """What became of every candidate; a pair of several galleries stands once, as in the first."""
+        """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
         seen: set[tuple[str, str]] = set()
         for pool, found, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
             images, captions = pool.gallery.images, pool.gallery.captions
@@ -257,8 +257,8 @@ class Revised:
                     leaked=image in self.leaked,
                 )
 
-    def also(self, links: list[CandidateRow]) -> list[SetConflict]:
-        """Descriptions of small sets that were found to hold for another picture of theirs."""
+    def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
+        """Descriptions of small sets that were found to hold for another picture of their set."""
         small = {one.id: one for one in self.base.dataset.sets if len(one.images) <= SMALL_SET}
         queries = self.base.dataset.queries
         return [
@@ -276,7 +276,7 @@ class Revised:
 
 
 def write(config: ReviseLabels, revised: Revised, number: int, decides: str, progress: Progress) -> Round:
-    """Write a round and put it in force."""
+    """Write a round and activate it."""
     links = list(revised.links())
     rng = np.random.default_rng((config.seed, number))
     drawn = draw(links, config.sample, rng)
@@ -311,7 +311,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, pro
     ]
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
     tables: dict[str, list[Any]] = {
-        LEDGER: links, STRATA: drawn, ALSO: revised.also(links), JUDGMENTS: judgments
+        LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments
     }  # fmt: skip
     figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
@@ -337,31 +337,31 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
 
 
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
-    """What is said of a round that is there."""
+    """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(made.number)
     tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
     rows = read_figures(folder)["entail_at"]
     if rows:
         tables["entail"] = entail_table(rows, made.by)
-    also = read_table(folder / ALSO, SetConflict)
-    if also:
-        tables["also"] = _also_table(also)
+    conflicts = read_table(folder / ALSO, SetConflict)
+    if conflicts:
+        tables["also"] = _conflict_table(conflicts)
     facts = {
         "revised": out,
         "round": made.number,
-        "looked at": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
+        "evaluated": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
         "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
         "left out by a cap": made.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered {config.again('--audit')}",
-        "take it back": config.again("--undo"),
+        "human audit": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and after the answers {config.again('--audit')}",
+        "undo": config.again("--undo"),
     }
     notes = () if made.added else (_nothing(made),)
     return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
-    """The command that brings the sample of a round to people."""
+    """The command that exports the sample of a round for people."""
     command = "ctxr export-tasks entail"
     sample = config.folder() / folder_of(number) / SAMPLE
     newest = newest_sample(config.workdir)
@@ -372,8 +372,8 @@ def export_hint(config: ReviseLabels, number: int) -> str:
 
 def _nothing(made: Round) -> str:
     return (
-        f"nothing was added: none of the candidates reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} says "
-        "how well the classifier tells pairs apart; --threshold P takes another limit"
+        f"nothing was added: no candidate reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} "
+        "evaluates the classifier; --threshold P sets another limit"
     )
 
 
@@ -386,9 +386,9 @@ def _dev(made: Round) -> str:
     return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
 
 
-def _also_table(also: list[SetConflict]) -> Table:
-    first = sorted(also, key=lambda one: (-one.probability, one.key()))[:SHOWN]
+def _conflict_table(conflicts: list[SetConflict]) -> Table:
+    first = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:SHOWN]
     rows = tuple((one.text, ", ".join(one.images), one.image, one.probability) for one in first)
     heads = ("description", "written for", "also holds for", "probability")
-    note = f"{len(also):,} in all, in also.jsonl of the round: to be looked at by people"
+    note = f"{len(conflicts):,} in all, in also.jsonl of the round, for people to check"
     return Table("Descriptions that hold for another picture of their set", heads, rows, note)

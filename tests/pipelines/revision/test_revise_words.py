@@ -22,7 +22,7 @@ def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(
     config = ReviseLabels(
         workdir / "dataset", by="hashed", both=True, top_k=7, threshold=0.25, out=workdir / "a place", workdir=workdir
     )
-    words = shlex.split(run(config).facts["to do it"])
+    words = shlex.split(run(config).facts["command"])
     assert words[:3] == ["ctxr", "revise-labels", str(workdir / "dataset")]
     # typed as it was said, it is the configuration that was planned, with --entail
     seen: list[ReviseLabels] = []
@@ -53,9 +53,11 @@ def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: 
     before = bytes_of(workdir / "revised")
     (workdir / "dataset").rename(workdir / "renamed")
     for config in (ReviseLabels(workdir=workdir), options(workdir), ReviseLabels(workdir=workdir, undo=True)):
-        with pytest.raises(UsageError, match=r"dataset, the dataset that .*revised revises, is not there") as refused:
+        with pytest.raises(
+            UsageError, match=r"dataset, the dataset that .*revised revises, no longer exists"
+        ) as refused:
             run(config, classifier=judge)
-        assert refused.value.hint == "ctxr revise-labels DATASET names the folder where it is now"
+        assert refused.value.hint == "ctxr revise-labels DATASET names its new folder"
     assert bytes_of(workdir / "revised") == before
     assert run(options(workdir, dataset=workdir / "renamed"), classifier=judge).did == "up to date"
 
@@ -83,7 +85,7 @@ def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> No
         run(options(workdir, split="test", sample=0, threshold=0.75), progress, judge)
     assert judge.claims == asked
     assert progress.notes[0] == (
-        "round 1 stays in force; this is another one on top, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
+        "round 1 stays active; a new round is added, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
     )
     assert run(options(workdir, split="test"), progress, judge).did == "up to date"
 
@@ -92,9 +94,9 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
     judge, progress = StandIn(workdir / "dataset"), Listening()
     for changes in ({"top_k": 5}, {"top_k": 6}, {"top_k": 7, "seed": 1, "sample": 9}):
         run(options(workdir, split="test", **changes), progress, judge)
-    assert [note for note in progress.notes if "on top" in note] == [
-        "round 1 stays in force; this is another one on top, since --top-k (5, now 6) differs",
-        "rounds 1 and 2 stay in force; this is another one on top, since --top-k (6, now 7), --sample (200, now 9) and "
+    assert [note for note in progress.notes if "is added, since" in note] == [
+        "round 1 stays active; a new round is added, since --top-k (5, now 6) differs",
+        "rounds 1 and 2 stay active; a new round is added, since --top-k (6, now 7), --sample (200, now 9) and "
         "--seed (0, now 1) differ from round 2",
     ]
     run(ReviseLabels(workdir=workdir, undo=True, round=1))

@@ -116,7 +116,7 @@ def test_a_liking_for_a_place_shows_and_shifts_make_it_even(work: Path) -> None:
     assert [row[2] for row in places.rows] == pytest.approx([4] * 10)
     assert {row.value for row in read_table(report.run / "scores.jsonl", Score)} == {0.1}
     assert report.accuracy == pytest.approx(0.1)
-    assert "in 0.0% of queries all shifts chose the same picture" in report.notes
+    assert "all shifts chose the same picture in 0.0% of queries" in report.notes
 
 
 def test_every_request_shows_all_pictures_numbered_in_the_shifted_order(work: Path) -> None:
@@ -335,7 +335,7 @@ def test_tokens_that_are_not_told_are_estimated_and_said(work: Path) -> None:
         report = ask(server, work, price_in=1.0, price_out=1.0)
     assert report.uncounted == 4
     assert report.cost > 0
-    assert any("did not tell the tokens of 4 replies" in note for note in report.notes)
+    assert any("did not report the tokens of 4 replies" in note for note in report.notes)
 
 
 def test_a_larger_limit_extends_the_sample(work: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_run_of_something_else_is_not_written_over(work: Path) -> None:
     (work / "runs" / "fake").mkdir(parents=True)
     (work / "runs" / "fake" / ".ctxr").touch()
     (work / "runs" / "fake" / "history.jsonl").touch()
-    with serving(one_by_one) as server, pytest.raises(UsageError, match="something else than a listener's run"):
+    with serving(one_by_one) as server, pytest.raises(UsageError, match="does not hold a run of ctxr listen"):
         ask(server, work)
 
 

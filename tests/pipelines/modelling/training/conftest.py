@@ -37,7 +37,7 @@ def train(benchmark: Path, encoder: str, tmp_path: Path) -> Trains:
 
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
         dataset, workdir = more.pop("dataset", benchmark), more.pop("workdir", tmp_path / "work")
-        progress = more.pop("talk", None)
+        progress = more.pop("progress", None)
         small = (f"encoder={encoder}", *SMALL, *changes)
         if recipe == "clip-zero-shot":
             small = (f"encoder={encoder}", *changes)

@@ -16,7 +16,7 @@ from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.gallery.scoring import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_sides
+from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
@@ -70,7 +70,7 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
         {measure: own[measure] for measure in ("TR@1", "TR@10", "IR@5")}
     )
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     values = {(one.query, one.candidate): one.value for one in scores_of(weak.folder, dataset, side.captions[:5])}
     rankings = {
         row.query: row for row in read_table(results / "rankings.jsonl", QueryRanking) if row.scorer == weak.run
