@@ -19,6 +19,7 @@ from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.modelling import notes as beside
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.figures import Seeds, seeds_of
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import tables
 from ctxr.problems.gallery.figures import Columns, EntailFigure, Ratings
@@ -48,6 +49,7 @@ from ctxr.problems.results import (
     trec_ranking,
     write_findings,
 )
+from ctxr.problems.tables import seed_table
 from ctxr.store.artifacts import Content, Parent
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION
@@ -134,13 +136,13 @@ class _Evaluation:
         groups = [self.dataset.images[image].group if config.cluster == "group" else image for image in side.images]
         clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
         columns: dict[str, Columns] = {}
-        seeds: dict[str, dict[str, float]] = {}
+        seeds: list[Seeds] = []
         with self.progress.task(f"figures of {name}", len(self.runs)) as task:
             for run in self.runs:
                 scored = run.found(side)
                 each = {scorer: measuring.columns_of(side, one, truths, self.ks) for scorer, one in scored.items()}
                 columns[run.name] = measuring.mean_columns(list(each.values()))
-                seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+                seeds += seeds_of(name, run.name, {scorer: _mean_recall(one) for scorer, one in each.items()})
                 rhos[run.name] = measuring.correlated(ratings, list(scored.values()), seed)
                 for label in labels:
                     counted = measuring.entailed(side, list(scored.values()), label)
@@ -162,7 +164,7 @@ class _Evaluation:
             **tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
             "similarity": measuring.table(side, rhos),
             "entailed": tables.entailment_table(name, own),
-            "seeds": tables.seed_table(name, seeds),
+            "seeds": seed_table(name, seeds, "mean recall %", tables.SEED_NOTE),
             "differences": tables.difference_table(name, found.differences),
         }
         found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
@@ -185,7 +187,7 @@ class _Evaluation:
 
 
 def _audited(side: str, labels: Labels) -> str:
-    where = ", none of which is of this side" if labels.elsewhere else ""
+    where = ", all of another split" if labels.elsewhere else ""
     return (
         f"{side}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
@@ -13,6 +14,7 @@ from ctxr.datasets.lineage import remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.endpoint import Endpoint, Place, key_of, place_of
 from ctxr.pipelines.modelling.chat import (
@@ -34,14 +36,11 @@ from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import (
     MANIFEST,
     MARKER,
+    Artifact,
     Content,
     Parent,
-    finish,
-    finished,
-    locked,
     open_artifact,
-    require_ours,
-    take_manifest,
+    plain,
 )
 from ctxr.store.atomic import disk_errors
 from ctxr.store.hashing import sha256_of
@@ -72,10 +71,6 @@ class ListenJob:
     def out(self) -> Path:
         """The run's folder."""
         return self.config.folder()
-
-    def decides(self) -> dict[str, object]:
-        """What decides the result."""
-        return {"endpoint": self.place.url, "wording": VERSION} | self.config.key()
 
     def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
@@ -172,7 +167,7 @@ def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
 
 
 def by_position(asked: Sequence[EvalQuery], heard: Heard) -> Table:
-    """How often each position was chosen, compared with a model without position bias."""
+    """Choices of each position, compared with those of a model without position bias."""
     chosen: Counter[int] = Counter()
     stood: Counter[int] = Counter()
     found: Counter[int] = Counter()
@@ -292,6 +287,49 @@ JOURNAL = "journal.jsonl"
 PARTIAL = "partial.jsonl"
 
 
+class ListenStage(Stage):
+    """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
+
+    KIND = RUN
+
+    def __init__(self, job: ListenJob, pause: Pause | None = None) -> None:
+        super().__init__(job.config)
+        self._job, self._pause = job, pause
+
+    def out(self) -> Path:
+        """The run's folder."""
+        return self._job.out
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The queries and their pictures."""
+        return Inputs(self._job.parents)
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        """The endpoint and the version of the prompt, then the options."""
+        return plain({"endpoint": self._job.place.url, "wording": VERSION} | self.options.key())
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """The artifact, where no reply was lost."""
+        return super().current(out, inputs) if is_complete(self._job, _replies(out)) else None
+
+    def require_free(self, out: Path) -> None:
+        """The folder holds no other run, and the endpoint has its key."""
+        key_of(self._job.config.key_from, self._job.place)
+        super().require_free(out)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        """Send the requests without a reply; scores, where all have one."""
+        job = self._job
+        _remove(out / SCORES, out / PARTIAL)
+        try:
+            _ask(job, key_of(job.config.key_from, job.place), _replies(out), progress, self._pause)
+        finally:
+            replies = _replies(out)
+            if not is_complete(job, replies):
+                _keep_partial(job, replies)
+        return _finished(job, replies) if is_complete(job, replies) else None
+
+
 def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> ListenReport:
     """The run of a configuration, or as much of it as was paid for; `pause` waits, for tests that do not.
 
@@ -299,27 +337,10 @@ def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> Li
     """
     job = job_of(config, progress)
     _refuse_others(job.out)
-    replies = _replies(job.out)
     if config.dry_run:
-        return report_on(job, replies, dry_run=True)
-    if finished(job.out, RUN, "listen", job.decides(), job.parents) and is_complete(job, replies):
-        return replace(report_on(job, replies), up_to_date=True)
-    key = key_of(config.key_from, job.place)
-    require_ours(job.out)
-    with locked(job.out):
-        replies = _replies(job.out)
-        take_manifest(job.out)
-        _remove(job.out / SCORES, job.out / PARTIAL)
-        try:
-            _ask(job, key, replies, progress, pause)
-        finally:
-            replies = _replies(job.out)
-            if not is_complete(job, replies):
-                _keep_partial(job, replies)
-        report = report_on(job, replies)
-        if report.complete:
-            _finish(job, replies, report)
-    return report
+        return report_on(job, _replies(job.out), dry_run=True)
+    result = execute(ListenStage(job, pause), progress)
+    return replace(report_on(job, _replies(job.out)), up_to_date=result.up_to_date)
 
 
 def _refuse_others(out: Path) -> None:
@@ -387,34 +408,26 @@ def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
         write_scores(job.out / PARTIAL, scores(asked, heard, f"{job.out.name}-partial"))
 
 
-def _finish(job: ListenJob, replies: Sequence[Reply], report: ListenReport) -> None:
-    heard = heard_of(job, replies)
+def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
+    """Scores and replies, written."""
+    heard, report = heard_of(job, replies), report_on(job, replies)
     used = [reply for one in heard.values() for reply in one]
     write_scores(job.out / SCORES, scores(job.asked, heard, job.out.name))
     write_table(job.out / REPLIES, used)
-    finish(
-        job.out,
-        kind=RUN,
-        verb="listen",
-        config=job.decides(),
-        parents=job.parents,
-        content=Content(
-            [SCORES, REPLIES],
-            {
-                "queries": len(job.asked),
-                "requests": len(job.requests),
-                "outcomes": report.outcomes,
-                "tokens_in": report.tokens_in,
-                "tokens_out": report.tokens_out,
-                "tokens_not_told": report.uncounted,
-                "price_in": job.config.price_in,
-                "price_out": job.config.price_out,
-                "cost": report.cost,
-                job.config.split: report.accuracy,
-            },
-            {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}},
-        ),
-    )
+    counts = {
+        "queries": len(job.asked),
+        "requests": len(job.requests),
+        "outcomes": report.outcomes,
+        "tokens_in": report.tokens_in,
+        "tokens_out": report.tokens_out,
+        "tokens_not_told": report.uncounted,
+        "price_in": job.config.price_in,
+        "price_out": job.config.price_out,
+        "cost": report.cost,
+        job.config.split: report.accuracy,
+    }
+    models = {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}}
+    return Content([SCORES, REPLIES], counts, models)
 
 
 def run(config: Listen, progress: Progress | None = None) -> ListenReport:

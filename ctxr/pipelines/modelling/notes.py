@@ -87,7 +87,7 @@ def contamination_notes(
     tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
     learned = [run for run in trained if run not in as_published]
     if learned and "train" in names:
-        notes.append(f"figures on train say how well {_listed(learned)} fit, not how good they are")
+        notes.append(f"figures on train show the fit of {_listed(learned)}, not their quality")
     if tested and "test" in names:
         notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
     if (others := [run for run in learned if run not in tested]) and "valid" in names:

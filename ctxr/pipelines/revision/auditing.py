@@ -41,7 +41,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.results import as_records, audited_counts, entail_figures, entail_table, export_hint
+from ctxr.pipelines.revision.results import audited_counts, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SERVED
@@ -264,7 +264,7 @@ def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[
     if counts is None:
         return told_before
     leaked = np.array(figures["counted"]["leaked"], bool)
-    return as_records(entail_figures(counts, leaked, np.random.default_rng(config.seed)))
+    return entail_figures(counts, leaked, config.seed)
 
 
 def _write(

@@ -29,7 +29,7 @@ from ctxr.datasets.rounds import (
 )
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
-from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
+from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, known_at
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
@@ -47,29 +47,21 @@ FOR_CAPTION = 2
 MANY = np.iinfo(np.int64).max
 
 
-def counted(pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int) -> Counted | None:
-    """Among the first K captions of every picture: how many were written for it, how many more are entailed, by this round or by one
-    before it. None where a gallery has too few captions, or fewer were mined, than the least K."""
+def counted(
+    pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int
+) -> tuple[Counted, Doubles, Doubles] | None:
+    """Among the first K captions of every picture: how many were written for it, and how many more are entailed, by this round or an
+    earlier one; then those that earlier rounds added, and those that they rejected, [I, len(ks)] each.
+
+    None where a gallery has fewer captions, or fewer were mined, than the smallest K.
+    """
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
     if not ks or not pools:
         return None
-    written, extra, earlier, _ = _columns(pools, entailed, ks)
-    return Counted(written, extra + earlier, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
-
-
-def earlier_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
-    """Captions among the first K of every picture that a round before this one added, [I, len(ks)]."""
-    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
-
-
-def rejected_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
-    """Captions among the first K of every picture that a round before this one rejected and this one left out, [I, len(ks)]."""
-    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[3]
-
-
-def _columns(pools: Sequence[Candidates], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
     parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    written, extra, earlier, rejected = (np.concatenate(column) for column in zip(*parts, strict=True))
+    judged = np.tile(np.array(ks, np.float64), (len(written), 1))
+    return Counted(written, extra + earlier, judged, ks), earlier, rejected
 
 
 def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
@@ -111,9 +103,9 @@ def audited_counts(
     said = {(one.image, one.caption): one for one in looked}
     strata = sorted({stratum_of(link) for link in links})
     code = {name: number for number, name in enumerate(strata)}
-    looks = np.zeros((len(strata), 2))
+    verdicts = np.zeros((len(strata), 2))
     for one in looked:
-        looks[code[one.stratum]] += (1, one.entailed)
+        verdicts[code[one.stratum]] += (1, one.entailed)
     decided = [said.get((link.image, link.caption)) for link in held]
     sampled = Sampled(
         np.array([places[link.image] for link in held], np.int64),
@@ -121,7 +113,7 @@ def audited_counts(
         np.array([code[stratum_of(link)] for link in held], np.int64),
         np.array([-1 if one is None else int(one.entailed) for one in decided], np.int64),
         np.ones(len(held), bool),
-        looks,
+        verdicts,
     )
     ranks = np.array([link.rank for link in held], np.int64)
     # the first K are those that were given and the best of the others
@@ -134,13 +126,15 @@ def audited_counts(
     return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
 
 
-def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> list[EntailAt]:
-    """Entail@K by the classifier's labels; corrected where these candidates were audited (`audited_counts`)."""
-    return entail_at(found, "classifier", rng, leaked, resamples=RESAMPLES)
+def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, Any]]:
+    """Entail@K by the classifier's labels as plain values for `figures.json`; corrected where these candidates were audited
+    (`audited_counts`)."""
+    rows = entail_at(counts, "classifier", np.random.default_rng(seed), leaked, resamples=RESAMPLES)
+    return [asdict(row) for row in rows]
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
-    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
+    """Entail@K, as `entail_figures` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
     leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
     heads = ["figure", "by the classifier %"]
     heads += (
@@ -184,11 +178,6 @@ def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
     note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
     return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
-
-
-def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:
-    """Plain values for `figures.json`."""
-    return [asdict(row) for row in rows]
 
 
 REASONS: dict[int, Reason | None] = {
@@ -321,17 +310,22 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, pro
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
     entailed = [one >= revised.edge.value for one in revised.probabilities]
-    found = counted(revised.pools, entailed, config.top_k)
+    counts = counted(revised.pools, entailed, config.top_k)
     told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
     told["settings"] = config.key()
-    if found is None:
+    if counts is None:
         return told
+    found, earlier, rejected = counts
     images = [image for pool in revised.pools for image in pool.gallery.images]
     leaked = np.array([image in revised.leaked for image in images], bool)
-    told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
-    earlier = earlier_among(revised.pools, found.ks)
-    columns = {"written": found.written, "extra": found.extra, "earlier": earlier, "leaked": leaked}
-    columns["rejected"] = rejected_among(revised.pools, found.ks)
+    told["entail_at"] = entail_figures(found, leaked, config.seed)
+    columns = {
+        "written": found.written,
+        "extra": found.extra,
+        "earlier": earlier,
+        "leaked": leaked,
+        "rejected": rejected,
+    }
     plain = {name: column.astype(int).tolist() for name, column in columns.items()}
     return told | {"counted": plain | {"images": images}}
 

@@ -1,6 +1,6 @@
 """The figures of galleries as tables for people, in percent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ctxr.engine.report import Table
 from ctxr.metrics.entail_at import Way
@@ -20,6 +20,8 @@ _WAYS: dict[Way, str] = {
 _HEADS = (
     "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %", "without leaked",
 )  # fmt: skip
+
+SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
 
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
@@ -117,21 +119,6 @@ def difference_table(side: str, rows: Sequence[RunDifference]) -> Table | None:
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
     note += none_had([one.interval for one in own])
     return Table(f"{side}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
-
-
-def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | None:
-    """Mean recall of every seed of runs that have several."""
-    rows = []
-    for run, values in each.items():
-        if len(values) > 1:
-            listed = [100 * one for one in values.values()]
-            mean = sum(listed) / len(listed)
-            spread = (sum((one - mean) ** 2 for one in listed) / (len(listed) - 1)) ** 0.5
-            rows.append((run, len(listed), f"{mean:.1f} ± {spread:.1f}", ", ".join(f"{one:.1f}" for one in listed)))
-    if not rows:
-        return None
-    note = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
-    return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:

@@ -34,7 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def train(world: Path, tmp_path: Path) -> Trains:
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
-        progress = more.pop("talk", None)
+        progress = more.pop("progress", None)
         whole = () if any(one.startswith("rerank=") for one in changes) else ("rerank=0",)
         small = ("lr=1e-3", "epochs=1", "batch=20", "at_once=8", "patience=0", *whole, *changes)
         return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more), progress)
