@@ -79,6 +79,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: 
     return f"did you mean {spelled.format(near[0])}?" if near else otherwise
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an exception's message, or its class where it has none."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
 def some(names: Iterable[str], most: int = 3) -> str:
     """The first names of several.
 

@@ -1,6 +1,7 @@
 """What the documents say is there, is there."""
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import Field, fields
 from pathlib import Path
@@ -67,10 +68,47 @@ def test_the_readme_names_every_command() -> None:
     assert all(f"ctxr {name}" in text for name in COMMANDS)
 
 
-def test_the_map_of_the_pipelines_names_files_that_are_there() -> None:
+def rooms_in(folder: str) -> set[str]:
+    """Modules and packages of a folder, without those that begin with an underscore."""
+    return {
+        path.stem
+        for path in (ROOT / folder).iterdir()
+        if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"
+    }
+
+
+def rooms_of(document: str) -> list[str]:
+    """The rooms that the table of a document lists, in its order."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    table = text.partition("| room | holds |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    cells = re.findall(r"^\|(.*?)\|", table, re.MULTILINE)
+    return [re.sub(r"ctxr/|\.py|/", "", name) for cell in cells for name in re.findall(r"`([\w/.]+)`", cell)]
+
+
+@pytest.mark.parametrize("document", ["docs/house.md", "AGENTS.md"])
+def test_the_rooms_are_the_layers_from_top_to_bottom(document: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    names = [name.strip().removeprefix("ctxr.") for layer in layers for name in layer.split("|")]
+    assert rooms_of(document) == names
+    assert set(names) == rooms_in("ctxr") - {"configs"}
+
+
+def test_the_groups_of_the_pipelines_are_its_folders() -> None:
     text = (ROOT / "docs" / "house.md").read_text(encoding="utf-8")
-    section = text.partition("## In the corridors")[2].partition("\n## ")[0]
-    named = set(re.findall(r"^\|(.*?)\|", section, re.MULTILINE))
-    files = {name for cell in named for name in re.findall(r"`([\w/.]+)`", cell)}
-    assert {"inputs.py", "exporting/"} <= files
-    assert not {name for name in files if not (ROOT / "ctxr" / "pipelines" / name).exists()}
+    table = text.partition("| group of `pipelines` | verbs |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    groups = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+    verbs = {verb for cell in groups.values() for verb in cell.split(", ")}
+    assert set(groups) == rooms_in("ctxr/pipelines")
+    assert verbs == {verb for verb, command in COMMANDS.items() if command.run.startswith("ctxr.pipelines.")}
+    assert all(f".{group}." in COMMANDS[verb].run for group, cell in groups.items() for verb in cell.split(", "))
+
+
+def test_each_file_named_in_a_row_of_the_rooms_is_in_that_room() -> None:
+    text = (ROOT / "docs" / "house.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+    files = {f"{room}/{name}" for room, cell in rows for name in re.findall(r"`(\w+(?:\.py|/))`", cell)}
+    assert {"cli/commands.py", "annotation/tasks/", "datasets/readers/"} <= files
+    assert not {name for name in files if not (ROOT / "ctxr" / name).exists()}

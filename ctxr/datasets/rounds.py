@@ -445,7 +445,7 @@ RANKS = (10,)
 def stratum_of(link: CandidateRow) -> str:
     """The stratum of a candidate in words: its decision, its band of probability, its band of rank.
 
-    >>> stratum_of(Link("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
+    >>> stratum_of(CandidateRow("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
     'added, p 0.9 to 1, rank above 10'
     """
     done = "capped" if link.reason in ("cap_image", "cap_caption") else link.decision

@@ -144,6 +144,7 @@ class Options:
     def command_line(self, *words: str, **changes: Any) -> str:
         """The command that was typed, with `words` and `changes`; what is at its default is left out.
 
+        >>> from pathlib import Path
         >>> @dataclass(frozen=True)
         ... class Copy(Options):
         ...     COMMAND = "copy"

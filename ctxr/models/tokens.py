@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, first_line
 from ctxr.metrics.language import Parsed, tree_depth
 
 PARSER = "en_core_web_sm"
@@ -69,8 +69,7 @@ def _with_parser(spacy: Any, wanted: str, version: str) -> Tokenizer:
     try:
         nlp = spacy.load(wanted)
     except Exception as error:  # whatever spaCy says about a folder that is no model
-        first = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise UsageError(f"{wanted} is no spaCy model: {first}", hint="name another --parser") from error
+        raise UsageError(f"{wanted} is no spaCy model: {first_line(error)}", hint="name another --parser") from error
     if "parser" not in nlp.pipe_names:
         raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
     model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"

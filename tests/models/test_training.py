@@ -159,7 +159,7 @@ def test_a_training_killed_while_it_writes_goes_on_from_the_epoch_before(
     with pytest.raises(Killed):
         make_trainer(tmp_path / "cut", callbacks=Callbacks(epoch=killer(1))).run()
     with monkeypatch.context() as patched:
-        patched.setattr("ctxr.models.training.state.save_state", cut)
+        patched.setattr("ctxr.models.training.loop.save_state", cut)
         with pytest.raises(Killed):
             make_trainer(tmp_path / "cut").run()
     make_trainer(tmp_path / "cut").run()

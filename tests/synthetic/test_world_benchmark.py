@@ -14,6 +14,14 @@ from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.world.tags import TAGS
 
 
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset artifact with 12 train, 6 valid and 6 test queries."""
+    out = tmp_path_factory.mktemp("world") / "dataset"
+    write_benchmark(WorldBenchmark(out, train=12, valid=6, test=6, video=0.5, side=48, workers=1))
+    return out
+
+
 def test_each_side_has_the_queries_that_were_asked_for_about_sets_of_its_own(benchmark: Path) -> None:
     dataset = read_dataset(benchmark)
     sides = [dataset.split_of(image_set) for _, image_set, _ in dataset.targets()]

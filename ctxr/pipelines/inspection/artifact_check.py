@@ -6,10 +6,13 @@ from pathlib import Path
 
 from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError
+from ctxr.errors import CtxrError, UsageError, first_line
 from ctxr.media.images import read_image, troubles
-from ctxr.pipelines.inspection.config import Check
+from ctxr.pipelines.inspection.config import Check, Doctor
+from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
+from ctxr.problems.runs import Scoring, find_runs
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import REVISE_LABELS as REVISED
@@ -20,6 +23,46 @@ from ctxr.store.units import album_files, read_unit, unit_folder
 
 MOST_NAMED = 5
 """Broken files of one kind that are named; the rest is counted."""
+
+
+def check_folder(config: Doctor, folder: Path, progress: Progress) -> list[Check]:
+    """The checks of one artifact or release, or of every artifact of a project folder."""
+    within = artifacts_in(folder)
+    checks: list[Check] = []
+    for path in within or [folder]:
+        checks += [Check(str(path), "note", "")] if within else []
+        checks += _check(path, config, progress)
+    return checks
+
+
+def _check(path: Path, config: Doctor, progress: Progress) -> list[Check]:
+    """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
+    try:
+        ordered = holds_sets(path)
+    except (CtxrError, OSError):
+        ordered = False  # what is wrong with the manifest is told below
+    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
+    if ordered and not any(check.state == "problem" for check in checks):
+        checks += _check_order(path, config, progress)
+    return checks
+
+
+def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Check]:
+    try:
+        dataset = open_dataset(path, config.workdir, progress)
+        if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
+            yield from check_release(dataset, progress)
+        yield from check_order(dataset)
+    except UsageError:
+        raise
+    except (CtxrError, OSError) as error:
+        told = error if isinstance(error, CtxrError) else CtxrError(first_line(error))
+        yield Check("order", "problem", told.message, told.hint)
+        return
+    if config.scores:
+        asked = [query.id for query, _, _ in dataset.targets()]
+        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, progress)
+        yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 
 def artifacts_in(folder: Path) -> list[Path]:

@@ -6,15 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
-from ctxr.errors import CtxrError, UsageError
-from ctxr.pipelines.inspection.artifact_check import artifacts_in, check_artifact, check_release
+from ctxr.errors import CtxrError, UsageError, first_line
 from ctxr.pipelines.inspection.config import Check, Doctor
-from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
-from ctxr.problems.runs import Scoring, find_runs
-from ctxr.store.artifacts import MANIFEST, package_versions
+from ctxr.store.artifacts import package_versions
 
 REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
 """What mends packages that were not built for one another."""
@@ -29,44 +25,11 @@ def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
     if config.scores and config.artifact is None:
         raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
     if config.artifact is not None:
-        progress = progress or Silent()
-        within = artifacts_in(config.artifact)
-        checks: list[Check] = []
-        for path in within or [config.artifact]:
-            checks += [Check(str(path), "note", "")] if within else []
-            checks += _check(path, config, progress)
-        return checks
+        # imported here, so that the machine can be checked where torch is broken
+        from ctxr.pipelines.inspection.artifact_check import check_folder
+
+        return check_folder(config, config.artifact, progress or Silent())
     return list(check_machine(config.workdir))
-
-
-def _check(path: Path, config: Doctor, progress: Progress) -> list[Check]:
-    """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
-    try:
-        ordered = holds_sets(path)
-    except (CtxrError, OSError):
-        ordered = False  # what is wrong with the manifest is told below
-    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
-    if ordered and not any(check.state == "problem" for check in checks):
-        checks += _check_order(path, config, progress)
-    return checks
-
-
-def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Check]:
-    try:
-        dataset = open_dataset(path, config.workdir, progress)
-        if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
-            yield from check_release(dataset, progress)
-        yield from check_order(dataset)
-    except UsageError:
-        raise
-    except (CtxrError, OSError) as error:
-        told = error if isinstance(error, CtxrError) else CtxrError(_said(error))
-        yield Check("order", "problem", told.message, told.hint)
-        return
-    if config.scores:
-        asked = [query.id for query, _, _ in dataset.targets()]
-        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, progress)
-        yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 
 def check_machine(workdir: Path) -> Iterator[Check]:
@@ -90,7 +53,7 @@ def _torch_family() -> Iterator[Check]:
 
         yield Check("devices", "ok", ", ".join(devices()))
     except Exception as error:
-        yield Check("torch", "problem", f"torch and torchvision do not fit together: {_said(error)}", REINSTALL)
+        yield Check("torch", "problem", f"torch and torchvision do not fit together: {first_line(error)}", REINSTALL)
 
 
 def _programs() -> Iterator[Check]:
@@ -130,7 +93,7 @@ def _encoders() -> Iterator[Check]:
         else:
             yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
     except Exception as error:
-        yield Check("encoders", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
+        yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
     try:
         encoder = load_encoder("ctxr-tiny", "cpu")
@@ -138,12 +101,7 @@ def _encoders() -> Iterator[Check]:
     except CtxrError as error:
         yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "pip install --force-reinstall ctxr")
     except Exception as error:
-        yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {_said(error)}", REINSTALL)
-
-
-def _said(error: Exception) -> str:
-    """The first line of what an error says, or its name."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
 
 
 def _disk(workdir: Path) -> Iterator[Check]:

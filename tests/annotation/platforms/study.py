@@ -80,7 +80,8 @@ def make_project(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     private = workdir / "crowd" / "private"
     private.mkdir(parents=True)
     (private / "key").write_text(KEY.hex())
-    monkeypatch.setattr("ctxr.annotation.pseudonyms.pseudonym", lambda key, platform, one: person(one))
+    for consumer in ("platforms.arrivals", "journal.identities"):
+        monkeypatch.setattr(f"ctxr.annotation.{consumer}.pseudonym", lambda key, platform, one: person(one))
     return workdir
 
 

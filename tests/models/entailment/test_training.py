@@ -70,7 +70,7 @@ def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
         masked.append(len(chosen))
         return with_masked(batch, branch, ratio, chosen)
 
-    monkeypatch.setattr("ctxr.models.entailment.classifier.with_masked", counted)
+    monkeypatch.setattr("ctxr.models.entailment.training.with_masked", counted)
     found = []
     for at_once in (32, 5):
         model = new_classifier(recipe, branches, 0)

@@ -331,7 +331,7 @@ def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monk
 
 def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, _ = labelled(workdir, monkeypatch)
-    monkeypatch.setattr("ctxr.annotation.pseudonyms.pseudonym", pseudonym)
+    monkeypatch.setattr("ctxr.annotation.platforms.arrivals.pseudonym", pseudonym)
     run(config)
     identities = Identities(workdir / "crowd" / "private", study.KEY)
     known = [identities.who(one.worker) for one in read_judgments(config.folder()).answers]

@@ -31,7 +31,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def known(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same with a fresh journal, and no import before the workers are shown."""
-    monkeypatch.setattr("ctxr.annotation.answers.collected", lambda workdir, *_: workdir / "judgments")
+    monkeypatch.setattr("ctxr.pipelines.crowd.workers.collected", lambda workdir, *_: workdir / "judgments")
     file = work / "crowd" / "answers.sqlite"
     file.unlink(missing_ok=True)
     journal = open_journal(file)

@@ -81,7 +81,7 @@ def test_a_video_is_compared_once_and_only_if_a_frame_of_it_is_wanted(
         return sha256_file(path)
 
     refilter(tmp_path / "sets", tmp_path / "a", brisque=LIMIT)
-    monkeypatch.setattr("ctxr.store.hashing.sha256_file", count)
+    monkeypatch.setattr("ctxr.media.footage.sha256_file", count)
     refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
     assert hashed == []
     for memory in (tmp_path / CACHE).glob("clip*"):
@@ -139,7 +139,7 @@ def test_a_number_of_workers_out_of_range_is_refused(own: Path, tmp_path: Path, 
 
 
 def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxr.media import images as decoding
+    from ctxr.engine import parallel
 
     asked: list[int] = []
 
@@ -148,7 +148,7 @@ def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monke
         return ThreadPoolExecutor(workers)
 
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setattr(decoding, "ThreadPoolExecutor", watched)
+    monkeypatch.setattr(parallel, "ThreadPoolExecutor", watched)
     refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     assert asked == [3]
 
@@ -160,7 +160,7 @@ def test_a_folder_of_moved_videos_is_searched_once(own: Path, tmp_path: Path, mo
         searched.append(typed)
         return find_sources(typed, progress)
 
-    monkeypatch.setattr("ctxr.media.sources.find_sources", count)
+    monkeypatch.setattr("ctxr.media.footage.find_sources", count)
     own.rename(tmp_path / "moved")
     refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
     assert len(searched) == 1

@@ -191,7 +191,7 @@ def units_of(rng: np.random.Generator, count: int, width: int) -> Vectors:
 def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
     monkeypatch: pytest.MonkeyPatch, width: int, block: int
 ) -> None:
-    monkeypatch.setattr(photo_units, "BLOCK", block)
+    monkeypatch.setattr(photo_units, "DISTANCE_BLOCK", block)
     vectors = units_of(np.random.default_rng(width), 300, width)
     ranking = PhotoRanking(vectors)
     for anchor in range(0, 300, 23):
@@ -201,7 +201,7 @@ def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
 
 
 def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photo_units, "BLOCK", 20)
+    monkeypatch.setattr(photo_units, "DISTANCE_BLOCK", 20)
     vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     taken: list[int] = []

@@ -33,13 +33,13 @@ def _real_but(code: str) -> Sequence[str]:
     """The real child, except that `code` runs before each answer."""
     lines = [
         "import json, os, signal, sys, time",
-        "from ctxr.pipelines import scan_child",
-        "answer = scan_child.answer",
+        "from ctxr.media import decoder_child",
+        "answer = decoder_child.answer",
         "def other(question, out, frames):",
         f"    {code}",
         "    answer(question, out, frames)",
-        "scan_child.answer = other",
-        "scan_child.main()",
+        "decoder_child.answer = other",
+        "decoder_child.main()",
     ]
     return _python("\n".join(lines))
 
@@ -188,18 +188,18 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
     code = "\n".join(
         [
             "import os",
-            "from ctxr.pipelines import scan_child",
-            "release = scan_child.ScanPass._release",
+            "from ctxr.media import decoder_child",
+            "release = decoder_child.ScanPass._release",
             "def crashing(self):",
             "    release(self)",
             "    if self.crashes and len(self.shots) == 2: os.kill(os.getpid(), 11)",
-            "scan_child.ScanPass._release = crashing",
-            "answer = scan_child.answer",
+            "decoder_child.ScanPass._release = crashing",
+            "answer = decoder_child.answer",
             "def other(question, out, frames):",
-            "    scan_child.ScanPass.crashes = question['options']['decoder'] == 'pyav'",
+            "    decoder_child.ScanPass.crashes = question['options']['decoder'] == 'pyav'",
             "    answer(question, out, frames)",
-            "scan_child.answer = other",
-            "scan_child.main()",
+            "decoder_child.answer = other",
+            "decoder_child.main()",
         ]
     )
     with Scanner(_python(code)) as scanner:
@@ -246,7 +246,7 @@ def test_noise_of_libraries_does_not_come_between_the_messages(clip: Path) -> No
 
 
 def test_the_child_imports_no_torch(clip: Path) -> None:
-    code = "import sys; from ctxr.pipelines import scan_child; scan_child.main(); open({!r}, 'w').write(' '.join(sys.modules))"
+    code = "import sys; from ctxr.media import decoder_child; decoder_child.main(); open({!r}, 'w').write(' '.join(sys.modules))"
     listing = clip.with_suffix(".modules")
     asked = json.dumps({"path": str(clip), "options": asdict(PYAV)}).encode() + b"\n"
     subprocess.run(_python(code.format(str(listing))), input=asked, stdout=subprocess.DEVNULL, check=True)

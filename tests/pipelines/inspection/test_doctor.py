@@ -189,11 +189,11 @@ def test_what_may_not_be_read_is_a_finding(healthy: Path, monkeypatch: pytest.Mo
     def refuse(path: Path) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("ctxr.store.hashing.sha256_file", refuse)
+    monkeypatch.setattr("ctxr.pipelines.inspection.artifact_check.sha256_file", refuse)
     found = problems(healthy / "sets")
     assert "Permission denied" in found[0].detail
     assert found[0].cure
-    monkeypatch.setattr("ctxr.store.artifacts.open_artifact", refuse)
+    monkeypatch.setattr("ctxr.pipelines.inspection.artifact_check.open_artifact", refuse)
     (manifest,) = problems(healthy / "sets")
     assert "Permission denied" in manifest.detail
 

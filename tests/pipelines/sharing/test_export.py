@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.datasets.writers import job
+from ctxr.datasets.writers.job import ExportJob
 from ctxr.engine import staging as place
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
@@ -50,9 +50,10 @@ def test_shards_are_bounded_and_bear_nothing_of_the_machine(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 150_000
-    real = job.ExportJob
     # the option counts whole megabytes, and this footage is small
-    monkeypatch.setattr(job, "ExportJob", lambda *given: replace(real(*given), shard_bytes=most))
+    monkeypatch.setattr(
+        "ctxr.pipelines.sharing.export.ExportJob", lambda *given: replace(ExportJob(*given), shard_bytes=most)
+    )
     export(sets, tmp_path / "tars", "webdataset")
     tars = sorted((tmp_path / "tars").glob("*.tar"))
     assert len(tars) > 3

@@ -124,8 +124,10 @@ def test_faces_and_details_belong_to_shapes_that_exist() -> None:
 def test_the_photographs_are_in_the_wheel_and_skimage_is_not_imported() -> None:
     assert (photo_folder() / "chelsea.png").is_file()
     program = (
-        "import sys, ctxr.synthetic.world as world, numpy as np\n"
-        "world.render(world.sample_scene(np.random.default_rng(1)), 32, 32)\n"
+        "import sys, numpy as np\n"
+        "from ctxr.synthetic.world.drawing import render\n"
+        "from ctxr.synthetic.world.scenes import sample_scene\n"
+        "render(sample_scene(np.random.default_rng(1)), 32, 32)\n"
         "sys.exit(any(name in sys.modules for name in ('skimage', 'torch', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
