@@ -101,4 +101,4 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
     ]
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
     run(options(workdir, split="test", top_k=7, seed=1, sample=9), progress, judge)
-    assert progress.notes[-2].endswith("this is another one on top, since round 3 was made on top of others")
+    assert progress.notes[-2].endswith("a new round is added, since round 3 was made on top of others")
