@@ -319,14 +319,14 @@ def scored_runs(runs: Sequence[GalleryRun], progress: Progress) -> dict[str, dic
 def shortlist_notes(runs: Sequence[GalleryRun], compare: bool) -> list[str]:
     """Notes on figures with a shortlist."""
     notes = [
-        f"{one.name} looks at the {one.looked.most} candidates of each query that {one.looked.by} likes best, both ways; "
-        "the rest stands behind in that order"
+        f"{one.name} rescores the {one.looked.most} candidates of each query that {one.looked.by} ranks highest, in both directions; "
+        "the others rank below, in that order"
         for one in runs
         if one.looked is not None and one.looked.most
     ]
     ways = {None if one.looked is None or not one.looked.most else one.looked for one in runs}
     if compare and notes and len(ways) > 1:
         notes.append(
-            "runs behind different shortlists, or behind none, are compared: a difference is also that of what proposes"
+            "runs behind different shortlists, or behind none, are compared: a difference is also one of retrievers"
         )
     return notes

@@ -107,7 +107,8 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     both = Eval((report.run, whole.run), world, workdir, tmp_path / "both", "test", True, resamples=50, permutations=20)
     told = evaluate(both)
     assert any(
-        f"{report.run} looks at the 3 candidates of each query that {encoder} likes best" in one for one in told.notes
+        f"{report.run} rescores the 3 candidates of each query that {encoder} ranks highest" in one
+        for one in told.notes
     )
     assert any("runs behind different shortlists" in one for one in told.notes)
     looked = open_artifact(told.results).manifest.config["looked_at"]
