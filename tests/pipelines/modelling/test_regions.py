@@ -241,7 +241,7 @@ def pickled(_number: int, arrays: Arrays) -> None:
         (wider, "x has 9 features where other files have 8"),
         (fewer, r"x is float32 \(5, 8\) and bbox float32 \(4, 4\)"),
         (outside, "bbox leaves the picture of 48 by 48 pixels"),
-        (endless, "or a number is none"),
+        (endless, "or holds a value that is not finite"),
         (sizeless, "lacks the size of its picture"),
         (pickled, "is not a readable .npz: Object arrays cannot be loaded"),
     ],
