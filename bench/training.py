@@ -31,7 +31,7 @@ from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems.encoded import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
 

@@ -30,11 +30,17 @@ def config_of(command: str) -> Any:
     return named(COMMANDS[command].config)()
 
 
+WHOLE = ("listen", "regions", "revise-labels")
+"""Commands of which every option is frozen, not the decisive ones alone."""
+
+
 def decisive(config: Any) -> dict[str, Any]:
     """What of a configuration is hashed; all of it where nothing is, or where it does not say."""
-    key: Any = getattr(config, "key", None) or getattr(config, "result_config", dict)
-    decided: dict[str, Any] = key() or {field.name: getattr(config, field.name) for field in fields(config)}
-    return decided
+    if hasattr(config, "key") and config.COMMAND not in WHOLE and (key := config.key()):
+        return dict(key)
+    if hasattr(config, "result_config"):
+        return dict(config.result_config())
+    return {field.name: getattr(config, field.name) for field in fields(config)}
 
 
 def frozen() -> dict[str, dict[str, Any]]:

@@ -25,11 +25,11 @@ from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
-from ctxr.problems.encoded import PictureFiles
-from ctxr.problems.gallery.scoring import found_by, recalls_of
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
-from ctxr.problems.pair_scores import Rerank
+from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.gallery.scoring import recalls_of, score_gallery
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.queries import contents_of, pictures_of
+from ctxr.problems.reranking import Rerank
 from ctxr.problems.scoring import Device, checkpoints, with_regions
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
@@ -113,7 +113,7 @@ def prove(options: Namespace, progress: Progress) -> int:
     else:
         weak = write_round(options, world, progress)
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     files = pictures_of(dataset, [side.asked()])
     pictures = PictureFiles(files, contents_of(dataset, files), work)
     families = [dataset.images[image].group for image in side.images]
@@ -126,7 +126,7 @@ def prove(options: Namespace, progress: Progress) -> int:
         report = run(asks, progress)
         seen = with_regions(pictures, report.encoder, report.regions, progress)
         for seed in checkpoints(report.folder):
-            found = found_by(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), progress)
+            found = score_gallery(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), progress)
             shares.setdefault(arm, []).append(entailed_shares(found, known))
             recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
             means = ", ".join(

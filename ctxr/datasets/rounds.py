@@ -46,14 +46,14 @@ class Round(Record, frozen=True):
     """One revision of the labels.
 
     Attributes:
-        number: from 1; of its judgments too. active: whether they count: a round that was taken back keeps its files.
-        by, by_fingerprint: retrieval model that proposed. classifier, classifier_fingerprint: who decided.
-        threshold: probability from which on a pair counts as entailed. threshold_from: who chose it. wanted: precision on dev
-            that it was chosen for; precision, recall: on dev; called: pairs of dev at or above it; precision_low, precision_high:
+        number: from 1; of its judgments too. active: whether they count: a round that was undone keeps its files.
+        by, by_fingerprint: the retriever. classifier, classifier_fingerprint: the entailment classifier.
+        threshold: lowest probability of a pair that counts as entailed. threshold_from: how it was chosen. wanted: precision on
+            dev that it was chosen for; precision, recall: on dev; called: pairs of dev at or above it; precision_low, precision_high:
             exact interval of 95 %.
-        images: that were asked about. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
+        images: of the round. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
             left out by a cap. leaked: images that the classifier was trained on.
-        decides: hash over everything that decided it. judgments: SHA-256 of its table of them, "" where none was noted.
+        decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments, "" in older rounds.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -82,13 +82,13 @@ class Round(Record, frozen=True):
 
 
 class CandidateRow(Record, frozen=True):
-    """What became of a candidate: does this image, with its captions, entail this caption of another?
+    """The decision on a candidate: does this image, with its captions, entail a caption of another image?
 
     Attributes:
         caption: id of the query. source: retrieval model. direction: whether it was among the best captions of the image, the
-            best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates: what was given,
-            and what earlier rounds added or rejected, is not counted. score: of retrieval.
-        probability: of entailment, 0..1, by the classifier with this fingerprint. reason: why it was rejected.
+            best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates, without pairs
+            that were given or that earlier rounds added or rejected. score: of retrieval.
+        probability: of entailment, 0..1, by the classifier with this fingerprint. reason: for its rejection.
         leaked: whether the classifier was trained on the image.
     """
 
@@ -108,10 +108,10 @@ class CandidateRow(Record, frozen=True):
 
 
 class SetConflict(Record, frozen=True):
-    """A description that, the classifier says, also holds for another image of its set: for people to look at.
+    """A description that, by the classifier, also holds for another image of its set; people should check it.
 
     Attributes:
-        caption: id of the query. images: those it was written for. image: the other one.
+        caption: id of the query. images: those it was written for. image: the other image.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("caption", "image")
@@ -243,14 +243,14 @@ def refuse_changed(out: Path) -> None:
 
 
 def newest_sample(workdir: Path) -> Path | None:
-    """The pairs that people are to look at of the latest round in force of a project; None without any."""
+    """The audit sample of the latest active round of a project; None without any."""
     active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
     return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
 
 
 def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
-    """The table of pairs that people are to look at: the `named` one, or the newest sample of a project, or None; and the revised
-    labels that it is the sample of, None where it is none. Raises DataError for labels that were changed since."""
+    """The table of pairs that people audit: `named`, or the newest sample of a project, or None; and the revised labels it was drawn
+    from, None for any other table. Raises DataError for labels that were changed since."""
     table = named or newest_sample(workdir)
     if table is None or table.name != SAMPLE:
         return table, None
@@ -303,10 +303,10 @@ def add_round(
     sets: Sequence[ImageSet],
     progress: Progress,
 ) -> Artifact:
-    """Write a round, `JUDGMENTS` among its tables, and put it in force; the caller holds the folder. A kill leaves the rounds
-    before it as they were.
+    """Write a round, `JUDGMENTS` among its tables, and activate it; the caller has locked the folder. A killed run leaves the
+    earlier rounds unchanged.
 
-    `sets` are those of a release, with distances that it does not tell."""
+    `sets` are those of a release, completed with their distances."""
     require_ours(out)
     refuse_changed(out)
     _put_base(out, base, sets, progress)
@@ -354,16 +354,16 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
 
 def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
     """Raises UsageError for a number that no round has; 0 names none."""
-    there = ", ".join(f"{one.number} ({'in force' if one.active else 'taken back'})" for one in rounds)
+    there = ", ".join(f"{one.number} ({'active' if one.active else 'undone'})" for one in rounds)
     if number not in (0, *(one.number for one in rounds)):
         raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {there}")
 
 
 def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., str]) -> Round:
-    """Take a round back, or put it in force again; 0 is the latest that can be. Nothing of it is deleted. `again` makes commands
-    about the same rounds of some words.
+    """Undo or redo a round; 0 is the latest possible. None of its files is deleted. `again` makes a command about the same
+    rounds from some words.
 
-    Raises UsageError where there is no such round, or it is so already, DataError where a file was changed since it was written.
+    Raises UsageError for an unknown round and for one that is in that state already, DataError where a file was changed since.
     """
     refuse_changed(out)
     refuse_unknown(rounds := read_rounds(out), number)
@@ -371,8 +371,8 @@ def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., 
     if not fitting:
         what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
         other = again(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
-        state = "in force" if active else "taken back"
-        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the other way: {other}")
+        state = "active" if active else "undone"
+        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the reverse: {other}")
     turned = structs.replace(fitting[-1], active=active)
     put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
     return turned
@@ -421,7 +421,7 @@ def _link(original: Path, copy: Path) -> None:
 AUDIT, LOOKED = "revision_audit", "looked.jsonl"
 
 AUDITS = "revision-audit"
-"""Folder of a project that holds a folder for each round that people looked at."""
+"""Folder of a project that holds a folder for each audited round."""
 
 
 def checked(folder: Path) -> dict[str, Any] | None:
@@ -443,7 +443,7 @@ RANKS = (10,)
 
 
 def stratum_of(link: CandidateRow) -> str:
-    """The stratum of a candidate in words: what was done, how sure the classifier is, where retrieval had it.
+    """The stratum of a candidate in words: its decision, its band of probability, its band of rank.
 
     >>> stratum_of(CandidateRow("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
     'added, p 0.9 to 1, rank above 10'

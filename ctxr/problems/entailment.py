@@ -21,7 +21,7 @@ from ctxr.models.entailment.training import PairTable, looking_up, make_claims
 from ctxr.models.precision import choose_device
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.examples import Images, PixelTable, VectorTable
-from ctxr.problems.encoded import cached
+from ctxr.problems.embeddings import cached
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
@@ -104,9 +104,9 @@ class EntailmentPairs:
     """Pairs and their pictures.
 
     Attributes:
-        name: of where they are from. rows: pairs that have a hypothesis and a premise at hand.
+        name: of their source. rows: pairs with a hypothesis and a premise.
         files: picture by image id. contents: SHA-256 of each, by image id.
-        origin: what they are, by content.
+        origin: the source, by content.
     """
 
     name: str
@@ -130,7 +130,7 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
     """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
     the project's dataset.
 
-    Raises UsageError for a path that is neither, DataError for rows that do not fit or pairs of which nothing is at hand.
+    Raises UsageError for a path that is neither, DataError for rows that do not fit and where texts or pictures of all pairs are missing.
     """
     if path is None:
         path = workdir / DATASET
@@ -139,7 +139,7 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
                 f"{workdir} holds no pairs of entailment",
                 hint="--dataset FOLDER with pairs.jsonl, or a published file",
             )
-        progress.note(f"looking at the pairs of {path}")
+        progress.note(f"using the pairs of {path}")
     if path.is_file() and path.name == PAIRS:
         path = path.parent
     made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
@@ -147,14 +147,14 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
     lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]
     if lost:
         are = "pair is" if len(lost) == 1 else "pairs are"
-        progress.warn(f"{len(lost)} {are} about pictures that are not at hand, the first is {lost[0].image}: left out")
+        progress.warn(f"{len(lost)} {are} about missing pictures, the first is {lost[0].image}: left out")
     if len(whole) < len(made.rows):
         have = "pair has" if len(made.rows) - len(whole) == 1 else "pairs have"
-        progress.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise at hand: left out")
+        progress.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise: left out")
     kept = tuple(pair for pair in whole if pair.image is None or pair.image in made.files)
     if not kept:
         raise DataError(
-            f"{path} holds no pair whose texts and pictures are at hand",
+            f"{path} holds no pair with its texts and pictures",
             hint=f"put captions into {CAPTIONS}/ and pictures into {PICTURES}/ beside the files",
         )
     return EntailmentPairs(made.name, kept, made.files, made.contents, made.origin)
@@ -287,7 +287,7 @@ def claim_table(
     device: str,
     progress: Progress,
 ) -> "PairTable":
-    """The claims as arrays; pictures are decoded and cut, or looked at by a frozen encoder, once for all runs."""
+    """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]

@@ -3,7 +3,7 @@
 All figures of a side see the same draws, so the interval of a difference is that of pairs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -36,8 +36,8 @@ class Figure:
     """One measure of one run on one part of a side.
 
     Attributes:
-        view: by what the side was parted: overall, phenomena, writers, source, length, distance.
-        part: name of the part; in `phenomena` with the number of questions looked at. measure: accuracy, mrr, recall@k, chance.
+        view: the grouping: overall, phenomena, writers, source, length, distance.
+        part: name of the part; in `phenomena` with the number of annotated questions. measure: accuracy, mrr, recall@k, chance.
         queries: in the part. interval: with its clusters.
     """
 
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's r of being right with something, over the questions of a side for which it is known."""
+    """Pearson's r between accuracy and a covariate, over the questions of a split where it is known."""
 
     side: str
     run: str
@@ -63,7 +63,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Error:
-    """Wrong picks of a run in ordered sets by their distance from the target: share of them, and of blind wrong guesses."""
+    """Wrong picks of a run in ordered sets by their distance from the target: their share, and that of random wrong guesses."""
 
     side: str
     run: str
@@ -83,22 +83,24 @@ class Seeds:
     deviation: float
 
 
+def seeds_of(side: str, run: str, each: Mapping[str, float]) -> list[Seeds]:
+    """The row of a run with several seeds; none for a single one."""
+    values = list(each.values())
+    if len(values) < 2:
+        return []
+    return [Seeds(side, run, dict(each), float(np.mean(values)), float(np.std(values, ddof=1)))]
+
+
 def seeds(side: EvalSplit) -> list[Seeds]:
     """A row for each run with several seeds."""
-    rows = []
-    for run in side.runs if side.questions else ():
-        each = {name: float(accuracy(side.places(name)).mean()) for name in side.seeds[run]}
-        if len(each) > 1:
-            rows.append(
-                Seeds(
-                    side.name,
-                    run,
-                    each,
-                    float(np.mean(list(each.values()))),
-                    float(np.std(list(each.values()), ddof=1)),
-                )
-            )
-    return rows
+    return [
+        row
+        for run in side.runs
+        if side.questions
+        for row in seeds_of(
+            side.name, run, {name: float(accuracy(side.places(name)).mean()) for name in side.seeds[run]}
+        )
+    ]
 
 
 def telling(sides: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:

@@ -20,7 +20,7 @@ class EvalQuery:
         text: all texts of the query, joined by blanks.
         images: ids in the order of the set. target: position in them; None where it is not known.
         ordered: whether that order is one of time.
-        weak: ids of further images for which the text was found to hold, where a recipe wants to know.
+        weak: ids of further images for which the text was found to hold, where a recipe uses them.
     """
 
     query: str
@@ -54,7 +54,7 @@ def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[E
 
 
 def pictures_of(dataset: Dataset, asked: Sequence[EvalQuery]) -> dict[str, Path]:
-    """The file of every image that is asked about, by id. Raises DataError when one is not there."""
+    """The file of every image of the queries, by id. Raises DataError when one is not there."""
     wanted = sorted({image for one in asked for image in one.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
     lost = {image for image, file in files.items() if file is None or not file.is_file()}
@@ -72,9 +72,9 @@ def pictures_of(dataset: Dataset, asked: Sequence[EvalQuery]) -> dict[str, Path]
 def contents_of(
     dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
 ) -> dict[str, str]:
-    """SHA-256 of each picture by image id; `passed` is told of every one.
+    """SHA-256 of each picture by image id; `passed` is called after each.
 
-    What the table says is looked at again where the file is younger than the manifest. Raises DataError for a changed picture.
+    A recorded hash is verified where the file is newer than the manifest. Raises DataError for a changed picture.
     """
     manifest = None if dataset.root is None else dataset.root / MANIFEST
     written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
@@ -88,13 +88,13 @@ def contents_of(
     return found
 
 
-def sha256_of_asked(asked: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
-    """One hash over everything that a model is shown and told."""
+def sha256_of_queries(asked: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
+    """One hash over all texts and pictures that a model receives."""
     rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in asked]
     return sha256_of([rows, sorted(contents.items())])
 
 
-def check_places(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
+def check_positions(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
     """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
     for one in asked:
         if (one.ordered or every) and len(one.images) > most:
@@ -104,7 +104,7 @@ def check_places(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
             )
 
 
-def by_side(asked: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
+def by_split(asked: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
     sides: dict[str, list[EvalQuery]] = {}
     for one in asked:

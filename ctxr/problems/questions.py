@@ -19,7 +19,7 @@ from ctxr.store.records import ImageSet, Query
 
 NO_SPLIT = "none"
 SIDES = (*SPLITS, NO_SPLIT)
-"""Sides of a benchmark in the order of tables; the last is that of sets that nobody put on one."""
+"""Splits of a benchmark in the order of tables; the last is that of sets without one."""
 
 WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
 """How the release and our certificate call the writers of validation descriptions, and how tables do."""
@@ -30,10 +30,10 @@ class BenchmarkQuery:
     """A query for an image.
 
     Attributes:
-        number: place in the dataset, from 0. side: of `SIDES`.
+        number: index in the dataset, from 0. side: the split, of `SIDES`.
         right: positions of the targets among the candidates; empty where the target is hidden.
-        source: corpus, video or album. writer: seen in train or not; "" where nobody said.
-        looked: phenomena that somebody looked for in the text. found: those that were found.
+        source: corpus, video or album. writer: seen in train or not; "" where unknown.
+        looked: phenomena that were annotated. found: those of them in the text.
         distance: mean pairwise distance of the set, None where it is not known. tokens: of the text.
     """
 
@@ -154,9 +154,9 @@ class EvalSplit:
 def match(
     dataset: Dataset, questions: Mapping[str, BenchmarkQuery], runs: Sequence[Run], only: str, partial: bool
 ) -> tuple[list[EvalSplit], list[str]]:
-    """The sides that any run scored, each with all of its questions, `only` names one of them; and what is left out.
+    """The splits that any run scored, or `only` one of them, each with all of its questions; and notes on the omitted ones.
 
-    A side of which some run scored nothing is left out with a sentence, if any other is left. With `partial`, a question that
+    A split without scores of some run is left out with a note, if any other remains. With `partial`, a question that
     any run left unscored, or scored in part, is left out of all runs.
 
     Raises DataError naming file:line for scores of what is not asked, and for what is missing.

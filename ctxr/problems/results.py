@@ -96,9 +96,9 @@ def trec_run(run: str, sides: Sequence[EvalSplit]) -> Iterator[str]:
 
 
 def trec_ranking(run: str, query: str, candidates: Sequence[str], scores: Sequence[float]) -> Iterator[str]:
-    """Lines `query Q0 candidate rank score run` for trec_eval and its kin, best first, equal scores by candidate.
+    """Lines `query Q0 candidate rank score run` for trec_eval and similar tools, best first, ties by candidate.
 
-    White space in ids is written as %20, so that columns stay columns.
+    White space in ids is written as %20, since columns are separated by blanks.
     """
     ranked = sorted(zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1]))
     for rank, (score, candidate) in enumerate(ranked, 1):

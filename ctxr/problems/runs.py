@@ -235,7 +235,7 @@ def _joined(kept: ModelScores, made: ModelScores) -> ModelScores:
 
 
 def _left_out(folder: Path, scoring: Scoring) -> bool:
-    """Whether a run that nobody named has nothing to say here; then it is told of."""
+    """Whether a run that was not named has no scores for the dataset; a warning says why."""
     artifact = open_artifact(folder, RUN)
     why = ""
     if _can_score(artifact):
@@ -267,7 +267,7 @@ def _name_of(path: Path) -> str:
 
 
 def _scorers(run: str, scores: Iterable[Score]) -> tuple[ModelScores, ...]:
-    """Scores at hand, by scorer."""
+    """Scores in memory, by scorer."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in scores:
         found.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value

@@ -19,9 +19,9 @@ from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_chec
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.models.training.scoring import in_bf16, resolved, score_all
-from ctxr.problems.encoded import PictureFiles, as_vectors
-from ctxr.problems.paired import as_features, as_inputs, at_once, regions_for
-from ctxr.problems.queries import EvalQuery, asked_of, by_side, check_places, contents_of, pictures_of
+from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
+from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
 
@@ -126,14 +126,14 @@ def scores_by(
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
-        check_places(asked, PLACES, notes.all_positions)
+        check_positions(asked, PLACES, notes.all_positions)
     chance = None if notes is None else notes.chance
     progress, machine = progress or Silent(), machine or Device()
     source = source_of(checkpoint, encoder, progress)
     device = choose_device(machine.device)
-    way = way_of(checkpoint, source, pictures, Device(device, machine.precision), progress)
+    way = plan_scoring(checkpoint, source, pictures, Device(device, machine.precision), progress)
     scores = []
-    for side in by_side(asked).values():
+    for side in by_split(asked).values():
         questions = way.prepare(side)
         with progress.task("scoring", len(side)) as task:
             values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance, chance).tolist()
@@ -160,7 +160,7 @@ class ScoringPlan:
     bf16: bool = False
 
 
-def way_of(
+def plan_scoring(
     checkpoint: Path | None,
     source: "EncoderSource | CrossSource",
     pictures: PictureFiles,
@@ -169,7 +169,7 @@ def way_of(
 ) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries, on `machine.device`.
 
-    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other encoder of pairs looks again.
+    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other cross-encoder computes them again.
     """
     device, precision = machine.device, machine.precision
     if not isinstance(source, CrossSource):

@@ -52,11 +52,8 @@ def accuracy_table(side: EvalSplit, figures: Sequence[Figure], clusters: str) ->
     return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
 
 
-def seed_table(side: EvalSplit, rows: Sequence[Seeds]) -> Table | None:
-    """How far the seeds of a run lie apart."""
-    own = [one for one in rows if one.side == side.name]
-    if not own:
-        return None
+def seed_table(side: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
+    """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
     shown = tuple(
         (
             one.run,
@@ -64,10 +61,10 @@ def seed_table(side: EvalSplit, rows: Sequence[Seeds]) -> Table | None:
             f"{100 * one.mean:.1f} ± {100 * one.deviation:.1f}",
             ", ".join(f"{100 * value:.1f}" for value in one.accuracies.values()),
         )
-        for one in own
+        for one in rows
+        if one.side == side
     )
-    note = "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query"
-    return Table(f"{side.name}: over seeds", ("run", "seeds", "accuracy %", "each"), shown, note)
+    return Table(f"{side}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
 
 
 def difference_table(
@@ -221,7 +218,12 @@ def tables_of(side: EvalSplit, found: Findings, by: str) -> dict[str, Table]:
     clusters = unit_of(side, by)
     told: dict[str, Table | None] = {
         "accuracy": accuracy_table(side, found.figures, clusters),
-        "seeds": seed_table(side, found.seeds),
+        "seeds": seed_table(
+            side.name,
+            found.seeds,
+            "accuracy %",
+            "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query",
+        ),
         "differences": difference_table(side, found.figures, found.differences, clusters),
         **view_tables(side, found.figures),
         "correlations": correlation_table(side, found.correlations),

@@ -12,7 +12,7 @@ from ctxr.cli.app import app
     ("words", "message"),
     [
         (["regions", "--by", "magic"], "none of grid:ENCODER"),
-        (["listen", "--model", "x"], "no --endpoint is named"),
+        (["listen", "--model", "x"], "--endpoint is missing"),
         (["listen", "--endpoint", "http://example.org/v1", "--model", "x"], "in the clear"),
     ],
 )

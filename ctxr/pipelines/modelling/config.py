@@ -1,10 +1,13 @@
 """Options and reports of the verbs that train and evaluate models."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.engine.report import Table
 from ctxr.models.recipes import recipe_name
 from ctxr.store.kinds import CLASSIFIERS
@@ -13,48 +16,78 @@ if TYPE_CHECKING:
     from ctxr.models.training.recipe import Recipe
 
 
-@dataclass(frozen=True)
-class Train:
-    """Configuration of `ctxr train`; a field's text is its help."""
+Place = Annotated[Path | None, NotDecisive]
+"""Where something lies, which does not decide a result."""
 
-    recipe: str = "clip-batch"
+Workdir = Annotated[Path, NotDecisive]
+Text = Annotated[str, NotDecisive]
+"""An option that decides the result through what it resolves to, or not at all."""
+
+Switch = Annotated[bool, NotDecisive]
+Name = Annotated[str | None, NotDecisive]
+Seed = Annotated[int, Range(0, inf, "a whole number, 0 or more")]
+Draws = Annotated[int, Range(1, inf, "a number of draws, at least 1; default: 10000")]
+Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
+
+SPLITS = ("train", "valid", "test", "none")
+
+
+def invalid_name(name: str | None) -> Iterator[tuple[str, str]]:
+    """The sentence and hint of a name that no folder can have."""
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
+        yield f"--name {name!r} is not a folder name", "--name first-try"
+
+
+@dataclass(frozen=True)
+class Train(Options):
+    """Options of `ctxr train`; the recipe, with these changes, decides the run."""
+
+    COMMAND = "train"
+
+    recipe: Text = "clip-batch"
     """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; or a TOML file."""
-    dataset: Path | None = None
+    dataset: Place = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
-    name: str | None = None
-    """What the run is called; default: as its recipe."""
-    seeds: int = 1
-    """How many trainings, with the seeds 0, 1, 2 and so on, make up the run."""
-    parity: str = "fixed"
-    """Fixed (published numbers without known errors), paper (its text at its word) or code (what the released scripts do)."""
-    changes: tuple[str, ...] = ()
+    name: Name = None
+    """Name of the run; default: that of its recipe."""
+    seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
+    """Number of trainings, with the seeds 0, 1, 2 and so on."""
+    parity: Text = "fixed"
+    """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
+    changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
-    judgments: Path | None = None
+    judgments: Place = None
     """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
-    workdir: Path = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    device: str = "auto"
-    """Where to train: auto, cpu, cuda, mps."""
-    tensorboard: bool = False
-    """Write what each epoch came to for TensorBoard too, in `tensorboard/` of the run; needs the package tensorboard."""
-    text_only: bool = False
-    """A classifier of entailment without its image branch: --set image=."""
-    image_only: bool = False
-    """A classifier of entailment without its text branch: --set text=."""
+    device: Text = "auto"
+    """Device to train on: auto, cpu, cuda, mps."""
+    tensorboard: Switch = False
+    """Log each epoch for TensorBoard, in `tensorboard/` of the run; needs the package tensorboard."""
+    text_only: Switch = False
+    """Train an entailment classifier without its image branch: --set image=."""
+    image_only: Switch = False
+    """Train an entailment classifier without its text branch: --set text=."""
 
     def folder(self, recipe: "Recipe | None" = None) -> Path:
-        """Where the run is written; a classifier stands apart from what is evaluated on queries."""
+        """Where the run is written; classifiers have their own folder."""
         kind = "runs" if recipe is None or recipe.variant != "entailment" else CLASSIFIERS
         return self.workdir / kind / (self.name or recipe_name(self.recipe))
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A name that a folder can have, and at least one branch."""
+        yield from invalid_name(self.name)
+        if self.text_only and self.image_only:
+            yield "--text-only and --image-only cannot be combined", "give one of them"
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What one seed came to.
+    """The result of one seed.
 
     Attributes:
-        epoch: the one that was chosen, from 1; 0 where nothing is trained. epochs: trained in all.
+        epoch: the selected one, from 1; 0 without training. epochs: trained in all.
         valid, test: expected accuracy 0..1, in galleries mean recall (TR and IR at 1, 5, 10); None where no target is known.
     """
 
@@ -67,14 +100,14 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What `train` made.
+    """The result of `train`.
 
     Attributes:
         run: its name. variant, encoder: of its scorers. dataset: what it learned from.
-        queries: of each side. seeds: each by itself.
+        queries: of each split. seeds: one result each.
         valid, test: means over the seeds; None where no target is known.
-        up_to_date: whether it was there already. regions: that the encoder looks at, "" for pixels.
-        judged_on: the side that chose the epoch, "valid" or "test"; "" where none did.
+        up_to_date: whether it was finished before. regions: features that the encoder reads, "" for pixels.
+        judged_on: the split that chose the epoch, "valid" or "test"; "" where none did.
     """
 
     run: str
@@ -92,68 +125,81 @@ class TrainReport:
 
 
 @dataclass(frozen=True)
-class Eval:
-    """Configuration of `ctxr eval`; a field's text is its help."""
+class Eval(Options):
+    """Options of `ctxr eval`."""
 
-    runs: tuple[str, ...] = ()
+    COMMAND = "eval"
+
+    runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
-    dataset: Path | None = None
-    """Artifact or published release (folder or file); default: what the runs were made on, else the latest finished one in the workdir."""
-    workdir: Path = Path("work")
+    dataset: Place = None
+    """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    out: Path | None = None
+    out: Place = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
-    """Evaluate train, valid, test or none (sets that nobody put on a side) alone; default: every side that was scored, and
-    of a classifier test, or valid, or train, whichever has pairs first."""
+    """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
+    test, valid and train that has pairs."""
     compare: bool = False
     """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
     partial: bool = False
-    """Leave out queries that some run did not score, or not in full, and say how many."""
-    cluster: str = "set"
-    """What is drawn again for intervals and flipped in tests: set (in galleries: target), or group (whole videos and albums)."""
+    """Leave out queries that some run did not score completely, and report their number."""
+    cluster: Annotated[str, Choices(("set", "group"))] = "set"
+    """Unit of resampling for intervals and of sign flips in tests: set (in galleries: target), or group (whole videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10 for galleries."""
-    resamples: int = 10_000
-    """Draws of each interval."""
-    permutations: int = 10_000
-    """Random patterns of signs in a test; all are tried where there are fewer."""
-    seed: int = 0
+    resamples: Draws = 10_000
+    """Bootstrap resamples of each interval."""
+    permutations: Draws = 10_000
+    """Random sign patterns of a permutation test; all patterns where there are fewer."""
+    seed: Seed = 0
     """Seed of intervals and tests."""
     tokenizer: str = "auto"
-    """How the length of texts is counted: auto (spaCy where it is installed), spacy, regex."""
+    """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: str | None = None
-    """Measure distances within sets with this encoder, where the pictures are; default: as the sets say, if they do."""
-    regions: str = ""
-    """Region features in the workdir, by name, for models that look at regions; default: those that a run was trained on."""
-    rerank: int | None = None
-    """Galleries, encoders of pairs: candidates of each query that are looked at, both ways; 0: all; default: as a run was validated."""
+    """Measure distances within sets with this encoder, if the pictures exist; default: the distances recorded in the sets."""
+    regions: Text = ""
+    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
+    rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
+    """Galleries: number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
+    validated."""
     rerank_by: str = ""
-    """Encoder of vectors that proposes them, such as ViT-B-32:openai; the others stand behind in its order."""
-    device: str = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
-    judgments: Path | None = None
+    """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
+    device: Text = "auto"
+    """Device of the encoder: auto, cpu, cuda, mps."""
+    judgments: Place = None
     """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
-    positives: Path | None = None
+    positives: Place = None
     """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
     with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
 
-    def result_config(self) -> dict[str, Any]:
-        """The part that decides the result."""
-        names = (
-            "split", "compare", "partial", "cluster", "recall", "resamples", "permutations", "seed", "tokenizer", "encoder",
-            *(("rerank", "rerank_by") if self.rerank is not None else ()),
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A known split, a list of k, and both options of reranking or neither."""
+        if self.split not in ("", *SPLITS):
+            yield f"--split {self.split} is unknown", f"choose one of {', '.join(SPLITS)}"
+        if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*|\s*", part, re.ASCII) for part in self.recall.split(",")):
+            yield f"--recall {self.recall!r} is not a list of whole numbers from 1", "--recall 1,5,10"
+        if bool(self.rerank) != bool(self.rerank_by):
+            yield "--rerank and --rerank-by need each other", "--rerank 128 --rerank-by ViT-B-32:openai"
+
+    def ks(self) -> list[int]:
+        """The k of each recall@k, in increasing order."""
+        return sorted({int(part) for part in self.recall.split(",") if part.strip()})
+
+    def key(self) -> dict[str, Any]:
+        """The decisive options; those of reranking only where it was asked for."""
+        key = super().key()
+        return key if self.rerank is not None else {name: key[name] for name in key if not name.startswith("rerank")}
 
 
 @dataclass(frozen=True)
 class EvalReport:
-    """What `eval` found.
+    """The result of `eval`.
 
     Attributes:
         results: the artifact. runs: their names. tables: by name `<side>/<table>`, and `people`.
-        notes: what one must know to believe the figures.
+        notes: caveats of the figures.
     """
 
     results: Path
@@ -164,66 +210,78 @@ class EvalReport:
     notes: tuple[str, ...]
 
 
-SPLITS = ("train", "valid", "test", "none")
-
-
 @dataclass(frozen=True)
-class Listen:
-    """Configuration of `ctxr listen`; a field's text is its help."""
+class Listen(Options):
+    """Options of `ctxr listen`."""
 
-    dataset: Path | None = None
+    COMMAND = "listen"
+
+    dataset: Place = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
-    endpoint: str = ""
+    endpoint: Text = ""
     """Address of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     model: str = ""
     """Name of the model, as the server knows it."""
-    split: str = "valid"
-    """Side of the benchmark that is asked: train, valid, test or none."""
-    limit: int = 0
-    """Ask this many queries alone, a random sample that a larger limit extends; 0: all."""
-    shifts: int = 1
-    """Ask each query so often, the pictures turned round by equal steps, against a liking for places; 10 turn a set of ten fully."""
-    side: int = 384
-    """Longer side in pixels of the pictures that are sent."""
-    name: str | None = None
-    """What the run is called, in `runs/` of the workdir; default: as the model."""
-    key_from: str = "CTXR_API_KEY"
-    """Environment variable that holds the key; a local endpoint needs none."""
-    at_once: int = 4
-    """Requests on the way at the same time."""
-    timeout: float = 120.0
-    """Seconds that an answer may take before it is asked for again."""
-    max_tokens: int = 64
-    """Tokens of an answer; models that think aloud need thousands."""
-    price_in: float = 0.0
-    """Price of a million tokens that are sent."""
-    price_out: float = 0.0
-    """Price of a million tokens that are answered."""
-    max_cost: float = 0.0
-    """Stop before all replies of this run together cost more; 0: no limit. The same command with more goes on."""
-    dry_run: bool = False
-    """Say how many requests, tokens and how much money it would take, and ask nothing."""
-    insecure: bool = False
-    """Send pictures and key over plain http to another machine."""
-    workdir: Path = Path("work")
+    split: Annotated[str, Choices(SPLITS)] = "valid"
+    """Split to evaluate: train, valid, test or none."""
+    limit: Annotated[int, Range(0, inf, "a number of queries; 0 = all")] = 0
+    """Ask only this many queries, a random sample that a larger limit extends; 0 = all."""
+    shifts: Annotated[int, Range(1, inf, "a number of shifts, at least 1")] = 1
+    """Ask each query this many times, averaging over cyclic shifts of the pictures to cancel position bias; 10 covers a set of ten."""
+    side: Annotated[int, Range(16, inf, "pixels of the longer side, at least 16")] = 384
+    """Longer side of the sent pictures, in pixels."""
+    name: Name = None
+    """Name of the run, in `runs/` of the workdir; default: that of the model."""
+    key_from: Text = "CTXR_API_KEY"
+    """Environment variable with the API key; a local endpoint needs none."""
+    at_once: Annotated[int, NotDecisive, Range(1, inf, "a number of requests, at least 1")] = 4
+    """Concurrent requests."""
+    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds, such as --timeout 120", above=True)] = 120.0
+    """Seconds before a request without an answer is repeated."""
+    max_tokens: Annotated[int, Range(1, inf, "a number of tokens, at least 1")] = 64
+    """Most tokens of an answer; reasoning models need thousands."""
+    price_in: Price = 0.0
+    """Price of a million input tokens."""
+    price_out: Price = 0.0
+    """Price of a million output tokens."""
+    max_cost: Price = 0.0
+    """Stop before all replies of this run together cost more; 0 = no limit. The same command with a higher limit resumes."""
+    dry_run: Switch = False
+    """Estimate requests, tokens and cost, and send nothing."""
+    insecure: Switch = False
+    """Allow pictures and key to be sent to another machine over plain http."""
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
     def folder(self) -> Path:
         """Where the run is written."""
         return self.workdir / "runs" / (self.name or re.sub(r"[^\w.-]+", "-", self.model).strip(".-") or "listener")
 
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """An endpoint and a model, the name of a variable, a name that a folder can have, and prices for a limit of costs."""
+        if not self.endpoint:
+            yield "--endpoint is missing", "--endpoint http://localhost:8000/v1"
+        if not self.model or not self.model.isprintable():
+            yield "--model is missing", "--model NAME, as the server calls it"
+        if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.key_from):
+            # not repeated: it may be the key itself
+            yield "--key-from does not name an environment variable", "--key-from CTXR_API_KEY, without the key"
+        yield from invalid_name(self.name)
+        if self.max_cost and not (self.price_in or self.price_out):
+            yield "--max-cost needs prices", "--price-in 2.5 --price-out 10, for a million tokens each"
+
 
 @dataclass(frozen=True)
 class ListenReport:
-    """What `listen` heard.
+    """The result of `listen`.
 
     Attributes:
-        run: the artifact. queries: asked about. requests: in all. answered: of them, by now.
-        complete: whether every request was answered. up_to_date: whether it was there already.
+        run: the artifact. queries: of the sample. requests: in all. answered: of them, so far.
+        complete: whether every request was answered. up_to_date: whether it was finished before.
         outcomes: how many replies were chosen, out_of_range, unreadable, refused.
         tokens_in, tokens_out: of all replies; in a dry run, about how many there would be.
-        cost: at the given prices. uncounted: replies of which the host did not say the tokens: they are estimated.
-        tables: accuracy by shift, and by place. notes: what one must know to believe the figures.
+        cost: at the given prices. uncounted: replies whose tokens the host did not report: they are estimated.
+        tables: accuracy by shift, and by position. notes: caveats of the figures.
     """
 
     run: Path
@@ -245,39 +303,51 @@ class ListenReport:
     notes: tuple[str, ...] = ()
 
 
-WAYS = ("grid", "faster-rcnn", "file")
+EXTRACTORS = ("grid", "faster-rcnn", "file")
 
 
 @dataclass(frozen=True)
-class RegionsConfig:
-    """Configuration of `ctxr regions`; a field's text is its help."""
+class RegionsConfig(Options):
+    """Options of `ctxr regions`."""
 
-    dataset: Path | None = None
+    COMMAND = "regions"
+
+    dataset: Place = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
     by: str = "grid:auto"
-    """Who looks: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
-    most: int = 36
-    """Regions of a picture, beside the whole of it."""
-    name: str | None = None
-    """What the artifact is called, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
-    workdir: Path = Path("work")
+    """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
+    most: Annotated[int, Range(1, inf, "a number of regions, such as --most 36")] = 36
+    """Most regions of a picture, besides the whole picture."""
+    name: Name = None
+    """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    device: str = "auto"
+    device: Text = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""
         return self.workdir / "regions" / (self.name or self.by.partition(":")[0])
 
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A known extractor, and a name that a folder can have."""
+        way, _, rest = self.by.partition(":")
+        if way not in EXTRACTORS or (way != "faster-rcnn" and not rest):
+            yield (
+                f"--by {self.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
+                "--by grid:ViT-B-32:openai",
+            )
+        yield from invalid_name(self.name)
+
 
 @dataclass(frozen=True)
 class RegionsReport:
-    """What `regions` made.
+    """The result of `regions`.
 
     Attributes:
-        regions: the artifact. by: what looked, with its resolved name. pictures: that have regions.
+        regions: the artifact. by: the extractor, with its resolved name. pictures: that have regions.
         most: R, the largest number of regions of a picture with the whole of it. features: F.
-        left_out: an image id for each picture that has none. up_to_date: whether it was there already.
+        left_out: an image id for each picture that has none. up_to_date: whether it was finished before.
     """
 
     regions: Path

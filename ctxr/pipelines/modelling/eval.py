@@ -1,4 +1,4 @@
-"""`ctxr eval`: how often runs find the right image, how sure that is, where they fail, and which of them is better."""
+"""`ctxr eval`: evaluate and compare runs, with confidence intervals and error analysis."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -7,7 +7,6 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.open import open_dataset, origin_of
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_seed
 from ctxr.errors import UsageError
 from ctxr.models.hub import makes_pairs
 from ctxr.models.picture_vectors import distances_of, vectors_of
@@ -20,7 +19,7 @@ from ctxr.problems import figures as measuring
 from ctxr.problems import results, tables
 from ctxr.problems.figures import telling
 from ctxr.problems.gallery.scoring import asks_galleries
-from ctxr.problems.paired import REGIONS
+from ctxr.problems.pair_inputs import REGIONS
 from ctxr.problems.questions import SIDES, BenchmarkQuery, EvalSplit, match, questions_of
 from ctxr.problems.results import Findings, refuse_same_files, results_name
 from ctxr.problems.runs import Run, Scoring, check_name, find_runs, run_folders
@@ -38,7 +37,13 @@ def run(config: Eval, progress: Progress | None = None) -> EvalReport:
     Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
     complete, UnfinishedError without a dataset or a run, and where what the runs were made on is not found.
     """
-    recalls = _check(config)
+    config.check()
+    if makes_pairs(config.rerank_by):
+        raise UsageError(
+            f"--rerank-by {config.rerank_by} scores pairs, and a shortlist needs an encoder of vectors",
+            hint="--rerank-by ViT-B-32:openai",
+        )
+    recalls = config.ks()
     progress = progress or Silent()
     if classifiers := classifiers_of(config):
         return evaluate_classifiers(config, classifiers, progress)
@@ -88,7 +93,7 @@ def _evaluate_sets(config: Eval, dataset: "Dataset", recalls: list[int], progres
         counts = {"runs": len(runs)} | counts | {side.name: len(side.questions) for side in sides}
         return Content(files, counts, {"tokenizer": {"name": tokenizer}})
 
-    settings = config.result_config() | {"runs": names}
+    settings = config.key() | {"runs": names}
     up_to_date = results.record(out, kinds.EVALUATION, settings, parents, write, progress)
     return EvalReport(out, dataset.name, tuple(names), up_to_date, found.tables, tuple(found.notes))
 
@@ -112,37 +117,6 @@ def _measured(config: Eval, sides: "Sequence[EvalSplit]", recalls: list[int], pr
     return found
 
 
-def _check_rerank(config: Eval) -> None:
-    if config.rerank is not None and config.rerank < 0:
-        raise UsageError(f"--rerank {config.rerank} is below 0", hint="--rerank 0 looks at every pair")
-    if bool(config.rerank) != bool(config.rerank_by):
-        raise UsageError(
-            f"--rerank {config.rerank or 0} with --rerank-by {config.rerank_by!r} names no number of candidates and who proposes them",
-            hint="--rerank 128 --rerank-by ViT-B-32:openai",
-        )
-    if makes_pairs(config.rerank_by):
-        raise UsageError(
-            f"--rerank-by {config.rerank_by} looks at pairs itself, and what proposes compares vectors",
-            hint="--rerank-by ViT-B-32:openai",
-        )
-
-
-def _check(config: Eval) -> list[int]:
-    """The ks of recall@k. Raises UsageError for what is out of range."""
-    refuse_seed(config.seed)
-    if config.split not in ("", "train", "valid", "test", "none"):
-        raise UsageError(f"--split {config.split!r} is unknown", hint="choose train, valid, test or none")
-    _check_rerank(config)
-    if config.cluster not in ("set", "group"):
-        raise UsageError(f"--cluster {config.cluster!r} is unknown", hint="choose set or group")
-    if config.resamples < 1 or config.permutations < 1:
-        raise UsageError("--resamples and --permutations must be at least 1", hint="leave them out: 10000")
-    ks = [part.strip() for part in config.recall.split(",") if part.strip()]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in ks):
-        raise UsageError(f"--recall {config.recall!r} is no list of whole numbers from 1", hint="--recall 1,5,10")
-    return sorted({int(part) for part in ks})
-
-
 def _wanted(questions: "dict[str, BenchmarkQuery]", split: str) -> list[str]:
     """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
     sides = {split} if split else {"valid", "test"}
@@ -161,5 +135,5 @@ def _counted(
 
 
 def _regions(config: Eval) -> "Parent":
-    """The region features that are looked at instead of those a run was trained on."""
+    """The region features that replace those a run was trained on, as a parent."""
     return Parent(config.regions, KIND, read_regions(config.workdir / REGIONS / config.regions).sha256)

@@ -1,4 +1,4 @@
-"""Evaluation over galleries: pictures and captions ask for each other, each with any number of right answers."""
+"""Evaluation over galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.pipelines.modelling import notes as beside
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems.encoded import PictureFiles
+from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.figures import Seeds, seeds_of
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import tables
 from ctxr.problems.gallery.figures import Columns, EntailFigure, Ratings
@@ -31,11 +32,11 @@ from ctxr.problems.gallery.scoring import (
     scored_runs,
     shortlist_notes,
 )
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, labels_of, people_of, published
-from ctxr.problems.pair_scores import Rerank
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.questions import SIDES
+from ctxr.problems.reranking import Rerank
 from ctxr.problems.results import (
     RESULTS,
     Findings,
@@ -48,6 +49,7 @@ from ctxr.problems.results import (
     trec_ranking,
     write_findings,
 )
+from ctxr.problems.tables import seed_table
 from ctxr.store.artifacts import Content, Parent
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION
@@ -55,7 +57,7 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
 BLOCK = 4_000_000
-"""Scores held at a time while picks are looked for."""
+"""Scores in memory at a time while picks are computed."""
 
 
 @dataclass
@@ -92,7 +94,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], progress: P
         if path is not None:
             content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
             parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
-    settings = config.result_config() | {"runs": [one.name for one in runs], "galleries": True}
+    settings = config.key() | {"runs": [one.name for one in runs], "galleries": True}
     settings |= {"looked_at": looked} if (looked := scored_runs(runs, progress)) else {}
     found.notes += shortlist_notes(runs, config.compare)
     if config.rerank and not looked:
@@ -104,7 +106,7 @@ def evaluate(config: Eval, dataset: Dataset, recalls: Sequence[int], progress: P
 
 def _sides(dataset: Dataset, split: str) -> list[GallerySplit]:
     """The sides that are evaluated: the one that was named, else valid and test, else all."""
-    sides = gallery_sides(dataset)
+    sides = gallery_splits(dataset)
     wanted = {"" if split == "none" else split} if split else {"valid", "test"} & sides.keys() or set(sides)
     chosen = [sides[side] for side in ("train", "valid", "test", "") if side in wanted and side in sides]
     if not chosen:
@@ -134,13 +136,13 @@ class _Evaluation:
         groups = [self.dataset.images[image].group if config.cluster == "group" else image for image in side.images]
         clusters = Clusters(groups, np.random.default_rng(seed), config.resamples)
         columns: dict[str, Columns] = {}
-        seeds: dict[str, dict[str, float]] = {}
+        seeds: list[Seeds] = []
         with self.progress.task(f"figures of {name}", len(self.runs)) as task:
             for run in self.runs:
                 scored = run.found(side)
                 each = {scorer: measuring.columns_of(side, one, truths, self.ks) for scorer, one in scored.items()}
                 columns[run.name] = measuring.mean_columns(list(each.values()))
-                seeds[run.name] = {scorer: _mean_recall(one) for scorer, one in each.items()}
+                seeds += seeds_of(name, run.name, {scorer: _mean_recall(one) for scorer, one in each.items()})
                 rhos[run.name] = measuring.correlated(ratings, list(scored.values()), seed)
                 for label in labels:
                     counted = measuring.entailed(side, list(scored.values()), label)
@@ -162,7 +164,7 @@ class _Evaluation:
             **tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
             "similarity": measuring.table(side, rhos),
             "entailed": tables.entailment_table(name, own),
-            "seeds": tables.seed_table(name, seeds),
+            "seeds": seed_table(name, seeds, "mean recall %", tables.SEED_NOTE),
             "differences": tables.difference_table(name, found.differences),
         }
         found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
@@ -185,7 +187,7 @@ class _Evaluation:
 
 
 def _audited(side: str, labels: Labels) -> str:
-    where = ", none of which is of this side" if labels.elsewhere else ""
+    where = ", all of another split" if labels.elsewhere else ""
     return (
         f"{side}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
     )
@@ -196,7 +198,7 @@ def _mean_recall(columns: Columns) -> float:
 
 
 def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
-    """What became of each caption that asks for its picture."""
+    """The result of each caption as a query for its picture."""
     galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
     written: dict[int, list[int]] = {}
     for caption, image in side.written:

@@ -1,6 +1,5 @@
-"""`ctxr listen`: a multimodal language model behind any compatible endpoint finds the picture of each description."""
+"""`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from ctxr.datasets.lineage import remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.endpoint import Endpoint, EndpointAddress, key_of, resolve_address
 from ctxr.pipelines.modelling.chat import (
@@ -29,21 +29,18 @@ from ctxr.pipelines.modelling.chat import (
     shifts_of,
     shown,
 )
-from ctxr.pipelines.modelling.config import SPLITS, Listen, ListenReport
-from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_asked
+from ctxr.pipelines.modelling.config import Listen, ListenReport
+from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.scoring import RUN, SCORES
 from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import (
     MANIFEST,
     MARKER,
+    Artifact,
     Content,
     Parent,
-    finish,
-    finished,
-    locked,
     open_artifact,
-    require_ours,
-    take_manifest,
+    plain,
 )
 from ctxr.store.atomic import disk_errors
 from ctxr.store.hashing import sha256_of
@@ -54,7 +51,7 @@ from ctxr.store.tables import read_table, write_table
 
 @dataclass(frozen=True)
 class ListenJob:
-    """Everything that is to be asked.
+    """All requests of a run.
 
     Attributes:
         place: where. of_side: queries of the side, asked or not. contents: SHA-256 of each picture. requests: in the order of
@@ -74,11 +71,6 @@ class ListenJob:
     def out(self) -> Path:
         """The run's folder."""
         return self.config.folder()
-
-    def decides(self) -> dict[str, object]:
-        """What decides the result."""
-        names = ("model", "split", "limit", "shifts", "side", "max_tokens")
-        return {"endpoint": self.place.url, "wording": VERSION} | {name: getattr(self.config, name) for name in names}
 
     def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
@@ -106,12 +98,12 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
         for one in asked
         for shift in shifts_of(config.shifts, len(one.images))
     )
-    parent = parent_of(dataset, sha256_of_asked(asked, contents))
+    parent = parent_of(dataset, sha256_of_queries(asked, contents))
     return ListenJob(config, place, dataset, len(side), asked, files, requests, (parent,))
 
 
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
-    """Replies to the requests of a job by query, for queries of which every shift was answered."""
+    """Replies to the requests of a job by query, for queries with a reply to every shift."""
     known = {reply.asked: reply for reply in replies}
     found: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
     lacking = set()
@@ -174,8 +166,8 @@ def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
     )
 
 
-def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
-    """How often each place was chosen, beside how often a model without a liking for places would choose it."""
+def by_position(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+    """Choices of each position, compared with those of a model without position bias."""
     chosen: Counter[int] = Counter()
     stood: Counter[int] = Counter()
     found: Counter[int] = Counter()
@@ -210,7 +202,7 @@ def by_place(asked: Sequence[EvalQuery], heard: Heard) -> Table:
 
 
 def agreement(heard: Heard) -> float | None:
-    """Share of queries of which all shifts chose the same picture; None with one shift."""
+    """Share of queries where all shifts chose the same picture; None with one shift."""
     several = [replies for replies in heard.values() if len(replies) > 1]
     same = [len({reply.candidate for reply in one}) == 1 and one[0].candidate is not None for one in several]
     return sum(same) / len(same) if same else None
@@ -256,7 +248,7 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
         cost=round(purse.spent, 6),
         uncounted=len(untold),
         accuracy=accuracy(asked, heard),
-        tables=(by_shift(asked, heard), by_place(asked, heard)) if heard and not dry_run else (),
+        tables=(by_shift(asked, heard), by_position(asked, heard)) if heard and not dry_run else (),
         notes=tuple(_notes(job, heard, used, len(untold), dry_run)),
     )
 
@@ -275,13 +267,13 @@ def _notes(
     if lost := sum(reply.outcome != "chosen" for reply in used):
         yield f"{lost} of {len(used)} replies chose no picture, and count as guesses; {REPLIES} holds each"
     if 2 * sum(reply.outcome == "unreadable" for reply in used) > len(used):
-        yield "most replies were unreadable: a model that thinks aloud needs a larger --max-tokens"
+        yield "most replies were unreadable: a reasoning model needs a larger --max-tokens"
     if untold:
-        yield f"the endpoint did not tell the tokens of {untold} replies: their cost is estimated"
+        yield f"the endpoint did not report the tokens of {untold} replies: their cost is estimated"
     if config.shifts == 1:
-        yield "each query was asked in one order, so a liking for places is in the figures: --shifts 10"
+        yield "each query was asked in one order, so the figures contain position bias: --shifts 10 averages it out"
     elif (same := agreement(heard)) is not None:
-        yield f"in {same:.1%} of queries all shifts chose the same picture"
+        yield f"all shifts chose the same picture in {same:.1%} of queries"
     if len(models := sorted({reply.model for reply in used if reply.model})) > 1:
         yield f"the endpoint answered as {', '.join(models)}"
     yield f"what {config.model} was trained on, and whether these sets were in it, is not known here"
@@ -295,6 +287,49 @@ JOURNAL = "journal.jsonl"
 PARTIAL = "partial.jsonl"
 
 
+class ListenStage(Stage):
+    """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
+
+    KIND = RUN
+
+    def __init__(self, job: ListenJob, pause: Pause | None = None) -> None:
+        super().__init__(job.config)
+        self._job, self._pause = job, pause
+
+    def out(self) -> Path:
+        """The run's folder."""
+        return self._job.out
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The queries and their pictures."""
+        return Inputs(self._job.parents)
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        """The endpoint and the version of the prompt, then the options."""
+        return plain({"endpoint": self._job.place.url, "wording": VERSION} | self.options.key())
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """The artifact, where no reply was lost."""
+        return super().current(out, inputs) if is_complete(self._job, _replies(out)) else None
+
+    def require_free(self, out: Path) -> None:
+        """The folder holds no other run, and the endpoint has its key."""
+        key_of(self._job.config.key_from, self._job.place)
+        super().require_free(out)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        """Send the requests without a reply; scores, where all have one."""
+        job = self._job
+        _remove(out / SCORES, out / PARTIAL)
+        try:
+            _ask(job, key_of(job.config.key_from, job.place), _replies(out), progress, self._pause)
+        finally:
+            replies = _replies(out)
+            if not is_complete(job, replies):
+                _keep_partial(job, replies)
+        return _finished(job, replies) if is_complete(job, replies) else None
+
+
 def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> ListenReport:
     """The run of a configuration, or as much of it as was paid for; `pause` waits, for tests that do not.
 
@@ -302,27 +337,10 @@ def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> Li
     """
     job = job_of(config, progress)
     _refuse_others(job.out)
-    replies = _replies(job.out)
     if config.dry_run:
-        return report_on(job, replies, dry_run=True)
-    if finished(job.out, RUN, "listen", job.decides(), job.parents) and is_complete(job, replies):
-        return replace(report_on(job, replies), up_to_date=True)
-    key = key_of(config.key_from, job.place)
-    require_ours(job.out)
-    with locked(job.out):
-        replies = _replies(job.out)
-        take_manifest(job.out)
-        _remove(job.out / SCORES, job.out / PARTIAL)
-        try:
-            _ask(job, key, replies, progress, pause)
-        finally:
-            replies = _replies(job.out)
-            if not is_complete(job, replies):
-                _keep_partial(job, replies)
-        report = report_on(job, replies)
-        if report.complete:
-            _finish(job, replies, report)
-    return report
+        return report_on(job, _replies(job.out), dry_run=True)
+    result = execute(ListenStage(job, pause), progress)
+    return replace(report_on(job, _replies(job.out)), up_to_date=result.up_to_date)
 
 
 def _refuse_others(out: Path) -> None:
@@ -332,7 +350,7 @@ def _refuse_others(out: Path) -> None:
     names = {file.name for file in out.iterdir()} - {MARKER}
     made_here = open_artifact(out).manifest.verb == "listen" if MANIFEST in names else JOURNAL in names
     if names and not made_here:
-        raise UsageError(f"{out} holds something else than a listener's run", hint="choose another --name")
+        raise UsageError(f"{out} does not hold a run of ctxr listen", hint="choose another --name")
 
 
 def _replies(out: Path) -> list[Reply]:
@@ -343,7 +361,7 @@ def _replies(out: Path) -> list[Reply]:
 
 
 def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
-    """Ask what nobody answered yet, as far as the money goes."""
+    """Send the requests without a reply, as far as the budget allows."""
     known = {reply.asked for reply in replies}
     todo = [one for one in job.requests if one.identity not in known]
     with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:
@@ -390,34 +408,26 @@ def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
         write_scores(job.out / PARTIAL, scores(asked, heard, f"{job.out.name}-partial"))
 
 
-def _finish(job: ListenJob, replies: Sequence[Reply], report: ListenReport) -> None:
-    heard = heard_of(job, replies)
+def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
+    """Scores and replies, written."""
+    heard, report = heard_of(job, replies), report_on(job, replies)
     used = [reply for one in heard.values() for reply in one]
     write_scores(job.out / SCORES, scores(job.asked, heard, job.out.name))
     write_table(job.out / REPLIES, used)
-    finish(
-        job.out,
-        kind=RUN,
-        verb="listen",
-        config=job.decides(),
-        parents=job.parents,
-        content=Content(
-            [SCORES, REPLIES],
-            {
-                "queries": len(job.asked),
-                "requests": len(job.requests),
-                "outcomes": report.outcomes,
-                "tokens_in": report.tokens_in,
-                "tokens_out": report.tokens_out,
-                "tokens_not_told": report.uncounted,
-                "price_in": job.config.price_in,
-                "price_out": job.config.price_out,
-                "cost": report.cost,
-                job.config.split: report.accuracy,
-            },
-            {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}},
-        ),
-    )
+    counts = {
+        "queries": len(job.asked),
+        "requests": len(job.requests),
+        "outcomes": report.outcomes,
+        "tokens_in": report.tokens_in,
+        "tokens_out": report.tokens_out,
+        "tokens_not_told": report.uncounted,
+        "price_in": job.config.price_in,
+        "price_out": job.config.price_out,
+        "cost": report.cost,
+        job.config.split: report.accuracy,
+    }
+    models = {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}}
+    return Content([SCORES, REPLIES], counts, models)
 
 
 def run(config: Listen, progress: Progress | None = None) -> ListenReport:
@@ -426,34 +436,8 @@ def run(config: Listen, progress: Progress | None = None) -> ListenReport:
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
-    _check(config)
+    config.check()
     report = listen(config, progress or Silent())
     if report.complete and not config.dry_run:
         remember_dataset(report.run, config.dataset)
     return report
-
-
-def _check(config: Listen) -> None:
-    """Raises UsageError for what is missing or out of range."""
-    if not config.endpoint:
-        raise UsageError("no --endpoint is named", hint="--endpoint http://localhost:8000/v1")
-    if not config.model or not config.model.isprintable():
-        raise UsageError("no --model is named", hint="--model NAME, as the server calls it")
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", config.key_from):
-        # not repeated: it may be the key itself
-        raise UsageError("--key-from names no environment variable", hint="--key-from CTXR_API_KEY, without the key")
-    if config.split not in SPLITS:
-        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SPLITS)}")
-    name = config.name
-    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
-        raise UsageError(f"--name {name!r} is no name of a folder", hint="--name first-try")
-    least: dict[str, Any] = {"shifts": 1, "side": 16, "at_once": 1, "max_tokens": 1, "limit": 0}
-    least |= {"price_in": 0, "price_out": 0, "max_cost": 0}
-    for field, low in least.items():
-        value = getattr(config, field)
-        if not low <= value < float("inf"):
-            raise UsageError(f"--{field.replace('_', '-')} {value} is below {low}", hint="leave it out")
-    if not 0 < config.timeout < float("inf"):
-        raise UsageError(f"--timeout {config.timeout:g} is no time to wait", hint="--timeout 120")
-    if config.max_cost and not (config.price_in or config.price_out):
-        raise UsageError("--max-cost needs prices", hint="--price-in 2.5 --price-out 10, for a million tokens each")

@@ -1,4 +1,4 @@
-"""Notes beside a model's figures: human accuracy, leakage, and what might flatter it."""
+"""Notes on a model's figures: human accuracy, leakage, contamination."""
 
 import json
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def contamination_notes(
     tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
     learned = [run for run in trained if run not in as_published]
     if learned and "train" in names:
-        notes.append(f"figures on train say how well {_listed(learned)} fit, not how good they are")
+        notes.append(f"figures on train show the fit of {_listed(learned)}, not their quality")
     if tested and "test" in names:
         notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
     if (others := [run for run in learned if run not in tested]) and "valid" in names:
@@ -129,7 +129,7 @@ def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:
-    """A sentence where descriptions were annotated with phenomena that nobody is asked about."""
+    """A sentence where descriptions with phenomena belong to no query."""
     asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
     lost = sum(
         query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()

@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,14 +18,15 @@ import numpy as np
 from ctxr.datasets.changes import parent_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
-from ctxr.pipelines.modelling.config import WAYS, RegionsConfig, RegionsReport
-from ctxr.problems.encoded import cached
+from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
+from ctxr.problems.embeddings import cached
 from ctxr.problems.queries import contents_of
-from ctxr.store.artifacts import Content, Parent, finish, finished, locked, open_artifact, require_ours, take_manifest
+from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image
@@ -50,7 +52,7 @@ class FileRegions:
 
     def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
         if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder", hint="--by file:FOLDER with a .npz for each picture")
+            raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
         self._folder, self._most = folder, most
         alone = _stems_that_name_one_picture(dataset)
         found = {content: _file_of(folder, dataset.images[image], content, alone) for content, image in images.items()}
@@ -80,7 +82,7 @@ class FileRegions:
         return [self._regions(self._files[content]) if content in self._files else None for content in contents]
 
     def why(self, content: str) -> str:
-        """Why a picture has no regions."""
+        """The reason why a picture has no regions."""
         return f"{self._folder} has no {SUFFIX} for it"
 
     def _regions(self, file: Path) -> Array:
@@ -127,7 +129,7 @@ def _read(file: Path) -> tuple[Array, Array]:
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{file} is not a readable .npz: {error}") from error
     if not sizes:
-        raise DataError(f"{file} does not say how large its picture is", hint="a file holds image_w and image_h")
+        raise DataError(f"{file} lacks the size of its picture", hint="a file holds image_w and image_h")
     return _checked(file, features, pixels, *sizes[0])
 
 
@@ -139,13 +141,15 @@ def _checked(file: Path, features: Any, pixels: Any, width: float, height: float
             "wanted numbers [R, F] and [R, 4]"
         )
     if not (width > 0 and height > 0):
-        raise DataError(f"{file}: a picture of {width:g} by {height:g} pixels cannot be")
+        raise DataError(f"{file}: invalid picture size, {width:g} by {height:g} pixels")
     boxes = pixels.astype(np.float64) / [width, height, width, height]
     # detectors count the last pixel as inside or not, and round
     slack = 2 / min(width, height)
     whole = np.isfinite(boxes).all() and bool(np.isfinite(features).all())
     if not whole or boxes.min() < -slack or boxes.max() > 1 + slack or (boxes[:, 2:] < boxes[:, :2]).any():
-        raise DataError(f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or a number is none")
+        raise DataError(
+            f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or holds a value that is not finite"
+        )
     return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
 
 
@@ -175,7 +179,7 @@ class Maker(Protocol):
         """float32 [1 + R, F + BOX] of each, None where they cannot be made."""
 
     def why(self, content: str) -> str:
-        """Why they cannot be made, in words."""
+        """The reason why they cannot be made, as a sentence."""
 
 
 class PictureRegions:
@@ -204,12 +208,12 @@ class PictureRegions:
         return found
 
     def why(self, content: str) -> str:
-        """What reading the picture says."""
+        """The error of reading the picture."""
         try:
             read_image(self._files[content])
         except DataError as error:
             return error.message
-        return "it could not be read when it was looked at"
+        return "it could not be read"
 
     def _read(self, content: str) -> Pixels | None:
         refuse_other(self._files[content], content)
@@ -217,30 +221,6 @@ class PictureRegions:
             return read_image(self._files[content])
         except DataError:
             return None
-
-
-def extract(config: RegionsConfig, progress: Progress) -> RegionsReport:
-    """The artifact of a configuration, finished. Raises what `pipelines.regions.run` says."""
-    dataset = open_dataset(config.dataset, config.workdir, progress)
-    images, files = _pictures(dataset, progress)
-    maker, by = _maker(config, dataset, images, files, progress)
-    keys = [maker.key(content) for content in images]
-    decides = {"by": by, "most": config.most, "made_by": maker.describe(), "content": sha256_of(keys)}
-    parents = [parent_of(dataset, sha256_of(list(images)))]
-    out = config.folder()
-    there = finished(out, KIND, "regions", decides, parents)
-    if there is None:
-        require_ours(out)
-        with locked(out):
-            take_manifest(out)
-            _write(out, maker, images, keys, config.workdir, progress)
-            _finish(out, maker, images, decides, parents, progress)
-    artifact = open_artifact(out, KIND)
-    regions = read_regions(out)
-    left_out = tuple(artifact.manifest.counts["left_out"])
-    return RegionsReport(
-        out, dataset.name, by, len(regions.rows), regions.most, regions.features, left_out, there is not None
-    )
 
 
 def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
@@ -278,14 +258,14 @@ def _maker(
     return PictureRegions(detector, files), way
 
 
-def _write(
+def _compute(
     out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, progress: Progress
 ) -> None:
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
     contents = list(images)
     shutil.rmtree(out / "shards", ignore_errors=True)
     made_by = {"what": KIND, **maker.describe()}
-    with progress.task("looking at regions", len(contents)) as task:
+    with progress.task("extracting regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
 
@@ -298,15 +278,8 @@ def _write(
             link_or_copy(Path(mapped.filename), out / shard_name(number))
 
 
-def _finish(
-    out: Path,
-    maker: Maker,
-    images: Mapping[str, str],
-    decides: dict[str, object],
-    parents: list[Parent],
-    progress: Progress,
-) -> None:
-    """The table of pictures and the manifest. Raises DataError when no picture has regions."""
+def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Progress) -> Content:
+    """The table of pictures, written. Raises DataError when no picture has regions."""
     contents = list(images)
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
@@ -321,33 +294,23 @@ def _finish(
         more = "" if len(left_out) == 1 else f", and {len(left_out) - 1} more"
         sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{more}"
         if not rows:
-            raise DataError(f"no picture could be looked at; {sentence}", hint="ctxr doctor looks at an artifact")
+            raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
         progress.warn(f"{sentence}: left out")
     write_table(out / PICTURES, rows)
-    finish(
-        out,
-        kind=KIND,
-        verb="regions",
-        config=decides,
-        parents=parents,
-        content=Content(
-            [PICTURES, *shards],
-            {
-                "pictures": len(rows),
-                "regions": max(row.regions for row in rows),
-                "features": maker.features,
-                "left_out": [images[content] for content in left_out],
-            },
-            {"regions": maker.describe()},
-        ),
-    )
+    facts = {
+        "pictures": len(rows),
+        "regions": max(row.regions for row in rows),
+        "features": maker.features,
+        "left_out": [images[content] for content in left_out],
+    }
+    return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
 
 
 def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
-    """Raises DataError naming the picture of which a feature is no number: it would spoil whatever learns from it."""
+    """Raises DataError naming the first picture with a feature that is not finite."""
     for one, name in zip(found, names, strict=True):
         if one is not None and not np.isfinite(one).all():
-            raise DataError(f"a feature of {name} is no number", hint="look at the weights, or name others with --by")
+            raise DataError(f"a feature of {name} is not finite", hint="check the weights, or name others with --by")
 
 
 def _stacked(found: list[Array | None], features: int) -> Array:
@@ -367,20 +330,60 @@ def _counts(block: Array) -> list[int]:
     return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
 
 
+@dataclass(frozen=True)
+class _RegionsInput:
+    """What makes the regions, under which name, with the pictures: image id by content, and the extractor's key of each."""
+
+    dataset: Dataset
+    maker: Maker
+    by: str
+    images: Mapping[str, str]
+    keys: list[str]
+
+
+class RegionsStage(Stage):
+    """`regions` as an artifact."""
+
+    KIND = KIND
+    options: RegionsConfig
+
+    def out(self) -> Path:
+        """In `regions/` of the project."""
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The pictures by content, and the extractor with its resolved name."""
+        dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
+        images, files = _pictures(dataset, progress)
+        maker, by = _maker(self.options, dataset, images, files, progress)
+        keys = [maker.key(content) for content in images]
+        key = {"by": by, "made_by": maker.describe(), "content": sha256_of(keys)}
+        parents = [parent_of(dataset, sha256_of(list(images)))]
+        return Inputs(parents, _RegionsInput(dataset, maker, by, images, keys), key)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """The shards, and the table of pictures."""
+        data: _RegionsInput = inputs.data
+        _compute(out, data.maker, data.images, data.keys, self.options.workdir, progress)
+        return _tabulate(out, data.maker, data.images, progress)
+
+
 def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsReport:
-    """Look at every picture once, or go on where it was stopped, and write the artifact.
+    """Extract the regions of every picture, or resume where a run stopped, and write the artifact.
 
     Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a
     detector whose weights are not here, UnfinishedError without a finished dataset.
     """
-    way, _, rest = config.by.partition(":")
-    if way not in WAYS or (way != "faster-rcnn" and not rest):
-        raise UsageError(
-            f"--by {config.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
-            hint="--by grid:ViT-B-32:openai",
-        )
-    if config.most < 1:
-        raise UsageError(f"--most {config.most} leaves no region", hint="--most 36")
-    if config.name is not None and (config.name in ("", ".", "..") or Path(config.name).name != config.name):
-        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name grid-6x6")
-    return extract(config, progress or Silent())
+    result = execute(RegionsStage(config), progress)
+    out = config.folder()
+    regions, manifest = read_regions(out), open_artifact(out, KIND).manifest
+    return RegionsReport(
+        out,
+        str(manifest.parents[0].name),
+        str(manifest.config["by"]),
+        len(regions.rows),
+        regions.most,
+        regions.features,
+        tuple(manifest.counts["left_out"]),
+        result.up_to_date,
+    )

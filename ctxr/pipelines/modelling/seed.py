@@ -37,12 +37,12 @@ from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import Epoch, TrainingState
 from ctxr.pipelines.modelling.config import SeedResult, TrainReport
-from ctxr.problems.encoded import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.gallery.scoring import RECALLS, RecallRow, as_pairs, mean_recall, shortlist_for, write_rankings
 from ctxr.problems.gallery.splits import GallerySplit
-from ctxr.problems.pair_scores import Rerank
-from ctxr.problems.paired import as_features, as_inputs
+from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery
+from ctxr.problems.reranking import Rerank
 from ctxr.problems.scoring import RUN, SCORES, Device, checkpoints, scorer_name, scores_by_seeds, source_of
 from ctxr.store.artifacts import (
     MANIFEST,
@@ -136,14 +136,14 @@ class TrainJob(Protocol):
 
 
 def train_run(job: TrainJob) -> "TrainReport":
-    """The run of a job, finished. A seed that is there is not trained again."""
+    """The finished run of a job. Finished seeds are not trained again."""
     decides, out = job.decides, job.out
-    if stands(out, job.KIND, decides, job.parents):
+    if is_current(out, job.KIND, decides, job.parents):
         return job.report(up_to_date=True)
     job.check()
     require_ours(out)
     with locked(out):
-        make_way(out, job.KIND, decides, job.parents, job.progress)
+        prepare_folder(out, job.KIND, decides, job.parents, job.progress)
         seeds = [f"seed{number}" for number in range(decides["seeds"])]
         for number, seed in enumerate(seeds):
             if _is_made(job, number):
@@ -179,17 +179,19 @@ def _is_made(job: TrainJob, seed: int) -> bool:
         return False
 
 
-def stands(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent]) -> bool:
+def is_current(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent]) -> bool:
     """Whether exactly this run lies in `out`, finished and as it was written. What it was made from may have been renamed."""
     found = finished(out, kind, "train", decides, parents, renamed=True)
     return found is not None and not found.changed_files()
 
 
-def make_way(out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent], progress: Progress) -> None:
-    """Say what becomes of a finished run in `out` that is not the one asked for.
+def prepare_folder(
+    out: Path, kind: str, decides: Mapping[str, Any], parents: Sequence[Parent], progress: Progress
+) -> None:
+    """Handle a finished run in `out` that differs from the requested one, or was damaged.
 
-    Seeds with damaged files are removed, to be trained again. A run of other settings is left as it is: it goes when the first new
-    seed is done, so that a training that is broken off costs nothing.
+    Seeds with damaged files are removed, to be trained again. A run of other settings is kept until the first new seed is done, so
+    an interrupted training loses nothing.
     """
     if not (out / MANIFEST).is_file():
         return

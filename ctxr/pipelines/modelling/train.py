@@ -24,12 +24,20 @@ from ctxr.models.training.recipe import IN_BATCH, Recipe
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.entailment_training import train_classifier
 from ctxr.pipelines.modelling.seed import ScorerJob, train_run
-from ctxr.problems.encoded import PictureFiles
-from ctxr.problems.gallery.splits import GallerySplit, sides_for
-from ctxr.problems.paired import regions_for
-from ctxr.problems.queries import EvalQuery, asked_of, by_side, check_places, contents_of, pictures_of, sha256_of_asked
+from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.gallery.splits import GallerySplit, splits_for
+from ctxr.problems.pair_inputs import regions_for
+from ctxr.problems.queries import (
+    EvalQuery,
+    asked_of,
+    by_split,
+    check_positions,
+    contents_of,
+    pictures_of,
+    sha256_of_queries,
+)
 from ctxr.problems.scoring import RUN
-from ctxr.problems.set_positives import with_weak_positives
+from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.regions import KIND
@@ -47,13 +55,13 @@ def train(config: Train, recipe: Recipe, progress: Progress) -> TrainReport:
     regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
     start = _start(config, recipe)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    galleries = sides_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
+    galleries = splits_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
     sides = {} if galleries else _sides(dataset, recipe)
     if sides and recipe.weak != "off":
         sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, progress)
     everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
     if recipe.variant == "temporal":
-        check_places(everything, PLACES, recipe.all_positions)
+        check_positions(everything, PLACES, recipe.all_positions)
     files = pictures_of(dataset, everything)
     contents = contents_of(dataset, files)
     parents = [_asked_parent(dataset, everything, contents, galleries)]
@@ -81,7 +89,7 @@ def _asked_parent(
     dataset: Dataset, asked: list[EvalQuery], contents: dict[str, str], galleries: Mapping[str, GallerySplit]
 ) -> Parent:
     """The dataset, known by what is asked of it."""
-    sha256 = sha256_of_asked(asked, contents)
+    sha256 = sha256_of_queries(asked, contents)
     return parent_of(dataset, sha256_of([sha256, *(one.sha256 for one in galleries.values())]) if galleries else sha256)
 
 
@@ -121,7 +129,7 @@ def _making_start(config: Train, recipe: Recipe) -> str:
 
 def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
     """The queries of each side that the recipe has to do with; those for training all have targets."""
-    sides = by_side(asked_of(dataset))
+    sides = by_split(asked_of(dataset))
     train = [one for one in sides.get("train", []) if one.target is not None]
     if recipe.learns and not train:
         raise DataError(
@@ -148,12 +156,7 @@ def run(config: Train, progress: Progress | None = None) -> TrainReport:
     Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
     UnfinishedError without a finished dataset, CtxrError when the loss is no number any more.
     """
-    if config.seeds < 1:
-        raise UsageError(f"--seeds {config.seeds} trains nothing", hint="--seeds 3")
-    if config.name is not None and (config.name in ("", "..") or Path(config.name).name != config.name):
-        raise UsageError(f"--name {config.name!r} is no name of a folder", hint="--name first-try")
-    if config.text_only and config.image_only:
-        raise UsageError("--text-only and --image-only leave nothing of a classifier", hint="give one of them")
+    config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     if isinstance(recipe, ClassifierRecipe):
         if config.text_only or config.image_only:

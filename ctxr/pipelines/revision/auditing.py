@@ -1,4 +1,4 @@
-"""How correct a round is: the verdicts of people on its sample, weighted to all candidates."""
+"""Precision and recall of a round: human verdicts on its sample, weighted to all candidates."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.results import as_records, entail_figures, entail_table, export_hint, looked_at
+from ctxr.pipelines.revision.results import audited_counts, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SERVED
@@ -50,7 +50,7 @@ from ctxr.store.tables import read_table, write_table
 
 
 def agreed(one: Agreement) -> str:
-    """A coefficient with the pairs it is of, or why it is undefined."""
+    """A coefficient with its number of pairs, or the reason why it is undefined."""
     return (one.reason or "–") if one.value is None else f"{one.value:.3f} on {one.units} pairs"
 
 
@@ -72,21 +72,21 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
         for name, one in each.items()
     )
     heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
-    return Table("How right the round is, by people", heads, rows, note)
+    return Table("Precision and recall of the round, by human judgment", heads, rows, note)
 
 
-def sample_told(decided: int, ties: int, unseen: int) -> str:
-    """What became of the pairs of a sample; what did not occur is not named.
+def describe_sample(decided: int, ties: int, unseen: int) -> str:
+    """How many pairs of a sample were decided, tied or not judged.
 
-    >>> sample_told(200, 0, 0)
+    >>> describe_sample(200, 0, 0)
     'all 200 pairs of the sample were decided'
-    >>> sample_told(190, 10, 0)
+    >>> describe_sample(190, 10, 0)
     '190 of 200 pairs of the sample were decided, 10 ended in a tie'
     """
     drawn = decided + ties + unseen
     if decided == drawn:
         return f"all {drawn:,} pairs of the sample were decided"
-    left = ((ties, "ended in a tie"), (unseen, "were seen by nobody"))
+    left = ((ties, "ended in a tie"), (unseen, "were not judged"))
     told_of = [f"{count:,} {what}" for count, what in left if count]
     return ", ".join([f"{decided:,} of {drawn:,} pairs of the sample were decided", *told_of])
 
@@ -97,33 +97,33 @@ def _count(interval: Interval) -> str:
     return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
 
 
-def also_table(also: Sequence[SetConflict], said: Mapping[tuple[str, str], bool]) -> Table:
-    """Descriptions of small sets that the classifier calls true of another picture, and what people say who looked.
+def conflict_table(conflicts: Sequence[SetConflict], said: Mapping[tuple[str, str], bool]) -> Table:
+    """Descriptions of small sets that hold for another picture by the classifier, with the human verdicts.
 
     Args:
-        said: whether it is so, by (caption, image), of the pairs that were looked at.
+        said: the human verdicts, by (caption, image).
     """
-    looked = [(one, said[one.caption, one.image]) for one in also if (one.caption, one.image) in said]
+    looked = [(one, said[one.caption, one.image]) for one in conflicts if (one.caption, one.image) in said]
     looked.sort(key=lambda row: (not row[1], row[0].key()))
     rows = tuple(
         (one.text, ", ".join(one.images), one.image, "yes" if entailed else "no", one.probability)
         for one, entailed in looked
     )
-    note = f"{len(looked):,} of the {len(also):,} that the classifier found; a larger --sample shows more of them to people"
+    note = f"{len(looked):,} of the {len(conflicts):,} that the classifier found; a larger --sample shows more of them to people"
     heads = ("description", "written for", "also holds for", "by people", "probability")
     return Table("Descriptions that hold for another picture of their set", heads, rows, note)
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What people make of a round.
+    """The human verdicts on a round.
 
     Attributes:
         looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
             calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
         with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
-        ties: pairs on which votes came to nothing.
-        unseen: pairs of the sample that nobody was heard on. waiting: those that have fewer votes than were asked for.
+        ties: pairs with tied votes.
+        unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
     """
 
     looked: tuple[AuditVerdict, ...]
@@ -138,9 +138,9 @@ class Audited:
 
 
 def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """Measure a round against what people answered, and write it to `revision-audit/` of the project.
+    """Compare a round with the answers of people, and write the result to `revision-audit/` of the project.
 
-    Raises UnfinishedError without a round or answers to its sample, UsageError for a round that is not there, DataError where a
+    Raises UnfinishedError without a round or answers to its sample, UsageError for an unknown round, DataError where a
     file of the rounds was changed since it was written.
     """
     out = config.folder()
@@ -159,7 +159,7 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
 
 
 def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], progress: Progress) -> Path:
-    """The judgments of the project as they are now. Raises UnfinishedError where nobody can have answered yet."""
+    """The current judgments of the project. Raises UnfinishedError where no sample was exported yet."""
     asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
     source = collected(config.workdir, progress, config.database) if asked else config.workdir / JUDGMENTS
     if not (source / MANIFEST).is_file():
@@ -168,7 +168,7 @@ def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], pr
 
 
 def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample]) -> UnfinishedError:
-    """Nobody has answered: the next command is said."""
+    """The error of a sample without answers; its hint is the next command."""
     pairs = {(one.image, one.caption) for one in drawn}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
     asked = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
@@ -176,7 +176,7 @@ def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample]) -> 
     if asked:
         served = asked[0].backend in SERVED
         hint = f"ctxr {'serve --invite 3' if served else f'import-answers --from {asked[0].backend}'}   (its pairs are in {asked[0].path})"
-    return UnfinishedError(f"nobody has answered about the sample of round {made.number}", hint=hint)
+    return UnfinishedError(f"the sample of round {made.number} has no answers yet", hint=hint)
 
 
 def _round(config: ReviseLabels, out: Path) -> Round:
@@ -186,14 +186,12 @@ def _round(config: ReviseLabels, out: Path) -> Round:
         raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
     refuse_unknown(rounds, config.round)
     if not fitting:
-        raise UsageError(
-            "every round is taken back", hint=f"--round N audits one all the same; or {config.again('--redo')}"
-        )
+        raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.again('--redo')}")
     return fitting[-1]
 
 
 def judged(drawn: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
-    """What people said of the pairs of a sample, by majority of all votes; ties decide nothing, and count as not looked at."""
+    """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
     verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
@@ -218,7 +216,7 @@ def judged(drawn: Sequence[AuditSample], answered: Answered, blocked: Sequence[s
 
 
 def _waiting(answered: Answered, rows: Sequence[Judgment]) -> int:
-    """Pairs that were answered about by fewer people than were asked."""
+    """Pairs with fewer answers than requested."""
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
     return sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
 
@@ -235,7 +233,7 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
 
 
 def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
-    """Strata as they were looked at, by name."""
+    """The strata with their human verdicts, by name."""
     sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
     seen = Counter(one.stratum for one in looked)
     positive = Counter(one.stratum for one in looked if one.entailed)
@@ -258,15 +256,15 @@ def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
 
 
 def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[str, Any]]:
-    """Entail@K of the round once more, corrected stratum by stratum; as it was where people said too little."""
+    """Entail@K of the round, corrected stratum by stratum; uncorrected where a stratum has no verdicts."""
     figures = read_figures(folder)
     told_before: list[dict[str, Any]] = figures["entail_at"]
     ks = [int(row["k"]) for row in told_before]
-    counts = looked_at(figures.get("counted") or {}, ks, read_table(folder / LEDGER, CandidateRow), found.looked)
+    counts = audited_counts(figures.get("counted") or {}, ks, read_table(folder / LEDGER, CandidateRow), found.looked)
     if counts is None:
         return told_before
     leaked = np.array(figures["counted"]["leaked"], bool)
-    return as_records(entail_figures(counts, leaked, np.random.default_rng(config.seed)))
+    return entail_figures(counts, leaked, config.seed)
 
 
 def _write(
@@ -315,33 +313,33 @@ def _report(
 ) -> ReviseReport:
     strata = tuple((row["stratum"], row["looked"], row["entailed"]) for row in _strata(found))
     tables = {
-        "strata": Table("What people said", ("stratum", "looked at", "entailed"), strata),
+        "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
         "reliability": reliability_table(found.revision, found.classifier),
     }
-    also = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
-    if also:
-        tables["also"] = also_table(also, {(one.caption, one.image): one.entailed for one in found.looked})
+    conflicts = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
+    if conflicts:
+        tables["also"] = conflict_table(conflicts, {(one.caption, one.image): one.entailed for one in found.looked})
     if corrected:
         tables["entail"] = entail_table(corrected, made.by)
     agreement = {name: agreed(one) for name, one in found.between.items()}
     facts = {
         "audit": folder,
         "round": made.number,
-        "looked at": sample_told(len(found.looked), found.ties, found.unseen),
+        "sample": describe_sample(len(found.looked), found.ties, found.unseen),
         **agreement,
-        "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighed up to all candidates",
+        "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighted to all candidates",
     }
     notes = []
     if found.unseen:
         hint = export_hint(config, made.number)
-        notes.append(f"{found.unseen} pairs of the sample were seen by nobody: {hint}, unless they wait to be answered")
+        notes.append(f"{found.unseen} pairs of the sample were not judged: {hint}, unless they are exported already")
     if found.waiting:
         notes.append(
-            f"{found.waiting} pairs have fewer votes than were asked for: ctxr serve takes more, then ctxr revise-labels --audit again"
+            f"{found.waiting} pairs have fewer votes than requested: ctxr serve collects more, then run ctxr revise-labels --audit again"
         )
     if corrected and all(row["corrected"]["value"] is None for row in corrected):
         notes.append(
-            "Entail@K is not corrected: a stratum was not looked at, or rounds before this one added some of the first K captions, "
-            f"which its sample tells nothing of. ctxr eval RUN --judgments {config.folder()} corrects all rounds in force together"
+            "Entail@K is not corrected: a stratum has no verdicts, or earlier rounds added some of the first K captions, which this sample "
+            f"does not cover. ctxr eval RUN --judgments {config.folder()} corrects all active rounds together"
         )
     return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))

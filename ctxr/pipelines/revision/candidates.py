@@ -1,4 +1,4 @@
-"""Candidates: for each picture the captions that a retrieval model ranks highest and nobody has linked to it yet."""
+"""Candidates: for each picture the captions that a retriever ranks highest, without known pairs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +21,16 @@ from ctxr.models.neighbours import Matches, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
 from ctxr.models.training.recipe import WITH_HEAD
-from ctxr.problems.encoded import PictureFiles, embedded
-from ctxr.problems.pair_scores import Rerank, pair_looks, shortlist_of
-from ctxr.problems.paired import regions_for
+from ctxr.problems.embeddings import PictureFiles, embedded
+from ctxr.problems.pair_inputs import regions_for
+from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
 from ctxr.problems.scoring import RUN, Device, checkpoints, source_of
 from ctxr.store.artifacts import open_artifact
 
 
 def check_by(by: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is neither a run of the project nor one that an encoder can have."""
+    """Raises UsageError for a name that is neither a run of the project nor an encoder."""
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return
     known = finished_runs(workdir)
@@ -48,10 +48,10 @@ Matrix = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PairMiner:
-    """An encoder of pairs as the retrieval model.
+    """A cross-encoder as the retriever.
 
     Attributes:
-        checkpoint: folder of a trained one, None for the published one. rerank: what is looked at. regions: name of those it was
+        checkpoint: its folder, None for published weights. rerank: its shortlist. regions: name of the region features it was
             trained on, "" for pixels.
     """
 
@@ -65,16 +65,16 @@ class PairMiner:
     precision: str
 
     def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, progress: Progress) -> "Scores":
-        """What gives the scores of some pictures with some texts, by their places; `k` candidates are wanted of each.
+        """The function that scores pictures with texts, by index; each picture needs `k` candidates.
 
         Raises what `regions_for` raises.
         """
         seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
-        looks = pair_looks(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), progress)
+        scorer = pair_scoring(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), progress)
         shortlist = shortlist_of(seen, texts, self.rerank, self.device, progress)
         if 0 < self.rerank.most < k:
             progress.note(
-                f"{self.name} looks at {self.rerank.most} captions of a picture, not {k}, and proposes no others"
+                f"{self.name} rescores {self.rerank.most} captions per picture, so it proposes no more than these, not {k}"
             )
 
         def scores(
@@ -83,33 +83,33 @@ class PairMiner:
             wanted = shortlist.wanted(images, captions, known)
             asked = wanted.copy()
             asked[known[:, 0], known[:, 1]] = True
-            return looks.look(images, captions, asked, advance), wanted
+            return scorer.scores(images, captions, asked, advance), wanted
 
         return scores
 
 
 Scores = Callable[[Codes, Codes, Codes, Callable[[float], None]], tuple[Matrix, Flags]]
-"""Scores [n, m] of pictures [n] with texts [m] and of known pairs [g, 2] of their places, and which pairs are candidates; a
-function is told how many pictures are done."""
+"""Scores [n, m] of pictures [n] with texts [m] and of known pairs [g, 2] of their places, and which pairs are candidates; the
+callback advances by the number of finished pictures."""
 
 
 NOBODY = -1
-"""Where fewer candidates are left than were asked for, as `models.matches` says it."""
+"""Index where fewer than k candidates are left, as in `models.neighbours`."""
 MOST_SCORES = 1_000_000_000
-"""Of an encoder of pairs that are held at a time: 4 GB."""
+"""Scores of a cross-encoder in memory at a time: 4 GB."""
 
 PAIRS = 4096
-"""Pairs whose vectors are held at a time."""
+"""Pairs whose vectors are in memory at a time."""
 
 
 @dataclass(frozen=True)
 class MinedGallery:
-    """Pictures that are searched together, and what is said of them.
+    """Pictures that are searched together, and their captions.
 
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
-        given: pairs (place of the image, place of the caption) that hold already. earlier: those of them that nobody wrote down and
-            a round before this one added. rejected: pairs that a round before this one rejected as this one would.
+        given: positive pairs (index of the image, index of the caption). earlier: those of them that an earlier round added.
+            rejected: pairs that an earlier round rejected under the same classifier.
     """
 
     id: str
@@ -122,7 +122,7 @@ class MinedGallery:
 
     @property
     def known(self) -> Codes:
-        """Pairs [N, 2] that are no candidates: those that are given, then those that were rejected."""
+        """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones."""
         return np.array([*self.given, *self.rejected], np.int64).reshape(-1, 2)
 
 
@@ -131,9 +131,9 @@ class Candidates:
     """Candidates of one gallery as parallel columns [N], by image and then by rank.
 
     Attributes:
-        images, captions: places in the gallery. ranks: from 1, among the candidates. scores: of retrieval. directions: [N] 1
-            found for the image, 2 for the caption, 3 for both.
-        known_scores: of the pairs that are known already, in their order.
+        images, captions: indices in the gallery. ranks: from 1, among the candidates. scores: of the retriever. directions: [N]
+            1 found for the image, 2 for the caption, 3 for both.
+        known_scores: of the known pairs, in their order.
     """
 
     gallery: MinedGallery
@@ -151,11 +151,11 @@ class Candidates:
 def galleries_of(
     dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
 ) -> list[MinedGallery]:
-    """The sets of the dataset that have captions (blank ones are none), of one side or of `all`; of the first `limit` images alone
-    where that is above 0.
+    """The sets of the dataset with captions that are not blank, of one split or of `all`; limited to the first `limit` images unless
+    that is 0.
 
     Args:
-        positives: images that each caption holds for already, by query.
+        positives: images of each caption, by query.
     """
     written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
@@ -195,7 +195,7 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
         pairs = cast("CrossSource", find_encoder(by, progress.warn))
         if pairs.looks_at == "regions":
             raise UsageError(
-                f"--by {by} looks at regions, and only a run says at which",
+                f"--by {by} needs region features, which only a run names",
                 hint="ctxr train --recipe retrieval-uniter, then --by RUN",
             )
         return PairMiner(by, pairs.fingerprint, pairs, None, Rerank(), "", choose_device(device), "auto")
@@ -207,7 +207,7 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
         progress.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
     if read_checkpoint(seeds[0]).variant in WITH_HEAD:
         raise UsageError(
-            f"--by {by} scores a picture by the others of its set, and every picture would have to meet every caption",
+            f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
     config, made = artifact.manifest.config, choose_device(device)
@@ -240,7 +240,7 @@ def pools_of(
         largest = max((len(images) * len(captions) for _, images, captions in rows), default=0)
         if largest > MOST_SCORES:
             raise UsageError(
-                f"{encoder.name} looks at every pair, and a gallery has {largest:,}: their scores do not fit into memory",
+                f"{encoder.name} scores every pair, and a gallery has {largest:,}: their scores do not fit into memory",
                 hint="--by an encoder of vectors, or --limit",
             )
         scores = encoder.over(pictures, list(texts.values()), k, progress)
@@ -258,8 +258,8 @@ def pools_of(
 
 
 def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Candidates:
-    """The best `k` captions of every picture that are not known to hold for it or not, and with `both` the best `k` pictures of every
-    caption too. Equal ones stand by id.
+    """The best `k` captions of every picture without known pairs, and with `both` the best `k` pictures of every caption too. Ties are
+    ordered by id.
 
     Args:
         images, captions: vectors [n, D] and [m, D] of the gallery's, in its order.
@@ -275,7 +275,7 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
 
 
 def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
-    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, among those that are `wanted` [n, m] alone."""
+    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, limited to the `wanted` pairs [n, m]."""
     known = gallery.known
     left = np.where(wanted, scores, np.float32(-np.inf))
     left[known[:, 0], known[:, 1]] = -np.inf
@@ -290,7 +290,7 @@ def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, bot
 
 
 def _found(gallery: MinedGallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Candidates:
-    """The pool of what is best for pictures (turn 1) and, with `both`, for captions (turn -1)."""
+    """The candidates found for pictures (turn 1) and, with `both`, for captions (turn -1)."""
     pairs, ranks, scores, directions = [], [], [], []
     for direction, turn in ((1, 1), (2, -1)) if both else ((1, 1),):
         found = best(turn)
@@ -304,7 +304,7 @@ def _found(gallery: MinedGallery, best: "Callable[[int], Matches]", held: Matrix
 
 
 def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
-    """Of pairs [N, 2] of a picture and a caption, [N], some at a time: both vectors of all of them are gigabytes for COCO."""
+    """Dot products [N] of pairs [N, 2], in blocks: all vectors at once would take gigabytes for COCO."""
     found = np.empty(len(pairs), np.float32)
     for start in range(0, len(pairs), PAIRS):
         part = slice(start, start + PAIRS)

@@ -1,69 +1,81 @@
 """Options and report of `ctxr revise-labels`."""
 
-import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
-SIDES = ("all", "train", "valid", "test")
+Place = Annotated[Path | None, NotDecisive]
+"""Where something lies, which does not decide a result."""
+
+Text = Annotated[str, NotDecisive]
+"""An option that decides the result through what it resolves to, or not at all."""
+
+Switch = Annotated[bool, NotDecisive]
+Cap = Annotated[int, Range(0, inf, "a whole number, 0 = no limit")]
+Share = Annotated[float | None, NotDecisive, Range(0, 1, "a share above 0, at most 1", above=True)]
 
 
 @dataclass(frozen=True)
-class ReviseLabels:
-    """Configuration of `ctxr revise-labels`; a field's text is its help."""
+class ReviseLabels(Options):
+    """Options of `ctxr revise-labels`; the key holds those that decide a round, beside the retriever, the classifier and the threshold."""
 
-    dataset: Path | None = None
+    COMMAND = REVISE_LABELS
+
+    dataset: Place = None
     """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
-    entail: bool = False
-    """Mine candidates, ask the classifier, and add what is entailed as a new round of judgments. Without it, and without the
-    next three, nothing is written: it says what would be done."""
-    undo: bool = False
-    """Take back the latest round, or the one that --round names; nothing is deleted."""
-    redo: bool = False
-    """Put a round that was taken back in force again."""
-    audit: bool = False
-    """Say how right a round is, from what people answered to `ctxr export-tasks entail`."""
-    round: int = 0
-    """Round that --undo, --redo and --audit are about; 0 = the latest."""
-    by: str = "auto"
-    """Retrieval model that proposes: an encoder, or a run of the project without a head over sets."""
-    classifier: str = ""
-    """Classifier of `ctxr train --recipe entailment` that decides; default: the only one of the project."""
-    top_k: int = 30
-    """Captions that are looked at for each picture."""
+    entail: Switch = False
+    """Mine candidates, classify them, and add the entailed ones as a new round of judgments. Without this and the next three
+    options, print the plan and write nothing."""
+    undo: Switch = False
+    """Undo the latest round, or the one that --round names; no file is deleted."""
+    redo: Switch = False
+    """Redo a round that was undone."""
+    audit: Switch = False
+    """Report precision and recall of a round, from the answers to `ctxr export-tasks entail`."""
+    round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
+    """Round to undo, redo or audit; 0 = the latest."""
+    by: Text = "auto"
+    """Retriever: an encoder, or a run of the project without a head over sets."""
+    classifier: Text = ""
+    """Classifier of `ctxr train --recipe entailment` ; default: the only one of the project."""
+    top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30
+    """Candidate captions per picture."""
     both: bool = False
-    """Look at the best pictures of each caption too."""
-    threshold: float | None = None
-    """Probability from which on a pair counts as entailed; default: the classifier's own."""
-    precision: float | None = None
+    """Mine the best pictures of each caption too."""
+    threshold: Share = None
+    """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
+    precision: Share = None
     """Take the lowest threshold that reaches this precision on dev instead."""
-    dev: Path | None = None
+    dev: Place = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
-    per_image: int = 30
-    """Captions that a round adds to a picture at most; 0 = any number."""
-    per_caption: int = 100
-    """Pictures that a round adds to a caption at most; 0 = any number."""
-    split: str = "all"
-    """Side that is revised: all, train, valid, test."""
-    limit: int = 0
-    """Revise the first pictures alone; 0 = all."""
-    allow_leak: bool = False
-    """Let the classifier judge pictures of valid and test that it was trained on; they are named, and figures stand beside those
-    without them."""
-    sample: int = 200
-    """Pairs that are drawn for people to look at."""
-    seed: int = 0
+    per_image: Cap = 30
+    """Most captions that a round adds to a picture; 0 = no limit."""
+    per_caption: Cap = 100
+    """Most pictures that a round adds to a caption; 0 = no limit."""
+    split: Annotated[str, Choices(("all", "train", "valid", "test"))] = "all"
+    """Split to revise: all, train, valid, test."""
+    limit: Cap = 0
+    """Revise only the first pictures; 0 = all."""
+    allow_leak: Switch = False
+    """Accept pictures of valid and test that the classifier was trained on; they are named, and figures are given with and without
+    them."""
+    sample: Annotated[int, Range(0, inf, "a whole number, at least 0")] = 200
+    """Pairs to draw for the human audit."""
+    seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample and of intervals."""
-    out: Path | None = None
+    out: Place = None
     """Folder to write; default: `revised` in the workdir."""
-    workdir: Path = Path("work")
+    workdir: Annotated[Path, NotDecisive] = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    database: str = ""
+    database: Text = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
-    device: str = "auto"
+    device: Text = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 
     def folder(self) -> Path:
@@ -72,18 +84,32 @@ class ReviseLabels:
 
     def again(self, *words: str) -> str:
         """Another command about the same rounds."""
-        places = [*(["--out", str(self.out)] if self.out else [])]
-        places += ["--workdir", str(self.workdir)] if self.workdir != ReviseLabels.workdir else []
-        return shlex.join(["ctxr", REVISE_LABELS, *words, *places])
+        return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
+
+    def entail_command(self) -> str:
+        """The command that adds the round which these options plan."""
+        words = [*([str(self.dataset)] if self.dataset else []), "--entail"]
+        return self.command_line(*words, dataset=None, entail=False)
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """One action, one way to choose the threshold, and a table of pairs."""
+        actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
+        if len(actions) > 1:
+            yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
+        if self.threshold is not None and self.precision is not None:
+            yield "--threshold and --precision both choose the threshold", "leave one out"
+        if self.dev is not None and not self.dev.is_file():
+            problem = "is a folder, not a table of pairs" if self.dev.is_dir() else "does not exist"
+            yield f"{self.dev} {problem}", "--dev names a table of pairs, such as pairs.jsonl of a dataset"
 
 
 @dataclass(frozen=True)
 class ReviseReport:
-    """What `revise-labels` did, or would do.
+    """The result of `revise-labels`, or its plan.
 
     Attributes:
-        did: `planned`, `added`, `up to date`, `taken back`, `in force again` or `audited`. round: its number; 0 for a plan.
-        facts: what there is, by name. tables: figures. leaked: images that the classifier was trained on.
+        did: `planned`, `added`, `up to date`, `undone`, `redone` or `audited`. round: its number; 0 for a plan.
+        facts: by name. tables: figures. leaked: images that the classifier was trained on.
     """
 
     revised: Path

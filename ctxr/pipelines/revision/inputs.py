@@ -17,7 +17,7 @@ from ctxr.errors import DataError
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.problems.encoded import PictureFiles, embedded
+from ctxr.problems.embeddings import PictureFiles, embedded
 from ctxr.problems.queries import contents_of
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import read_table
@@ -25,11 +25,11 @@ from ctxr.store.tables import read_table
 
 @dataclass(frozen=True)
 class RevisionInput:
-    """What a round is about.
+    """The dataset and pairs of a round.
 
     Attributes:
-        base: the dataset. before: rounds in force. positives: images of each caption, given or added before.
-        galleries: what is searched.
+        base: the dataset. before: active rounds. positives: images of each caption, given or added before.
+        galleries: to search.
     """
 
     base: Base
@@ -39,22 +39,22 @@ class RevisionInput:
 
     @cached_property
     def images(self) -> tuple[str, ...]:
-        """Every picture that is asked about, once."""
+        """Every picture, once."""
         return tuple(sorted({image for one in self.galleries for image in one.images}))
 
     @cached_property
     def captions(self) -> tuple[str, ...]:
-        """Every caption that is asked about, once."""
+        """Every caption, once."""
         return tuple(sorted({caption for one in self.galleries for caption in one.captions}))
 
     @property
     def rejected(self) -> int:
-        """Pairs that are not looked at again."""
+        """Pairs that earlier rounds rejected."""
         return sum(len(one.rejected) for one in self.galleries)
 
 
 def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
-    """What a round on top of those before it is about. Raises DataError for a dataset without captions."""
+    """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
     for one in before:
         rows += [row for row in _judgments(config.folder(), one) if row.value > 0]
@@ -67,8 +67,8 @@ def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> Revis
 
 
 def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
-    """The same without pairs that the classifier with this fingerprint rejected in a round in force, by a threshold that was not
-    higher: it would reject them again. What a cap left out has no judgment there, and is looked at again."""
+    """The same without pairs that the classifier with this fingerprint rejected in an active round at the same or a lower threshold:
+    it would reject them again. Pairs that a cap left out have no judgment and are evaluated again."""
     rows: list[Judgment] = []
     for one in asked.before:
         if one.classifier_fingerprint == fingerprint and one.threshold <= threshold:
@@ -113,9 +113,9 @@ class Spread:
 
 
 def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
-    """The sets of a dataset, those without distances with those between the encoder's vectors.
+    """The sets of a dataset; missing distances are measured between the encoder's vectors.
 
-    Raises DataError where a picture of such a set is not at hand.
+    Raises DataError where a picture of such a set is missing.
     """
     unknown = [one for one in dataset.sets if math.isnan(one.closest) or math.isnan(one.mean_distance)]
     images = sorted({image for one in unknown for image in one.images})

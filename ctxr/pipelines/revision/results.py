@@ -1,4 +1,4 @@
-"""A round as it is written and reported."""
+"""Writing and reporting a round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,12 +29,12 @@ from ctxr.datasets.rounds import (
 )
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
-from ctxr.metrics.entail_at import KS, Counted, EntailAt, entail_at
+from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, audited_pairs
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.judging import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts, settings_of
+from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
 from ctxr.pipelines.revision.sampling import as_candidates, draw
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, read_table
@@ -42,42 +42,34 @@ from ctxr.store.tables import encode_row, read_table
 RESAMPLES = 1000
 
 FOR_CAPTION = 2
-"""Direction of a pair that was found for its caption alone: it stands behind all that were found for the picture."""
+"""Direction of a pair that was found only for its caption: it ranks after all that were found for the picture."""
 
 MANY = np.iinfo(np.int64).max
 
 
-def counted(pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int) -> Counted | None:
-    """Among the first K captions of every picture: how many were written for it, how many more are entailed, by this round or by one
-    before it. None where a gallery has too few captions, or fewer were mined, than the least K."""
+def counted(
+    pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int
+) -> tuple[Counted, Doubles, Doubles] | None:
+    """Among the first K captions of every picture: how many were written for it, and how many more are entailed, by this round or an
+    earlier one; then those that earlier rounds added, and those that they rejected, [I, len(ks)] each.
+
+    None where a gallery has fewer captions, or fewer were mined, than the smallest K.
+    """
     ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
     if not ks or not pools:
         return None
-    written, extra, earlier, _ = _columns(pools, entailed, ks)
-    return Counted(written, extra + earlier, np.tile(np.array(ks, np.float64), (len(written), 1)), ks)
-
-
-def earlier_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
-    """Captions among the first K of every picture that a round before this one added, [I, len(ks)]."""
-    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[2]
-
-
-def rejected_among(pools: Sequence[Candidates], ks: Sequence[int]) -> Doubles:
-    """Captions among the first K of every picture that a round before this one rejected and this one left out, [I, len(ks)]."""
-    return _columns(pools, [np.zeros(len(pool), bool) for pool in pools], ks)[3]
-
-
-def _columns(pools: Sequence[Candidates], entailed: Sequence[Flags], ks: Sequence[int]) -> list[Doubles]:
     parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    written, extra, earlier, rejected = (np.concatenate(column) for column in zip(*parts, strict=True))
+    judged = np.tile(np.array(ks, np.float64), (len(written), 1))
+    return Counted(written, extra + earlier, judged, ks), earlier, rejected
 
 
 def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
     earlier rounds.
 
-    What was mined are the best captions that were not known, so both together hold the first K of all. Equal ones stand as they
-    were mined, behind known ones.
+    The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
+    order of mining, after known ones.
     """
     known = pool.gallery.known
     images = np.concatenate([known[:, 0], pool.images])
@@ -94,11 +86,11 @@ def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Double
     return written, extra, added, rejected
 
 
-def looked_at(
+def audited_counts(
     columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], looked: Sequence[AuditVerdict]
 ) -> Counted | None:
-    """The counts of a round with what people said of its strata; None where its figures do not tell which pairs they count, and where
-    earlier rounds added or rejected some of these: what people said of this round's sample tells nothing of them.
+    """The counts of a round with the human verdicts on its strata; None where its figures do not list their pairs, and where earlier
+    rounds added or rejected some of these: this round's sample does not cover them.
 
     Args:
         columns: `counted` of the figures. links: every candidate of the round.
@@ -111,9 +103,9 @@ def looked_at(
     said = {(one.image, one.caption): one for one in looked}
     strata = sorted({stratum_of(link) for link in links})
     code = {name: number for number, name in enumerate(strata)}
-    looks = np.zeros((len(strata), 2))
+    verdicts = np.zeros((len(strata), 2))
     for one in looked:
-        looks[code[one.stratum]] += (1, one.entailed)
+        verdicts[code[one.stratum]] += (1, one.entailed)
     decided = [said.get((link.image, link.caption)) for link in held]
     sampled = Sampled(
         np.array([places[link.image] for link in held], np.int64),
@@ -121,7 +113,7 @@ def looked_at(
         np.array([code[stratum_of(link)] for link in held], np.int64),
         np.array([-1 if one is None else int(one.entailed) for one in decided], np.int64),
         np.ones(len(held), bool),
-        looks,
+        verdicts,
     )
     ranks = np.array([link.rank for link in held], np.int64)
     # the first K are those that were given and the best of the others
@@ -134,13 +126,15 @@ def looked_at(
     return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
 
 
-def entail_figures(found: Counted, leaked: Flags, rng: np.random.Generator) -> list[EntailAt]:
-    """Entail@K by the classifier's labels; corrected where an audit of these candidates is at hand (`looked_at`)."""
-    return entail_at(found, "classifier", rng, leaked, resamples=RESAMPLES)
+def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, Any]]:
+    """Entail@K by the classifier's labels as plain values for `figures.json`; corrected where these candidates were audited
+    (`audited_counts`)."""
+    rows = entail_at(counts, "classifier", np.random.default_rng(seed), leaked, resamples=RESAMPLES)
+    return [asdict(row) for row in rows]
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
-    """Entail@K, as `as_records` gives it, as a table: labels of the classifier, never of people. What says nothing is left out."""
+    """Entail@K, as `entail_figures` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
     leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
     heads = ["figure", "by the classifier %"]
     heads += (
@@ -163,7 +157,7 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     note += (
         "corrected: for its errors, by what people said (--audit)"
         if audited
-        else "nothing corrects it for its errors yet (--audit)"
+        else "not corrected for its errors yet (--audit)"
     )
     return Table("Entail@K, automatic labels", tuple(heads), shown, note)
 
@@ -180,15 +174,10 @@ def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
 
 
 def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
-    """Strata as a table; a band may hold the threshold, which parts what was added from what was rejected."""
+    """Strata as a table; a band may hold the threshold between added and rejected candidates."""
     shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
     note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
-    return Table("What became of the candidates", ("stratum", "pairs", "mean probability"), shown, note)
-
-
-def as_records(rows: Sequence[EntailAt]) -> list[dict[str, Any]]:
-    """Plain values for `figures.json`."""
-    return [asdict(row) for row in rows]
+    return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
 REASONS: dict[int, Reason | None] = {
@@ -201,7 +190,7 @@ REASONS: dict[int, Reason | None] = {
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
 SMALL_SET = 20
-"""Pictures up to which a set is one whose descriptions should hold for one picture alone: found otherwise, people look at it."""
+"""Most pictures of a set whose descriptions should hold for one picture only: others are listed for people to check."""
 
 SHOWN = 12
 """Descriptions that are shown on the terminal; `also.jsonl` has all."""
@@ -209,7 +198,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class Revised:
-    """Everything that was decided, before it is written; parallel tuples are by gallery.
+    """The decisions of a round, before they are written; parallel tuples are by gallery.
 
     Attributes:
         sets: of the dataset, with their distances. worker: whose judgments they become. leaked: images that the classifier was trained on.
@@ -233,7 +222,7 @@ class Revised:
     positives: Mapping[str, frozenset[str]]
 
     def links(self) -> Iterator[CandidateRow]:
-        """What became of every candidate; a pair of several galleries stands once, as in the first."""
+        """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
         seen: set[tuple[str, str]] = set()
         for pool, found, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
             images, captions = pool.gallery.images, pool.gallery.captions
@@ -257,8 +246,8 @@ class Revised:
                     leaked=image in self.leaked,
                 )
 
-    def also(self, links: list[CandidateRow]) -> list[SetConflict]:
-        """Descriptions of small sets that were found to hold for another picture of theirs."""
+    def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
+        """Descriptions of small sets that were found to hold for another picture of their set."""
         small = {one.id: one for one in self.base.dataset.sets if len(one.images) <= SMALL_SET}
         queries = self.base.dataset.queries
         return [
@@ -276,7 +265,7 @@ class Revised:
 
 
 def write(config: ReviseLabels, revised: Revised, number: int, decides: str, progress: Progress) -> Round:
-    """Write a round and put it in force."""
+    """Write a round and activate it."""
     links = list(revised.links())
     rng = np.random.default_rng((config.seed, number))
     drawn = draw(links, config.sample, rng)
@@ -311,7 +300,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, pro
     ]
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
     tables: dict[str, list[Any]] = {
-        LEDGER: links, STRATA: drawn, ALSO: revised.also(links), JUDGMENTS: judgments
+        LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments
     }  # fmt: skip
     figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
@@ -321,47 +310,52 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str, pro
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
     entailed = [one >= revised.edge.value for one in revised.probabilities]
-    found = counted(revised.pools, entailed, config.top_k)
+    counts = counted(revised.pools, entailed, config.top_k)
     told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
-    told["settings"] = settings_of(config)
-    if found is None:
+    told["settings"] = config.key()
+    if counts is None:
         return told
+    found, earlier, rejected = counts
     images = [image for pool in revised.pools for image in pool.gallery.images]
     leaked = np.array([image in revised.leaked for image in images], bool)
-    told["entail_at"] = as_records(entail_figures(found, leaked, np.random.default_rng(config.seed)))
-    earlier = earlier_among(revised.pools, found.ks)
-    columns = {"written": found.written, "extra": found.extra, "earlier": earlier, "leaked": leaked}
-    columns["rejected"] = rejected_among(revised.pools, found.ks)
+    told["entail_at"] = entail_figures(found, leaked, config.seed)
+    columns = {
+        "written": found.written,
+        "extra": found.extra,
+        "earlier": earlier,
+        "leaked": leaked,
+        "rejected": rejected,
+    }
     plain = {name: column.astype(int).tolist() for name, column in columns.items()}
     return told | {"counted": plain | {"images": images}}
 
 
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
-    """What is said of a round that is there."""
+    """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(made.number)
     tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
     rows = read_figures(folder)["entail_at"]
     if rows:
         tables["entail"] = entail_table(rows, made.by)
-    also = read_table(folder / ALSO, SetConflict)
-    if also:
-        tables["also"] = _also_table(also)
+    conflicts = read_table(folder / ALSO, SetConflict)
+    if conflicts:
+        tables["also"] = _conflict_table(conflicts)
     facts = {
         "revised": out,
         "round": made.number,
-        "looked at": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
+        "evaluated": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
         "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
         "left out by a cap": made.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "for people": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and once they have answered {config.again('--audit')}",
-        "take it back": config.again("--undo"),
+        "human audit": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and after the answers {config.again('--audit')}",
+        "undo": config.again("--undo"),
     }
     notes = () if made.added else (_nothing(made),)
     return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
-    """The command that brings the sample of a round to people."""
+    """The command that exports the sample of a round for people."""
     command = "ctxr export-tasks entail"
     sample = config.folder() / folder_of(number) / SAMPLE
     newest = newest_sample(config.workdir)
@@ -372,8 +366,8 @@ def export_hint(config: ReviseLabels, number: int) -> str:
 
 def _nothing(made: Round) -> str:
     return (
-        f"nothing was added: none of the candidates reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} says "
-        "how well the classifier tells pairs apart; --threshold P takes another limit"
+        f"nothing was added: no candidate reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} "
+        "evaluates the classifier; --threshold P sets another limit"
     )
 
 
@@ -386,9 +380,9 @@ def _dev(made: Round) -> str:
     return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
 
 
-def _also_table(also: list[SetConflict]) -> Table:
-    first = sorted(also, key=lambda one: (-one.probability, one.key()))[:SHOWN]
+def _conflict_table(conflicts: list[SetConflict]) -> Table:
+    first = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:SHOWN]
     rows = tuple((one.text, ", ".join(one.images), one.image, one.probability) for one in first)
     heads = ("description", "written for", "also holds for", "probability")
-    note = f"{len(also):,} in all, in also.jsonl of the round: to be looked at by people"
+    note = f"{len(conflicts):,} in all, in also.jsonl of the round, for people to check"
     return Table("Descriptions that hold for another picture of their set", heads, rows, note)

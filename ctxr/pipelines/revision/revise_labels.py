@@ -1,9 +1,7 @@
-"""`ctxr revise-labels`: mine candidates, judge them, and add what is entailed as a round that can be undone."""
+"""`ctxr revise-labels`: mine candidates, classify them, and add the entailed ones as a round that can be undone."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -28,16 +26,15 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import chosen, refuse_seed
+from ctxr.engine.project import chosen
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Classifier
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.candidates import MinedGallery, PairMiner, check_by, open_encoder, pools_of
-from ctxr.pipelines.revision.config import SIDES, ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.inputs import RevisionInput, asked_of, with_distances, without_rejected
-from ctxr.pipelines.revision.judging import (
+from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
+from ctxr.pipelines.revision.decisions import (
     RECIPE,
     ChosenThreshold,
     Premises,
@@ -50,28 +47,28 @@ from ctxr.pipelines.revision.judging import (
     open_classifier,
     probabilities,
 )
+from ctxr.pipelines.revision.inputs import RevisionInput, asked_of, with_distances, without_rejected
 from ctxr.pipelines.revision.results import Revised, reported, write
-from ctxr.problems.encoded import PictureFiles
+from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.entailment import own_fingerprint, own_threshold
 from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import MANIFEST, locked, require_ours
-from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.records import ImageSet
 
 
 def run(config: ReviseLabels, progress: Progress | None = None, classifier: "Classifier | None" = None) -> ReviseReport:
-    """Revise, take back, put in force again, audit, or say what would be done.
+    """Add, undo, redo or audit a round, or report the plan.
 
     Args:
-        classifier: decides in the place of the run that `config` names.
+        classifier: replaces the one that `config` names.
 
     Raises UsageError for wrong arguments; UnfinishedError without a dataset, a classifier or answers; DataError for pictures,
     weights or tables that cannot be used, and where the classifier was trained on evaluated pictures.
     """
     progress = progress or Silent()
-    _check(config)
+    config.check()
     if config.undo or config.redo:
-        return turn_round(config, progress)
+        return switch_round(config, progress)
     if config.audit:
         return audit(config, progress)
     if config.entail:
@@ -79,30 +76,8 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: "Cla
     return plan(config, progress)
 
 
-def _check(config: ReviseLabels) -> None:
-    refuse_seed(config.seed)
-    chosen = [name for name in ("entail", "undo", "redo", "audit") if getattr(config, name)]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} do not go together", hint="one after the other")
-    for name, count, least in (("top-k", config.top_k, 1), ("sample", config.sample, 0), ("round", config.round, 0)):
-        if count < least:
-            raise UsageError(f"--{name} {count} is out of range", hint=f"--{name} is a whole number, at least {least}")
-    if min(config.per_image, config.per_caption, config.limit) < 0:
-        raise UsageError("--per-image, --per-caption and --limit cannot be negative", hint="0 = no limit")
-    if config.split not in SIDES:
-        raise UsageError(f"--split {config.split!r} is unknown", hint=f"choose one of {', '.join(SIDES)}")
-    if config.threshold is not None and config.precision is not None:
-        raise UsageError("--threshold and --precision both choose the threshold", hint="leave one out")
-    for name, value in (("threshold", config.threshold), ("precision", config.precision)):
-        if value is not None and not 0 < value <= 1:
-            raise UsageError(f"--{name} {value:g} is out of range", hint="it is a share above 0, at most 1")
-    if config.dev is not None and not config.dev.is_file():
-        what = "is a folder, not a table of pairs" if config.dev.is_dir() else "is not there"
-        raise UsageError(f"{config.dev} {what}", hint="--dev names a table of pairs, such as pairs.jsonl of a dataset")
-
-
-def turn_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """Take a round back, or put one in force again. Raises UnfinishedError where nothing was revised."""
+def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
+    """Undo or redo a round. Raises UnfinishedError where nothing was revised."""
     out = config.folder()
     if not read_rounds(out):
         raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
@@ -113,15 +88,15 @@ def turn_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
     facts = {
         "revised": out,
         "round": turned.number,
-        "judgments": f"{turned.added:,} links {'count again' if turned.active else 'do not count any more'}",
-        "in force": ", ".join(str(one.number) for one in rounds if one.active) or "none",
-        "the other way": config.again(f"--{'undo' if turned.active else 'redo'}", "--round", str(turned.number)),
+        "judgments": f"{turned.added:,} links {'count again' if turned.active else 'no longer count'}",
+        "active": ", ".join(str(one.number) for one in rounds if one.active) or "none",
+        "reverse": config.again(f"--{'undo' if turned.active else 'redo'}", "--round", str(turned.number)),
     }
-    return ReviseReport(out, "in force again" if turned.active else "taken back", turned.number, facts)
+    return ReviseReport(out, "redone" if turned.active else "undone", turned.number, facts)
 
 
 def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """What `--entail` would do; nothing is written. Raises what `pipelines.revise_labels.run` says."""
+    """The plan of `--entail`; nothing is written. Raises what `pipelines.revise_labels.run` says."""
     base = open_project(config, progress)
     rounds = read_rounds(config.folder())
     asked = asked_of(config, base, [one for one in rounds if one.active])
@@ -130,34 +105,24 @@ def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
     asked, rejected = _rejected(config, asked, classifier)
     facts: dict[str, Any] = {
         "dataset": base.path,
-        "would look at": f"{len(asked.images):,} pictures and {len(asked.captions):,} captions in {len(asked.galleries):,} sets",
-        "given": f"{sum(len(one.given) for one in asked.galleries):,} pairs, which are left out",
+        "would evaluate": f"{len(asked.images):,} pictures and {len(asked.captions):,} captions in {len(asked.galleries):,} sets",
+        "known": f"{sum(len(one.given) for one in asked.galleries):,} pairs, which are left out",
         **rejected,
-        "would judge": candidates(asked.galleries, config.top_k, config.both),
-        "proposed by": proposer(config),
+        "would classify": candidates(asked.galleries, config.top_k, config.both),
+        "retriever": proposer(config),
         "classifier": classifier or f"none yet: {RECIPE}",
         "threshold": threshold(config, classifier),
-        "would add": f"what reaches it, {_most(config)}",
+        "would add": f"pairs at or above it, {_most(config)}",
         "rounds": ", ".join(_told(one) for one in rounds) or "none yet",
-        "to do it": typed(config),
+        "command": config.entail_command(),
     }
     lost = lost_pictures(base.dataset, asked.images)
     notes = (f"{lost}: --entail needs all of them",) if lost else ()
     return ReviseReport(config.folder(), "planned", 0, facts, notes=notes)
 
 
-def typed(config: ReviseLabels) -> str:
-    """The command that does what was planned, with everything that is not as by default."""
-    words = ["ctxr", REVISE_LABELS, *([str(config.dataset)] if config.dataset else []), "--entail"]
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if field.name not in ("dataset", "entail") and value != field.default:
-            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return shlex.join(words)
-
-
 def _rejected(config: ReviseLabels, asked: RevisionInput, classifier: str) -> tuple[RevisionInput, dict[str, str]]:
-    """What is asked about without what was rejected before, and what is told of that; whole where the threshold is not known yet."""
+    """The input without pairs that were rejected before, and a note on these; unchanged where the threshold is not known yet."""
     if not asked.before or not classifier:
         return asked, {}
     edge = config.threshold
@@ -166,37 +131,39 @@ def _rejected(config: ReviseLabels, asked: RevisionInput, classifier: str) -> tu
     left = without_rejected(asked, config.folder(), own_fingerprint(classifier), edge)
     if not left.rejected:
         return asked, {}
-    told = f"{left.rejected:,} pairs by this classifier in rounds in force, which are left out"
+    told = f"{left.rejected:,} pairs by this classifier in active rounds, which are left out"
     if edge == inf:
-        return asked, {"rejected": f"{told} where the threshold comes to that of their round or more"}
+        return asked, {"rejected": f"{told} where the threshold is not below that of their round"}
     return left, {"rejected": told}
 
 
 def candidates(galleries: Sequence[MinedGallery], k: int, both: bool) -> str:
-    """How many pairs would be judged, and how that number comes about."""
+    """The number of pairs to classify, and how it is computed."""
     captions = [one for gallery in galleries for one in _left(gallery, k, 0)]
     pictures = [one for gallery in galleries for one in _left(gallery, k, 1)] if both else []
     total = sum(captions) + sum(pictures)
-    told = f"{'up to ' if both else ''}{total:,} candidates: for each picture the {k} captions of its set that fit best of the rest"
+    told = f"{'up to ' if both else ''}{total:,} candidates: for each picture the {k} best captions of its set without known pairs"
     if both:
-        told += ", and as many pictures for each caption; what is found both ways is judged once"
+        told += ", and as many pictures for each caption; a pair found both ways is classified once"
     fewest = min([*captions, *pictures])
     if fewest < k:
-        told += f"; where fewer are left all of them, here {fewest} at least"
+        told += f"; all where fewer are left, here at least {fewest}"
     return told
 
 
 def proposer(config: ReviseLabels) -> str:
-    """The retrieval model in words; no weights are fetched to know it."""
+    """The retriever in words; no weights are fetched."""
     if config.by != "auto":
         return config.by
     if is_here(DEFAULT_ENCODER):
         return f"{DEFAULT_ENCODER} (--by auto)"
-    return f"{DEFAULT_ENCODER}, or {TINY} where its weights cannot be fetched (--by auto): they are not on this machine"
+    return (
+        f"{DEFAULT_ENCODER}, or {TINY} where its weights cannot be downloaded (--by auto): they are not on this machine"
+    )
 
 
 def threshold(config: ReviseLabels, classifier: str) -> str:
-    """From which probability on a pair would be added, and who says so."""
+    """The threshold and how it is chosen."""
     if config.threshold is not None:
         return f"{config.threshold:g}, by --threshold"
     if config.precision is not None:
@@ -204,7 +171,7 @@ def threshold(config: ReviseLabels, classifier: str) -> str:
             f"the lowest that reaches a precision of {config.precision:g} on dev, by --precision: found with --entail"
         )
     if not classifier:
-        return "the classifier's own"
+        return "the classifier's"
     value, reached = own_threshold(classifier)
     if reached is None:
         return f"{value:.3g}, the classifier's own: no pair of dev chose it"
@@ -224,11 +191,11 @@ def _most(config: ReviseLabels) -> str:
         for most, what in ((config.per_image, "captions to a picture"), (config.per_caption, "pictures to a caption"))
         if most
     ]
-    return " and ".join(caps) + " (--per-image, --per-caption)" if caps else "without a cap"
+    return " and ".join(caps) + " (--per-image, --per-caption)" if caps else "without a limit"
 
 
 def _told(one: Round) -> str:
-    state = "" if one.active else ", taken back"
+    state = "" if one.active else ", undone"
     return f"{one.number} ({one.added:,} added by {one.classifier}{state})"
 
 
@@ -237,15 +204,15 @@ REVISABLE = ("dataset",)
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> Base:
-    """The dataset that `config` names, or that was revised before, or the project's. A round that was stopped while it was put
-    in force is in force afterwards, or was never there. Raises DataError where a file of the rounds was changed since it was written."""
+    """The dataset that `config` names, or that was revised before, or the project's. A round whose activation was
+    interrupted is completed or dropped. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
     refuse_changed(out)
     before = base_of(out)
     if config.dataset is None and before is not None and not before.exists():
         raise UsageError(
-            f"{before}, the dataset that {out} revises, is not there any more",
-            hint="ctxr revise-labels DATASET names the folder where it is now",
+            f"{before}, the dataset that {out} revises, no longer exists",
+            hint="ctxr revise-labels DATASET names its new folder",
         )
     base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, progress))
     refuse_other_base(out, base)
@@ -256,7 +223,7 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
 
 
 def revise(config: ReviseLabels, progress: Progress, given: "Classifier | None") -> ReviseReport:
-    """Add a round, or say that it is there already. Raises what `pipelines.revise_labels.run` says."""
+    """Add a round, unless it exists already. Raises what `pipelines.revise_labels.run` says."""
     base = open_project(config, progress)
     out = config.folder()
     rounds = read_rounds(out)
@@ -273,7 +240,7 @@ def revise(config: ReviseLabels, progress: Progress, given: "Classifier | None")
         progress.note(on_top(config, asked.before, settings, encoder, classifier, edge))
     asked = without_rejected(asked, out, classifier.fingerprint, edge.value)
     if asked.rejected:
-        progress.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are not looked at again")
+        progress.note(f"{asked.rejected:,} pairs that {classifier.name} rejected before are left out")
     _refuse_nothing_left(config, asked)
     require_ours(out)
     with locked(out):
@@ -285,11 +252,11 @@ def revise(config: ReviseLabels, progress: Progress, given: "Classifier | None")
 
 
 def _refuse_nothing_left(config: ReviseLabels, asked: RevisionInput) -> None:
-    """Raises UsageError where every picture with every caption of its set is known, before anything is written."""
+    """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
     if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in asked.galleries):
         again = f"a lower --threshold, or {config.again('--undo')}"
         raise UsageError(
-            "there is no pair left to look at: every one was given, added or rejected before",
+            "no pair is left to evaluate: all were given, added or rejected before",
             hint=again if asked.before else "name a dataset whose sets hold more pictures, or another --split",
         )
 
@@ -299,7 +266,7 @@ def _there_already(config: ReviseLabels, base: Base, one: Round, leaked: list[st
         return reported(config, one, "up to date", leaked)
     with locked(config.folder()):
         turn(config.folder(), base, one.number, active=True, again=config.again)
-    return reported(config, one, "in force again", leaked)
+    return reported(config, one, "redone", leaked)
 
 
 def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier", progress: Progress) -> list[str]:
@@ -315,7 +282,7 @@ def _guard(config: ReviseLabels, asked: RevisionInput, classifier: "Classifier",
         )
     if leaked:
         more = "" if len(leaked) == 1 else f" and {len(leaked) - 1} more"
-        progress.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and judges what it has seen")
+        progress.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and classifies them")
     return leaked
 
 

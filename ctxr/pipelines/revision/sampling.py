@@ -1,4 +1,4 @@
-"""The sample that people are shown: drawn by decision, band of probability and rank, so that few looks tell of the whole pool."""
+"""The sample of an audit, stratified by decision, band of probability and rank, to estimate precision and recall of all candidates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ def as_candidates(
     texts: Mapping[str, str],
     authors: Mapping[str, str],
 ) -> list[StatementRow]:
-    """The sample as `ctxr export-tasks entail` takes it; nothing in it tells what the classifier said.
+    """The sample as `ctxr export-tasks entail` takes it; it does not reveal the classifier's decision.
 
     Args:
         captions: written for each image. texts, authors: of each caption, by query.

@@ -20,7 +20,7 @@ from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, RunDifference
 from ctxr.problems.gallery.scoring import first_owners
 from ctxr.problems.gallery.splits import GallerySplit
-from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_places
+from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
 
 COCO_TEST = 5000
 """Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
@@ -48,10 +48,10 @@ class EntailFigure:
     """Entail@K of a run by one source of labels.
 
     Attributes:
-        by: short for the source, `gold` for the drawn truth. pictures: that were counted.
-        most: the value if all that nobody looked at were entailed, as `found.value` is if none were, 0..1.
-        of_judged: entailed ones among those that were looked at, 0..1; None where nobody looked at any, or only what holds is told.
-        complete: pictures of which all first K were looked at; where these are all, the value is the paper's E@M.
+        by: short name of the source, `gold` for the drawn truth. pictures: that were counted.
+        most: the upper bound, with all unjudged captions entailed; `found.value` is the lower bound with none, 0..1.
+        of_judged: share of entailed ones among the judged, 0..1; None without any, or where only positives are published.
+        complete: pictures whose first K were all judged; where these are all, the value is the paper's E@M.
     """
 
     run: str
@@ -104,7 +104,7 @@ def pointless(side: GallerySplit, recalls: Sequence[int], folds: int = 1) -> lis
 
 
 def pointless_note(side: GallerySplit, recalls: Sequence[int]) -> list[str]:
-    """A sentence about what is left out as `pointless`, if anything is."""
+    """A sentence about the measures left out as `pointless`, if any."""
     told = pointless(side, recalls)
     are, they = ("is", "it") if len(told) == 1 else ("are", "they")
     most = {"caption": _most(side.caption_galleries), "picture": _most(side.image_galleries)}
@@ -183,7 +183,7 @@ def entailments(
 
 def entail_columns(counted: Counted, labels: Labels) -> Columns:
     """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
-    and by what was published or people said (`people E@K`) where all was looked at, or a difference would be one of luck."""
+    and by published or human labels (`people E@K`) where all pairs were judged: elsewhere differences would depend on coverage."""
     images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
     shares = (counted.written + counted.extra) / np.array(counted.ks)
     name = f"{labels.by} " if labels.by else "" if labels.entailed.labels == "gold" else "auto "
@@ -280,7 +280,7 @@ def _joined(columns: Sequence[Column]) -> Column:
 
 
 def _within(found: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
-    """The same scores, so that captions of other galleries stand behind all of a picture's own gallery."""
+    """The same scores, with captions of other galleries ranked below all of a picture's own gallery."""
     if isinstance(found, Matrix) or len(np.unique(galleries)) == 1:
         return found  # a table has them there already
     # one more number for each gallery: 4 where both are in it, more than two cosines can differ
@@ -306,7 +306,7 @@ class Ratings:
 
 
 def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
-    """CxC's tables in a folder (`*.csv`), one or several of a kind; what was left out of them is said."""
+    """CxC's tables in a folder (`*.csv`), one or several of a kind; a note reports omitted rows."""
     found = []
     for file in sorted(folder.glob("*.csv")):
         read = read_similarities(file)
@@ -319,7 +319,7 @@ def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
 
 def ratings_of(side: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
     """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
-    images, captions = coco_places(side)
+    images, captions = coco_indices(side)
     found = []
     for kind, ends in (("SITS", (captions, images)), ("SIS", (images, images)), ("STS", (captions, captions))):
         pairs = [one for file in read if file.kind == kind for one in file.pairs]

@@ -22,11 +22,11 @@ from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.galleries import GalleryPairs, make_pairs
 from ctxr.models.training.matching import Shortlist, gallery_scores
 from ctxr.models.training.recipe import WITH_HEAD, Recipe
-from ctxr.problems.encoded import PictureFiles, embedded, pixels_of
+from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
 from ctxr.problems.figures import MOST_POSITIONS
 from ctxr.problems.gallery.splits import GallerySplit
-from ctxr.problems.pair_scores import Rerank, pair_looks, shortlist_of
-from ctxr.problems.paired import looked_at
+from ctxr.problems.pair_inputs import image_inputs
+from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.runs import check_name, finished_runs, refuse_changed, run_folder
 from ctxr.problems.scoring import Device, checkpoints, scorer_name, source_of, with_regions
 from ctxr.store.artifacts import Artifact, Parent, open_artifact
@@ -41,7 +41,7 @@ def as_pairs(
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     own, row = _rows(side, pictures)
     if isinstance(source, CrossSource):
-        images = looked_at(own, source, device, progress)
+        images = image_inputs(own, source, device, progress)
     else:
         images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
     written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (side.written, side.weak))
@@ -51,11 +51,11 @@ def as_pairs(
 def shortlist_for(
     side: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, progress: Progress
 ) -> "Shortlist":
-    """What an encoder of pairs looks at of a side, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
+    """The pairs of a split that a cross-encoder rescores, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
     return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, progress)
 
 
-def found_by(
+def score_gallery(
     checkpoint: Path | None,
     encoder: str,
     side: GallerySplit,
@@ -64,9 +64,9 @@ def found_by(
     rerank: Rerank,
     progress: Progress,
 ) -> Vectors | Matrix:
-    """What a checkpoint, or the published `encoder` where there is none, says of every picture, as a query, with every caption.
+    """The scores of every picture, as a query, with every caption, by a checkpoint or the published `encoder`.
 
-    Vectors by a bi-encoder; by an encoder of pairs a table of what it looked at, with the rest below. Each is computed once for the
+    Vectors of a bi-encoder; of a cross-encoder a table of the rescored pairs, with the others ranked below. Each is computed once for the
     same weights and precision. Raises what `source_of` raises.
     """
     device = choose_device(machine.device)
@@ -96,10 +96,10 @@ def _matched(
 ) -> Matrix:  # fmt: skip
     """Scores of pictures with captions, pair by pair, in the order of the side."""
     own, row = _rows(side, pictures)
-    looks = pair_looks(checkpoint, source, own, side.texts, machine, progress)
+    scorer = pair_scoring(checkpoint, source, own, side.texts, machine, progress)
     shortlist = shortlist_of(own, side.texts, rerank, machine.device, progress)
     with progress.task(f"looking at pairs of {side.name}", len(row)) as task:
-        look = partial(looks.look, advance=task.advance)
+        look = partial(scorer.scores, advance=task.advance)
         found = gallery_scores(_galleries(side, row), np.array(side.caption_galleries), shortlist, look)
     return Matrix(found.values[row])
 
@@ -207,7 +207,7 @@ def write_rankings(
     for seed in seeds:
         scorer = scorer_name(run, seed, len(seeds))
         for side in sides:
-            found = found_by(seed, recipe.encoder, side, pictures, machine, rerank, progress)
+            found = score_gallery(seed, recipe.encoder, side, pictures, machine, rerank, progress)
             rankings += rankings_of(side, found, scorer)
             recalls += recalls_of(side, found, scorer)
     write_table(run / RANKINGS, rankings)
@@ -221,7 +221,7 @@ class GalleryRun:
 
     Attributes:
         found: what every scorer says of a side, by its name. origin: what it is, by content.
-        looked: what an encoder of pairs looks at; None where vectors are compared.
+        looked: the shortlist of a cross-encoder; None for encoders of vectors.
     """
 
     name: str
@@ -298,7 +298,7 @@ def _open(
     def found(side: GallerySplit) -> Mapping[str, Vectors | Matrix]:
         seen = with_regions(pictures, encoder, regions, progress)
         return {
-            scorer: found_by(checkpoint, encoder, side, seen, machine, way, progress)
+            scorer: score_gallery(checkpoint, encoder, side, seen, machine, way, progress)
             for scorer, checkpoint in scorers.items()
         }
 
@@ -306,7 +306,7 @@ def _open(
 
 
 def scored_runs(runs: Sequence[GalleryRun], progress: Progress) -> dict[str, dict[str, object]]:
-    """What each encoder of pairs looks at, with the weights of what proposes it, for the settings of an evaluation."""
+    """The shortlist of each cross-encoder, with the weights of its retriever, for the settings of an evaluation."""
     told: dict[str, dict[str, object]] = {}
     for one in runs:
         if one.looked is not None:
@@ -317,16 +317,16 @@ def scored_runs(runs: Sequence[GalleryRun], progress: Progress) -> dict[str, dic
 
 
 def shortlist_notes(runs: Sequence[GalleryRun], compare: bool) -> list[str]:
-    """What one must know of figures behind a shortlist."""
+    """Notes on figures with a shortlist."""
     notes = [
-        f"{one.name} looks at the {one.looked.most} candidates of each query that {one.looked.by} likes best, both ways; "
-        "the rest stands behind in that order"
+        f"{one.name} rescores the {one.looked.most} candidates of each query that {one.looked.by} ranks highest, in both directions; "
+        "the others rank below, in that order"
         for one in runs
         if one.looked is not None and one.looked.most
     ]
     ways = {None if one.looked is None or not one.looked.most else one.looked for one in runs}
     if compare and notes and len(ways) > 1:
         notes.append(
-            "runs behind different shortlists, or behind none, are compared: a difference is also that of what proposes"
+            "runs behind different shortlists, or behind none, are compared: a difference is also one of retrievers"
         )
     return notes

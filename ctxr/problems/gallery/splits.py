@@ -9,7 +9,7 @@ from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.queries import EvalQuery
-from ctxr.problems.set_positives import entailed_in, none_entailed
+from ctxr.problems.weak_positives import entailed_in, none_entailed
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import SplitName
 
@@ -18,13 +18,13 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class GallerySplit:
-    """The galleries of one side of the benchmark.
+    """The galleries of one split of the benchmark.
 
     Attributes:
-        side: "" for those that nobody put on one. galleries: ids of the image sets.
+        side: the split, "" for none. galleries: ids of the image sets.
         images: ids, gallery after gallery. image_galleries: number of the gallery of each.
         captions: ids of the queries. texts: theirs. caption_galleries: number of the gallery of each.
-        written: (caption, picture) by place, of pictures that a caption was written for; every caption has one.
+        written: (caption, picture) by index, of pictures that a caption was written for; every caption has one.
         weak: the same of other pictures for which a classifier found that it holds.
     """
 
@@ -43,11 +43,11 @@ class GallerySplit:
 
     @property
     def name(self) -> str:
-        """The side, `none` for those that nobody put on one."""
+        """The split, `none` for galleries without one."""
         return self.side or "none"
 
     def asked(self) -> EvalQuery:
-        """All of its pictures as what one query asks about, for whoever looks pictures up."""
+        """All of its pictures as one query, for functions that collect the pictures of queries."""
         split: SplitName | None = self.side or None  # type: ignore[assignment]
         return EvalQuery(f"{self.side} galleries", "", "", self.images, None, False, split)
 
@@ -68,7 +68,7 @@ class _Making:
     written: set[tuple[int, int]] = field(default_factory=set)
 
 
-def gallery_sides(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySplit]:
+def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySplit]:
     """The galleries of each side in which captions ask for pictures, with all of their pictures.
 
     Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
@@ -100,12 +100,12 @@ def gallery_sides(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None)
     return {side: _made(side, making, entailed or {}) for side, making in sides.items()}
 
 
-def sides_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
+def splits_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
     """The sides that a recipe has to do with; weak positives are those of the dataset's judgments and of `judgments`.
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
     """
-    sides = gallery_sides(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
+    sides = gallery_splits(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
     if "train" not in sides:
         raise DataError(
             f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",

@@ -1,6 +1,6 @@
 """The figures of galleries as tables for people, in percent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ctxr.engine.report import Table
 from ctxr.metrics.entail_at import Way
@@ -20,6 +20,8 @@ _WAYS: dict[Way, str] = {
 _HEADS = (
     "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %", "without leaked",
 )  # fmt: skip
+
+SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
 
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
@@ -53,8 +55,8 @@ def recall_tables(side: GallerySplit, figures: Sequence[Figure], by: str) -> dic
 
 
 def entailment_table(side: str, rows: Sequence[EntailFigure]) -> Table | None:
-    """Entail@K with where its labels come from, how much of it was looked at, and what the classifier had seen; columns that say
-    nothing of any row are left out."""
+    """Entail@K with the source of its labels, the share that was judged, and the classifier's leaked pictures; columns without a
+    value are left out."""
     own = [one for one in rows if one.side == side]
     if not own:
         return None
@@ -72,22 +74,21 @@ def entailment_table(side: str, rows: Sequence[EntailFigure]) -> Table | None:
 
 
 def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
-    """What the columns mean that are shown, and why others are not: where some pairs were not looked at, some figure is corrected,
-    some picture is leaked."""
+    """The meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures."""
     sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     said = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
     if unseen:
         said.append(
-            "what nobody looked at counts as not entailed in E@K, which is a lower bound, and as entailed in “at most”; of judged: "
-            "share of what was looked at, captions that were written for the picture among it; where all of it was, by people, E@K is E@M"
+            "unjudged pairs count as not entailed in E@K, which is a lower bound, and as entailed in “at most”; of judged: share of the "
+            "judged pairs, including captions that were written for the picture; where people judged all of them, E@K is E@M"
         )
     else:
-        said.append("all of it was looked at: where by people, E@K is E@M")
+        said.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
         ways = _ways(own)
         said.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
     if leaked:
-        said.append("leaked: pictures that the classifier was trained on, – where nobody knows")
+        said.append("leaked: pictures that the classifier was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
         said.append("no picture is known that the classifier was trained on")
     return "; ".join(said)
@@ -118,21 +119,6 @@ def difference_table(side: str, rows: Sequence[RunDifference]) -> Table | None:
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
     note += none_had([one.interval for one in own])
     return Table(f"{side}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
-
-
-def seed_table(side: str, each: Mapping[str, Mapping[str, float]]) -> Table | None:
-    """Mean recall of every seed of runs that have several."""
-    rows = []
-    for run, values in each.items():
-        if len(values) > 1:
-            listed = [100 * one for one in values.values()]
-            mean = sum(listed) / len(listed)
-            spread = (sum((one - mean) ** 2 for one in listed) / (len(listed) - 1)) ** 0.5
-            rows.append((run, len(listed), f"{mean:.1f} ± {spread:.1f}", ", ".join(f"{one:.1f}" for one in listed)))
-    if not rows:
-        return None
-    note = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
-    return Table(f"{side}: over seeds", ("run", "seeds", "mean recall %", "each"), tuple(rows), note)
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:

@@ -1,6 +1,6 @@
-"""What holds in a gallery and who says so: the drawn truth, rounds with their audits, CxC, ECCV, people.
+"""The labels of a gallery by source: the drawn truth, rounds with their audits, CxC, ECCV, people.
 
-Neither looked at every pair, and a pair without a row was not looked at: the figures are bounds, with the share that was.
+No source judged every pair, and a pair without a row was not judged: figures are bounds, with the judged share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,12 +68,12 @@ class AuditStratum:
 
 @dataclass(frozen=True)
 class HumanLabels:
-    """What people said about a project's rounds, and about pairs that no round judged.
+    """The human verdicts on a project's rounds, and on other pairs.
 
     Attributes:
-        answers: judgments of every worker who is not blocked, also those about units `entail/IMAGE/CAPTION`.
+        answers: judgments of every worker who is not blocked, including those about units `entail/IMAGE/CAPTION`.
         looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
-        strata: of each pair of a sample of a round in force its stratum.
+        strata: the stratum of each sampled pair of an active round.
         parents: artifacts that it was read from.
     """
 
@@ -118,7 +118,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
 
 
 def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
-    """Folders of the rounds in force, by number. Raises DataError for a damaged table."""
+    """Folders of the active rounds, by number. Raises DataError for a damaged table."""
     found = []
     for root in dict.fromkeys(one.resolve() for one in roots):
         if (root / ROUNDS).is_file():
@@ -167,7 +167,7 @@ def _parent(folder: Path, kind: str) -> Parent:
 
 
 def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
-    """The stratum of each pair (caption, image) that a sampled round in force judged, the latest one where several did."""
+    """The stratum of each pair (caption, image) that an active round with a sample judged, by the latest such round."""
     return {
         (link.caption, link.image): f"{folder.name} {stratum_of(link)}"
         for folder in rounds_in_force(roots)
@@ -179,7 +179,7 @@ def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
 def sampled_of(
     side: GallerySplit, strata: Mapping[Pair, str], known: Mapping[Pair, bool], people: HumanLabels
 ) -> Sampled | None:
-    """The judged pairs of the side with what people decided of them; None where no stratum of theirs was looked at."""
+    """The judged pairs of the split with the human verdicts; None where none of their strata was audited."""
     images = {image: place for place, image in enumerate(side.images)}
     captions = {caption: place for place, caption in enumerate(side.captions)}
     written = {(side.captions[caption], side.images[image]) for caption, image in side.written}
@@ -203,8 +203,8 @@ def sampled_of(
 
 
 def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Part, ...]:
-    """All strata of the rounds that people looked at, with what they decided of the pairs drawn there; none where they decided
-    nothing. What a cap left out is not among the judged pairs."""
+    """All strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts. Pairs that a cap left
+    out are not among the judged ones."""
     seen: dict[str, list[bool]] = {}
     for pair, entailed in known.items():
         if pair in people.strata:
@@ -225,16 +225,15 @@ PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What is known of the pairs of a side, by place.
+    """The labels of the pairs of a split, by index.
 
     Attributes:
-        entailed: who says so is in it. source: in words. leaked: [I] pictures that the classifier was trained on; None where
-            nobody knows. audit: the strata of pairs that the classifier judged, with what people said of each; none where no
-            sample was looked at.
-        audited: of how many pairs people said something. elsewhere: whether none of them is of this side.
+        entailed: with its source. source: in words. leaked: [I] pictures that the classifier was trained on; None where unknown.
+            audit: the strata of pairs that the classifier judged, with the human verdicts on each; none without an audit.
+        audited: number of pairs with human verdicts. elsewhere: whether none of them is of this split.
         sampled: the judged pairs by the strata of an audit.
         asked: places of the pictures that are counted, ascending; None: all.
-        by: whose labels these are, where that is neither the drawn truth nor a classifier. only_right: they never say no.
+        by: the source, unless it is the drawn truth or a classifier. only_right: whether the source lists positives only.
     """
 
     entailed: Entailed
@@ -307,7 +306,7 @@ def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, t
             f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
             hint="name the folder with the ground truth of eccv_caption",
         )
-    images, captions = coco_places(side)
+    images, captions = coco_indices(side)
     found = {}
     for name, (to_caption, to_image) in there.items():
         both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
@@ -316,7 +315,7 @@ def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, t
     return found
 
 
-def coco_places(side: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
+def coco_indices(side: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
 
     Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
@@ -380,7 +379,7 @@ def _checked(
 
 
 def _leaked(roots: Sequence[Path], side: GallerySplit) -> Flags | None:
-    """Which pictures the ledgers of the rounds in force call trained on; None where no ledger is about any picture here."""
+    """The pictures that ledgers of active rounds mark as leaked; None where no ledger contains any of the pictures."""
     known: dict[str, bool] = {}
     for folder in rounds_in_force(roots):
         if (folder / LEDGER).is_file():
@@ -405,7 +404,7 @@ def gold_of(
     more: Sequence[Judgment],
     people: HumanLabels,
 ) -> list[Labels]:
-    """Labels by ECCV and CxC, and by people, each about the pictures of which they say something.
+    """Labels by ECCV and CxC, and by people, each limited to the pictures with labels.
 
     Args:
         truths: as `gallery_truth.published`. rated: CxC's similarities. more: judgments beside those of the dataset.
@@ -419,18 +418,16 @@ def gold_of(
         of = "listed or rated" if rows else "listed"
         source = f"{len(set(held)):,} pairs hold of {len(set(looked)):,} that are {of}"
         found.append(_labels(side, held, looked, source, title, only_right=not rows))
-    said = people_said(dataset, side, more, people)
+    said = human_verdicts(dataset, side, more, people)
     yes = [pair for pair, entailed in said.items() if entailed]
-    found.append(
-        _labels(side, yes, list(said), f"{len(yes):,} pairs hold of {len(said):,} that were looked at", "people")
-    )
+    found.append(_labels(side, yes, list(said), f"{len(yes):,} pairs hold of {len(said):,} that were judged", "people"))
     return [one for one in found if one is not None]
 
 
-def people_said(
+def human_verdicts(
     dataset: Dataset, side: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
-    """What people make of pairs (picture, caption) of a side, by place: majorities, and what audits found; ties say nothing."""
+    """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits, without ties."""
     images = {image: place for place, image in enumerate(side.images)}
     captions = {caption: place for place, caption in enumerate(side.captions)}
     judgments = [*dataset.judgments, *more]
@@ -458,7 +455,7 @@ def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
 
 
 def _rated(side: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
-    images, captions = coco_places(side)
+    images, captions = coco_indices(side)
     return [
         ((images[image], captions[caption]), rating)
         for one in rated if one.kind == "SITS"

@@ -10,7 +10,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.retrieval import Vectors, caption_retrieval
-from ctxr.problems.gallery.splits import gallery_sides
+from ctxr.problems.gallery.splits import gallery_splits
 from tests.releases import draw
 
 NAMES = {number: f"COCO_val2014_{number:012d}.jpg" for number in (9, 3, 7, 5, 4)}
@@ -49,7 +49,7 @@ def test_galleries_stand_in_the_order_of_the_file_with_every_sentence(tmp_path: 
     }
     assert dataset.name == "coco"
     assert [dataset.split_of(one) for one in dataset.sets] == ["test", "train", "valid"]
-    sides = gallery_sides(dataset)
+    sides = gallery_splits(dataset)
     asked = {one: sides["test"].images[place] for one, place in sides["test"].written}
     assert [asked[place] for place in range(8)] == [f"test/{NAMES[3]}"] * 2 + [f"test/{NAMES[9]}"] * 6
     assert dataset.texts["test/35"].text == "Sentence 35."
@@ -63,7 +63,7 @@ def test_folds_follow_the_order_of_the_file(tmp_path: Path) -> None:
     listed = [
         row(9, "test", [100 - place], filename=name, cocoid=place, imgid=place) for place, name in enumerate(names)
     ]
-    side = gallery_sides(read_dataset(write(tmp_path, listed)))["test"]
+    side = gallery_splits(read_dataset(write(tmp_path, listed)))["test"]
     owners = np.array([image for _, image in side.written])
     rng = np.random.default_rng(0)
     vectors = Vectors(*(rng.standard_normal((10, 3)).astype(np.float32) for _ in range(2)))

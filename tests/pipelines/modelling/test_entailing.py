@@ -242,7 +242,7 @@ def test_a_branch_is_left_out_by_an_option_as_by_the_recipe(world: Path, tmp_pat
             tmp_path / "classifiers" / name / "seed0/weights.safetensors" for name in ("option", "key")
         )
         assert option_made.read_bytes() == key_made.read_bytes()
-    with pytest.raises(UsageError, match="leave nothing of a classifier"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         train.run(replace(config, text_only=True, image_only=True))
     with pytest.raises(UsageError, match="are about classifiers"):
         train.run(replace(config, recipe="clip-none", changes=(), text_only=True))

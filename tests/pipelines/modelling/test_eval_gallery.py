@@ -26,8 +26,8 @@ from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
-from ctxr.problems.gallery.truth import coco_places, labels_of, people_of, published
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
+from ctxr.problems.gallery.truth import coco_indices, labels_of, people_of, published
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import Content, finish, open_artifact
@@ -83,7 +83,7 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     report = evaluate()
     found = figures(report)
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     values = {(row.query, row.candidate): row.value for row in scores_of(encoders[0], dataset, side.captions, workdir)}
     matrix = np.array([[values[caption, image] for image in side.images] for caption in side.captions])
     right: npt.NDArray[np.bool_] = np.zeros(matrix.shape, np.bool_)
@@ -109,7 +109,7 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     table = report.tables["test/entailed"]
     assert "gold: truth of the drawn world" in table.note
     assert table.columns == ("run", "K", "labels", "E@K", "judged %", "pictures")
-    assert "all of it was looked at" in table.note
+    assert "all pairs were judged" in table.note
     files = open_artifact(report.results).manifest.files
     assert {"rankings.jsonl", "per_query.jsonl", "results.md", "results.tex", "figures.json"} <= set(files)
     assert "Entail@K" in (report.results / "results.md").read_text()
@@ -176,7 +176,7 @@ def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks
     assert report.tables["test/entailed"].columns[-2:] == ("leaked %", "without leaked")
     assert float(str(auto[-2])) > 0
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     judgments = [*read_round(folder), *read_round_of_people(tmp_path, yes[:6], missed[:4], yes[6:8])]
     labels = labels_of(dataset, side, judgments, folder)[1]
     assert labels.source == "entailment:stand-in"
@@ -220,7 +220,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     ]  # fmt: skip
     write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), {}, [])
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
 
     def audit() -> tuple[tuple[tuple[str, int, int, int], ...], int]:
         people = people_of([folder, world], tmp_path)
@@ -294,7 +294,7 @@ def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path:
     images = ("test/36979.jpg", "test/1000092795.jpg", "test/000000000007.jpg")
     captions = ("test/10", "test/11", "test/12")
     side = GallerySplit("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
-    assert coco_places(side) == ({"coco/7": 2}, {"coco/12": 2})
+    assert coco_indices(side) == ({"coco/7": 2}, {"coco/12": 2})
     (tmp_path / "eccv_image_to_caption.json").write_text('{"36979": [10, 11]}')
     (tmp_path / "eccv_caption_to_image.json").write_text('{"10": [36979]}')
     assert published(tmp_path, Dataset("flickr30k", None, (), {}), side) == {}

@@ -17,9 +17,9 @@ from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.tables import entailment_table
-from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, people_said, published
+from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, human_verdicts, published
 from ctxr.store.records import Judgment
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, truth_of
@@ -65,7 +65,7 @@ def test_pairs_that_nobody_looked_at_widen_the_bounds_and_are_no_noes() -> None:
     people = HumanLabels((say(3, 0, 1.0, side), say(4, 0, 0.0, side)))
     (label,) = gold_of(DATASET, side, {}, [], [], people)
     told, columns = measured(side, label, vectors_of({}))
-    assert (label.by, label.source) == ("people", "1 pairs hold of 2 that were looked at, of 1 pictures")
+    assert (label.by, label.source) == ("people", "1 pairs hold of 2 that were judged, of 1 pictures")
     assert (told.pictures, told.complete) == (1, 0)
     assert told.found.value.value == pytest.approx(4 / 10)
     assert told.found.judged == pytest.approx(5 / 10)
@@ -99,7 +99,7 @@ def test_ties_and_other_units_say_nothing_and_audits_overrule() -> None:
     ]  # fmt: skip
     audited = (side.captions[5], side.images[0])
     direct = Judgment(side.captions[0], side.images[2], "ann", 0.0, round=1)
-    found = people_said(DATASET, side, [direct], HumanLabels(tuple(rows), {audited: False}))
+    found = human_verdicts(DATASET, side, [direct], HumanLabels(tuple(rows), {audited: False}))
     assert found == {(0, 4): True, (0, 5): False, (2, 0): False}
 
 
@@ -134,7 +134,7 @@ def test_eccv_lists_what_holds_and_cxc_also_rates_what_does_not(tmp_path: Path) 
 
 def test_answers_of_a_projects_tasks_are_gold_without_any_round(tmp_path: Path) -> None:
     world = draw(tmp_path / "dataset")
-    side = gallery_sides(read_dataset(world))["test"]
+    side = gallery_splits(read_dataset(world))["test"]
     holds = {row.caption: row.holds for row in truth_of(world, "test")}
     shown = side.images[:3]
     rows = [

@@ -147,7 +147,7 @@ def test_features_that_are_no_numbers_are_refused(
     monkeypatch.setattr(
         models.GridRegions, "regions", lambda self, images: [one * np.inf for one in plain(self, images)]
     )
-    with pytest.raises(DataError, match=r"a feature of \w+.*/img\d+ is no number"), np.errstate(invalid="ignore"):
+    with pytest.raises(DataError, match=r"a feature of \w+.*/img\d+ is not finite"), np.errstate(invalid="ignore"):
         run(RegionsConfig(dataset, encoder, workdir=tmp_path / "work"))
 
 
@@ -241,8 +241,8 @@ def pickled(_number: int, arrays: Arrays) -> None:
         (wider, "x has 9 features where other files have 8"),
         (fewer, r"x is float32 \(5, 8\) and bbox float32 \(4, 4\)"),
         (outside, "bbox leaves the picture of 48 by 48 pixels"),
-        (endless, "or a number is none"),
-        (sizeless, "does not say how large its picture is"),
+        (endless, "or holds a value that is not finite"),
+        (sizeless, "lacks the size of its picture"),
         (pickled, "is not a readable .npz: Object arrays cannot be loaded"),
     ],
 )
@@ -265,10 +265,10 @@ def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Pat
     [
         ({"by": "grid"}, "is none of grid:ENCODER"),
         ({"by": "yolo:x"}, "is none of grid:ENCODER"),
-        ({"by": "file:nowhere"}, "nowhere is no folder"),
+        ({"by": "file:nowhere"}, "nowhere is not a folder"),
         ({"by": "grid:no-such"}, "unknown encoder 'no-such'"),
-        ({"most": 0}, "--most 0 leaves no region"),
-        ({"name": "../up"}, "is no name of a folder"),
+        ({"most": 0}, "--most 0 is out of range"),
+        ({"name": "../up"}, "is not a folder name"),
     ],
 )
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:

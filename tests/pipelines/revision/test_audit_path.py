@@ -103,16 +103,14 @@ def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
     on_a_platform(workdir, lambda unit: "entailment")
     run(replace(config, threshold=0.6), classifier=StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93))
     # pairs that stand in both samples were answered already
-    assert "pairs of the sample were seen by nobody: ctxr export-tasks entail" in ctxr(
-        workdir, "revise-labels", "--audit"
-    )
+    assert "pairs of the sample were not judged: ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit")
     ctxr(workdir, "export-tasks", "entail")
     both = {unit.id for unit in read_tasks(workdir / "tasks" / "entail").units}
     assert first < both
     assert "audited" in ctxr(workdir, "revise-labels", "--audit", "--round", "1")
-    assert "taken back" in ctxr(workdir, "revise-labels", "--undo")
+    assert "undone" in ctxr(workdir, "revise-labels", "--undo")
     assert "round 1" in ctxr(workdir, "revise-labels", "--audit")
-    assert "in force again" in ctxr(workdir, "revise-labels", "--redo")
+    assert "redone" in ctxr(workdir, "revise-labels", "--redo")
     assert [one.active for one in read_rounds(workdir / "revised")] == [True, True]
 
 
@@ -159,8 +157,8 @@ def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) ->
     told = json.loads((work / "revision-audit" / "001" / "figures.json").read_bytes())["revision"]
     assert told["precision"]["value"] == pytest.approx(1 / len(also))
     assert told["recall"]["value"] == pytest.approx(1.0)
-    assert "taken back" in ctxr(work, "revise-labels", "--undo")
-    with pytest.raises(UsageError, match="every round is taken back"):
+    assert "undone" in ctxr(work, "revise-labels", "--undo")
+    with pytest.raises(UsageError, match="every round is undone"):
         run(ReviseLabels(workdir=work, audit=True))
     with pytest.raises(UsageError, match="entail needs the pairs that are judged"):
         export_tasks(ExportTasks(task="entail", workdir=work))

@@ -130,7 +130,7 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
     ties = len(drawn) - len(looked)
     assert ties > 0
     assert (
-        report.facts["looked at"]
+        report.facts["sample"]
         == f"{len(looked)} of {len(drawn)} pairs of the sample were decided, {ties} ended in a tie"
     )
     assert "Cohen's kappa" in report.facts
@@ -175,4 +175,4 @@ def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(wor
     # written is what was written, whatever was added since
     assert two["written"] == one["written"]
     assert report.tables["entail"].columns == ("figure", "by the classifier %")
-    assert any("rounds before this one added some of the first K captions" in note for note in report.notes)
+    assert any("earlier rounds added some of the first K captions" in note for note in report.notes)

@@ -14,7 +14,7 @@ from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailments, figures
-from ctxr.problems.gallery.splits import GallerySplit, gallery_sides
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.tables import entailment_table
 from ctxr.problems.gallery.truth import Labels, labels_of, people_of
 from ctxr.store.artifacts import Content, finish
@@ -54,7 +54,7 @@ def look(workdir: Path, judge: StandIn, number: int) -> list[AuditSample]:
 
 def side_of(workdir: Path) -> tuple[GallerySplit, Labels, Vectors]:
     dataset, revised = read_dataset(workdir / "dataset"), workdir / "revised"
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     people = people_of([revised], workdir)
     labels = [one for one in labels_of(dataset, side, read_judgments(revised), revised, people)
               if one.entailed.labels == "classifier"]  # fmt: skip

@@ -12,10 +12,10 @@ from ctxr.datasets.rounds import CandidateRow, read_figures
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import UsageError
 from ctxr.media.images import read_image
-from ctxr.pipelines.revision import judging
+from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, mine, mine_table
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.results import looked_at
+from ctxr.pipelines.revision.results import audited_counts
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.tables import read_table
 from tests.pipelines.revision.stand_in import Hashed, StandIn
@@ -100,14 +100,14 @@ def test_what_an_earlier_sample_tells_of_is_not_corrected_by_that_of_a_later_rou
     assert not np.any(one["rejected"])
     assert not np.any(two["earlier"])
     assert np.any(two["rejected"])
-    assert looked_at(one, (10, 30), ledger_of(workdir, 1), ()) is not None
-    assert looked_at(two, (10, 30), ledger_of(workdir, 2), ()) is None
+    assert audited_counts(one, (10, 30), ledger_of(workdir, 1), ()) is not None
+    assert audited_counts(two, (10, 30), ledger_of(workdir, 2), ()) is None
 
 
 def test_later_rounds_are_byte_equal_resumed_and_nothing_to_do_again(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "SHARD", 64)
+    monkeypatch.setattr(decisions, "SHARD", 64)
     judge = StandIn(workdir / "dataset")
     second(workdir, judge)
     before, asked = bytes_of(workdir / "revised"), judge.claims
@@ -134,11 +134,11 @@ def test_a_plan_leaves_out_what_its_round_will_leave_out(workdir: Path, monkeypa
     below = len(pairs_of(ledger_of(workdir, 1), "below_threshold"))
     config = ReviseLabels(workdir=workdir, by="hashed", split="test", top_k=300)
     facts = run(config).facts
-    assert facts["rejected"] == f"{below:,} pairs by this classifier in rounds in force, which are left out"
-    made = run(options(workdir, split="test", top_k=300), classifier=judge).facts["looked at"]
-    assert facts["would judge"].split(":")[0] in made
+    assert facts["rejected"] == f"{below:,} pairs by this classifier in active rounds, which are left out"
+    made = run(options(workdir, split="test", top_k=300), classifier=judge).facts["evaluated"]
+    assert facts["would classify"].split(":")[0] in made
     wanted = run(options(workdir, entail=False, split="test", precision=0.9)).facts["rejected"]
-    assert wanted.endswith("left out where the threshold comes to that of their round or more")
+    assert wanted.endswith("left out where the threshold is not below that of their round")
     assert "rejected" not in run(options(workdir, entail=False, split="test", threshold=0.1)).facts
 
 
@@ -147,7 +147,7 @@ def test_where_nothing_is_left_to_look_at_it_is_said(workdir: Path) -> None:
     everything: dict[str, Any] = {"split": "test", "top_k": 1000, "per_image": 0, "per_caption": 0}
     run(options(workdir, **everything), classifier=judge)
     before = bytes_of(workdir / "revised")
-    with pytest.raises(UsageError, match="there is no pair left to look at"):
+    with pytest.raises(UsageError, match="no pair is left to evaluate"):
         run(options(workdir, **everything, sample=0), classifier=judge)
     assert bytes_of(workdir / "revised") == before
 

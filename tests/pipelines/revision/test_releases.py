@@ -98,7 +98,7 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
         (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
     judge = LikesImg9()
     config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(UsageError, match="there is no pair left to look at") as caught:
+    with pytest.raises(UsageError, match="no pair is left to evaluate") as caught:
         run(config, classifier=judge)
     assert "whose sets hold more pictures" in caught.value.hint
     assert not (tmp_path / "work" / "revised").exists()
@@ -107,5 +107,5 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
     assert galleries_of(text, {}, "all", 0) == []
     assert (
         "2 pictures, 1 candidates"
-        in run(replace(config, dataset=tmp_path / "blank"), classifier=judge).facts["looked at"]
+        in run(replace(config, dataset=tmp_path / "blank"), classifier=judge).facts["evaluated"]
     )

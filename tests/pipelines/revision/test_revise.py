@@ -16,7 +16,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
-from ctxr.pipelines.revision import judging
+from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.candidates import galleries_of
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
@@ -103,13 +103,13 @@ def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
     assert run(replace(ReviseLabels(workdir=workdir), undo=True)).round == 2
     again = bytes_of(workdir / "revised")
     assert again["judgments.jsonl"] == first["judgments.jsonl"]
-    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).facts["in force"] == "none"
+    assert run(replace(ReviseLabels(workdir=workdir), undo=True)).facts["active"] == "none"
     assert (workdir / "revised" / "judgments.jsonl").read_bytes() == first["given.jsonl"]
-    with pytest.raises(UsageError, match="every round is taken back"):
+    with pytest.raises(UsageError, match="every round is undone"):
         run(replace(ReviseLabels(workdir=workdir), undo=True))
-    assert run(replace(ReviseLabels(workdir=workdir), redo=True, round=1)).did == "in force again"
+    assert run(replace(ReviseLabels(workdir=workdir), redo=True, round=1)).did == "redone"
     # typed again as it was made, a round that was taken back is put in force, not made anew
-    assert run(options(workdir, threshold=0.6), classifier=judge).did == "in force again"
+    assert run(options(workdir, threshold=0.6), classifier=judge).did == "redone"
     assert bytes_of(workdir / "revised") == both
 
 
@@ -141,7 +141,7 @@ def test_caps_keep_the_surest(workdir: Path) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_was(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "SHARD", 64)
+    monkeypatch.setattr(decisions, "SHARD", 64)
     whole = StandIn(workdir / "dataset")
     run(options(workdir, out=workdir / "whole"), classifier=whole)
     shutil.rmtree(workdir / ".ctxr-cache")
@@ -239,12 +239,12 @@ def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(work
 
 def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
     for k in (20, 300):
-        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would judge"]
-        made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["looked at"]
+        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would classify"]
+        made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["evaluated"]
         run(ReviseLabels(workdir=workdir, undo=True))
         assert told.split(":")[0] in made
-        assert ("; where fewer are left " in told) == (k == 300)
-    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
+        assert ("; all where fewer are left" in told) == (k == 300)
+    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would classify"]
     assert both.startswith("up to ")
 
 
@@ -267,13 +267,13 @@ def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(
     for changes in turns:
         with pytest.raises(UsageError, match="there is no round 7") as caught:
             run(replace(ReviseLabels(workdir=workdir, round=7), **changes))
-        assert caught.value.hint == "--round N; the rounds are 1 (in force)"
-    with pytest.raises(UsageError, match="the only round is in force already"):
+        assert caught.value.hint == "--round N; the rounds are 1 (active)"
+    with pytest.raises(UsageError, match="the only round is active already"):
         run(ReviseLabels(workdir=workdir, redo=True))
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
-    with pytest.raises(UsageError, match="round 1 is taken back already") as caught:
+    with pytest.raises(UsageError, match="round 1 is undone already") as caught:
         run(ReviseLabels(workdir=workdir, undo=True, round=1))
-    assert caught.value.hint == f"nothing to do; the other way: ctxr revise-labels --redo --round 1 --workdir {workdir}"
+    assert caught.value.hint == f"nothing to do; the reverse: ctxr revise-labels --redo --round 1 --workdir {workdir}"
 
 
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
@@ -281,7 +281,7 @@ def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Pat
     report = run(ReviseLabels(workdir=workdir, by="hashed"))
     assert report.did == "planned"
     assert report.facts["classifier"].startswith("none yet")
-    assert report.facts["proposed by"] == "hashed"
+    assert report.facts["retriever"] == "hashed"
     assert bytes_of(workdir) == before
     with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
         run(options(workdir))
@@ -291,10 +291,10 @@ def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Pat
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"undo": True}, "--entail and --undo do not go together"),
+        ({"undo": True}, "--entail and --undo cannot be combined"),
         ({"top_k": 0}, "--top-k 0 is out of range"),
-        ({"per_image": -1}, "cannot be negative"),
-        ({"split": "dev"}, "--split 'dev' is unknown"),
+        ({"per_image": -1}, "--per-image -1 is out of range"),
+        ({"split": "dev"}, "--split dev is unknown"),
         ({"threshold": 0.5, "precision": 0.9}, "both choose the threshold"),
         ({"threshold": 1.5}, "--threshold 1.5 is out of range"),
     ],
@@ -367,18 +367,18 @@ def test_behind_a_shortlist_only_what_was_looked_at_is_proposed_and_never_what_i
     captions = [one.id for one in read.queries.values() if one.image_set == gallery.id]
     scores = {(one.candidate, one.query): one.value for one in scores_of(seed, read, captions, workdir)}
     assert [row.score for row in ledger] == pytest.approx([scores[row.image, row.caption] for row in ledger], abs=2e-5)
-    with pytest.raises(UsageError, match="looks at regions, and only a run says at which"):
+    with pytest.raises(UsageError, match="needs region features, which only a run names"):
         run(options(workdir, by="random:uniter-tiny"), classifier=judge)
 
 
 def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
     judge, out = StandIn(workdir / "dataset"), workdir / "another"
     made = run(options(workdir, split="valid", out=out), classifier=judge)
-    assert made.facts["take it back"] == f"ctxr revise-labels --undo --out {out} --workdir {workdir}"
-    assert f"--audit --out {out}" in made.facts["for people"]
+    assert made.facts["undo"] == f"ctxr revise-labels --undo --out {out} --workdir {workdir}"
+    assert f"--audit --out {out}" in made.facts["human audit"]
     undone = run(ReviseLabels(out=out, workdir=workdir, undo=True))
-    assert undone.facts["the other way"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
-    with pytest.raises(UsageError, match="taken back already") as caught:
+    assert undone.facts["reverse"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
+    with pytest.raises(UsageError, match="undone already") as caught:
         run(ReviseLabels(out=out, workdir=workdir, undo=True))
     assert f"--redo --round 1 --out {out}" in (caught.value.hint or "")
 
@@ -405,5 +405,5 @@ def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
         parents=[],
         content=Content(["seed0/config.json"], {}, {}),
     )
-    with pytest.raises(UsageError, match="--by batch scores a picture by the others of its set"):
+    with pytest.raises(UsageError, match="--by batch scores a picture in the context of its set"):
         run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))

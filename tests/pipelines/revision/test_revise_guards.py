@@ -18,7 +18,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
 from ctxr.models.entailment.base import Claim
 from ctxr.pipelines.inspection.artifact_check import check_artifact
-from ctxr.pipelines.revision import judging
+from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.gallery.truth import people_of
@@ -66,7 +66,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
     dataset, progress = read_dataset(workdir / "dataset"), Listening()
-    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
@@ -74,7 +74,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
         "on dev the threshold 0.750 rests on 1 pair, fewer than 20: its precision may be as low as 0.02"
     )
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = judging.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 
@@ -138,14 +138,14 @@ def test_a_published_picture_with_other_bytes_is_known_to_who_was_trained_on_it(
     one, two = list(dataset.images)[:2]
     image = msgspec.structs.replace(dataset.images[one], id="val2017/000000000790.jpg")
     known = replace(dataset, images={image.id: image, two: dataset.images[two]})
-    assert judging.leaked_images(known, [image.id, two], frozenset({"coco/790"})) == [image.id]
-    assert judging.leaked_images(known, [image.id, two], frozenset({"coco/791"})) == []
+    assert decisions.leaked_images(known, [image.id, two], frozenset({"coco/790"})) == [image.id]
+    assert decisions.leaked_images(known, [image.id, two], frozenset({"coco/791"})) == []
 
 
 @pytest.mark.parametrize("entail", [False, True])
 def test_a_table_of_dev_pairs_that_is_not_there_is_a_mistyped_path(entail: bool, workdir: Path) -> None:
     config = replace(options(workdir, precision=0.9, dev=Path("nosuch.jsonl")), entail=entail)
-    with pytest.raises(UsageError, match=r"nosuch\.jsonl is not there") as caught:
+    with pytest.raises(UsageError, match=r"nosuch\.jsonl does not exist") as caught:
         run(config, classifier=StandIn(workdir / "dataset"))
     assert "--dev names a table of pairs" in caught.value.hint
     with pytest.raises(UsageError, match="dataset is a folder, not a table of pairs"):

@@ -11,7 +11,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.revise_labels import run, typed
+from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options
 
@@ -22,15 +22,15 @@ def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(
     config = ReviseLabels(
         workdir / "dataset", by="hashed", both=True, top_k=7, threshold=0.25, out=workdir / "a place", workdir=workdir
     )
-    words = shlex.split(run(config).facts["to do it"])
+    words = shlex.split(run(config).facts["command"])
     assert words[:3] == ["ctxr", "revise-labels", str(workdir / "dataset")]
     # typed as it was said, it is the configuration that was planned, with --entail
     seen: list[ReviseLabels] = []
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.run", lambda config, progress: seen.append(config))
     CliRunner().invoke(app, words[1:])
     assert seen[0].entail
-    assert typed(seen[0]) == shlex.join(words)
-    assert typed(ReviseLabels()) == "ctxr revise-labels --entail"
+    assert seen[0].entail_command() == shlex.join(words)
+    assert ReviseLabels().entail_command() == "ctxr revise-labels --entail"
 
 
 def test_a_picture_that_is_gone_is_named_by_its_place_in_the_plan_and_before_any_work(workdir: Path) -> None:
@@ -53,9 +53,11 @@ def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: 
     before = bytes_of(workdir / "revised")
     (workdir / "dataset").rename(workdir / "renamed")
     for config in (ReviseLabels(workdir=workdir), options(workdir), ReviseLabels(workdir=workdir, undo=True)):
-        with pytest.raises(UsageError, match=r"dataset, the dataset that .*revised revises, is not there") as refused:
+        with pytest.raises(
+            UsageError, match=r"dataset, the dataset that .*revised revises, no longer exists"
+        ) as refused:
             run(config, classifier=judge)
-        assert refused.value.hint == "ctxr revise-labels DATASET names the folder where it is now"
+        assert refused.value.hint == "ctxr revise-labels DATASET names its new folder"
     assert bytes_of(workdir / "revised") == before
     assert run(options(workdir, dataset=workdir / "renamed"), classifier=judge).did == "up to date"
 
@@ -83,7 +85,7 @@ def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> No
         run(options(workdir, split="test", sample=0, threshold=0.75), progress, judge)
     assert judge.claims == asked
     assert progress.notes[0] == (
-        "round 1 stays in force; this is another one on top, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
+        "round 1 stays active; a new round is added, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
     )
     assert run(options(workdir, split="test"), progress, judge).did == "up to date"
 
@@ -92,11 +94,11 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
     judge, progress = StandIn(workdir / "dataset"), Listening()
     for changes in ({"top_k": 5}, {"top_k": 6}, {"top_k": 7, "seed": 1, "sample": 9}):
         run(options(workdir, split="test", **changes), progress, judge)
-    assert [note for note in progress.notes if "on top" in note] == [
-        "round 1 stays in force; this is another one on top, since --top-k (5, now 6) differs",
-        "rounds 1 and 2 stay in force; this is another one on top, since --top-k (6, now 7), --sample (200, now 9) and "
+    assert [note for note in progress.notes if "is added, since" in note] == [
+        "round 1 stays active; a new round is added, since --top-k (5, now 6) differs",
+        "rounds 1 and 2 stay active; a new round is added, since --top-k (6, now 7), --sample (200, now 9) and "
         "--seed (0, now 1) differ from round 2",
     ]
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
     run(options(workdir, split="test", top_k=7, seed=1, sample=9), progress, judge)
-    assert progress.notes[-2].endswith("this is another one on top, since round 3 was made on top of others")
+    assert progress.notes[-2].endswith("a new round is added, since round 3 was made on top of others")

@@ -19,11 +19,11 @@ from ctxr.models.training.scoring import attend_all
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems.encoded import Array, PictureFiles, cached
+from ctxr.problems.embeddings import Array, PictureFiles, cached
 from ctxr.problems.figures import PARTS
-from ctxr.problems.queries import EvalQuery, asked_of, by_side, contents_of, pictures_of
+from ctxr.problems.queries import EvalQuery, asked_of, by_split, contents_of, pictures_of
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
-from ctxr.problems.scoring import RUN, Device, checkpoints, scorer_name, source_of, way_of, with_regions
+from ctxr.problems.scoring import RUN, Device, checkpoints, plan_scoring, scorer_name, source_of, with_regions
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -204,7 +204,7 @@ def _attended_dataset(project: Path, sha256: str) -> Dataset | None:
 
 def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, progress: Progress) -> Attended:
     # whole sides, as they were asked for when the run was trained and evaluated: their vectors are in the cache
-    sides = by_side(asked_of(dataset))
+    sides = by_split(asked_of(dataset))
     seeds = checkpoints(run.path)
     encoder = str(run.manifest.config["encoder"])
     precision, regions = (
@@ -246,7 +246,9 @@ def _shares(
 
     def make(part: slice) -> Array:
         device = choose_device(machine.device)
-        way = way_of(seed, source_of(seed, encoder, progress), pictures, Device(device, machine.precision), progress)
+        way = plan_scoring(
+            seed, source_of(seed, encoder, progress), pictures, Device(device, machine.precision), progress
+        )
         shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
         return shares
 

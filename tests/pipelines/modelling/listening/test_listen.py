@@ -57,8 +57,7 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
     config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 5.0} | options)
-    verb._check(config)
-    return listen(config, Silent(), lambda _seconds: None)
+    return listen(config.check(), Silent(), lambda _seconds: None)
 
 
 def knowing(work: Path) -> Callable[[Body, int], Answer]:
@@ -117,7 +116,7 @@ def test_a_liking_for_a_place_shows_and_shifts_make_it_even(work: Path) -> None:
     assert [row[2] for row in places.rows] == pytest.approx([4] * 10)
     assert {row.value for row in read_table(report.run / "scores.jsonl", Score)} == {0.1}
     assert report.accuracy == pytest.approx(0.1)
-    assert "in 0.0% of queries all shifts chose the same picture" in report.notes
+    assert "all shifts chose the same picture in 0.0% of queries" in report.notes
 
 
 def test_every_request_shows_all_pictures_numbered_in_the_shifted_order(work: Path) -> None:
@@ -336,7 +335,7 @@ def test_tokens_that_are_not_told_are_estimated_and_said(work: Path) -> None:
         report = ask(server, work, price_in=1.0, price_out=1.0)
     assert report.uncounted == 4
     assert report.cost > 0
-    assert any("did not tell the tokens of 4 replies" in note for note in report.notes)
+    assert any("did not report the tokens of 4 replies" in note for note in report.notes)
 
 
 def test_a_larger_limit_extends_the_sample(work: Path) -> None:
@@ -382,7 +381,7 @@ def test_a_run_of_something_else_is_not_written_over(work: Path) -> None:
     (work / "runs" / "fake").mkdir(parents=True)
     (work / "runs" / "fake" / ".ctxr").touch()
     (work / "runs" / "fake" / "history.jsonl").touch()
-    with serving(one_by_one) as server, pytest.raises(UsageError, match="something else than a listener's run"):
+    with serving(one_by_one) as server, pytest.raises(UsageError, match="does not hold a run of ctxr listen"):
         ask(server, work)
 
 
@@ -399,16 +398,16 @@ def test_a_picture_that_was_changed_ends_it_with_its_name(work: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endpoint": ""}, "no --endpoint is named"),
-        ({"model": ""}, "no --model is named"),
-        ({"model": "\udcff"}, "no --model is named"),
-        ({"split": "dev"}, "--split 'dev' is unknown"),
-        ({"shifts": 0}, "--shifts 0 is below 1"),
+        ({"endpoint": ""}, "--endpoint is missing"),
+        ({"model": ""}, "--model is missing"),
+        ({"model": "\udcff"}, "--model is missing"),
+        ({"split": "dev"}, "--split dev is unknown"),
+        ({"shifts": 0}, "--shifts 0 is out of range"),
         ({"price_in": float("nan")}, "--price-in nan"),
-        ({"at_once": 0}, "--at-once 0 is below 1"),
-        ({"timeout": 0.0}, "--timeout 0 is no time"),
+        ({"at_once": 0}, "--at-once 0 is out of range"),
+        ({"timeout": 0.0}, "--timeout 0.0 is out of range"),
         ({"max_cost": 1.0}, "--max-cost needs prices"),
-        ({"name": "../up"}, "is no name of a folder"),
+        ({"name": "../up"}, "is not a folder name"),
         ({"endpoint": "http://example.org/v1"}, "in the clear"),
     ],
 )
@@ -419,7 +418,7 @@ def test_wrong_words_are_one_sentence(work: Path, options: dict[str, Any], messa
 
 
 def test_a_key_that_is_typed_for_its_name_is_not_repeated(work: Path) -> None:
-    with pytest.raises(UsageError, match="--key-from names no environment variable") as caught:
+    with pytest.raises(UsageError, match="--key-from does not name an environment variable") as caught:
         verb.run(Listen(endpoint="http://localhost:1/v1", model="fake", key_from=KEY, workdir=work))
     assert KEY not in caught.value.message + caught.value.hint
 

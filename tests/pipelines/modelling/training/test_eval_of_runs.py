@@ -47,7 +47,7 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
 
     fit = evaluated(benchmark, work, "near", split="train")
     assert set(fit.tables) > {"train/accuracy", "train/seeds"}
-    assert "figures on train say how well near fit, not how good they are" in fit.notes
+    assert "figures on train show the fit of near, not their quality" in fit.notes
     assert foreign.replace("far: ", "near: starts from far, ") in fit.notes
     assert "test/accuracy" in evaluated(other, work, "near").tables
     assert foreign in evaluated(benchmark, work, "near", "far").notes

@@ -14,7 +14,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.gallery.scoring import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_sides
+from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -39,7 +39,7 @@ def train(world: Path, encoder: str, tmp_path: Path) -> Trains:
 
 def test_a_run_over_galleries_says_what_it_ranks_first_both_ways(train: Trains, world: Path) -> None:
     report = train(seeds=2)
-    sides = gallery_sides(read_dataset(world))
+    sides = gallery_splits(read_dataset(world))
     assert report.queries == {side: len(sides[side].captions) for side in ("train", "valid", "test")}
     assert [one.epochs for one in report.seeds] == [2, 2]
     rows = read_table(report.folder / "rankings.jsonl", QueryRanking)
@@ -80,13 +80,13 @@ def test_pairs_of_a_side_become_weak_positives_only_inside_their_gallery(world: 
     row = truth_of(world, "train")[0]
     other = next(image for image in dataset.images if image != row.image and image.startswith("train/"))
     far = next(image for image in dataset.images if image.startswith("test/"))
-    sides = gallery_sides(
+    sides = gallery_splits(
         dataset, {(row.caption, other): True, (row.caption, far): True, (row.caption, row.image): True}
     )
     side = sides["train"]
     assert [(side.captions[caption], side.images[image]) for caption, image in side.weak] == [(row.caption, other)]
     assert not sides["test"].weak
-    assert not gallery_sides(dataset, {(row.caption, other): False})["train"].weak
+    assert not gallery_splits(dataset, {(row.caption, other): False})["train"].weak
 
 
 def test_the_latest_round_has_the_last_word() -> None:

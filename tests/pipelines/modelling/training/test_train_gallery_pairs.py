@@ -16,7 +16,7 @@ from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.gallery.scoring import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_sides
+from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
@@ -70,7 +70,7 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
         {measure: own[measure] for measure in ("TR@1", "TR@10", "IR@5")}
     )
     dataset = read_dataset(world)
-    side = gallery_sides(dataset)["test"]
+    side = gallery_splits(dataset)["test"]
     values = {(one.query, one.candidate): one.value for one in scores_of(weak.folder, dataset, side.captions[:5])}
     rankings = {
         row.query: row for row in read_table(results / "rankings.jsonl", QueryRanking) if row.scorer == weak.run
@@ -107,14 +107,15 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     both = Eval((report.run, whole.run), world, workdir, tmp_path / "both", "test", True, resamples=50, permutations=20)
     told = evaluate(both)
     assert any(
-        f"{report.run} looks at the 3 candidates of each query that {encoder} likes best" in one for one in told.notes
+        f"{report.run} rescores the 3 candidates of each query that {encoder} ranks highest" in one
+        for one in told.notes
     )
     assert any("runs behind different shortlists" in one for one in told.notes)
     looked = open_artifact(told.results).manifest.config["looked_at"]
     assert [looked[one]["most"] for one in (report.run, whole.run)] == [3, 0]
-    with pytest.raises(UsageError, match="names no number of candidates and who proposes them"):
+    with pytest.raises(UsageError, match="--rerank and --rerank-by need each other"):
         evaluate(Eval((report.run,), world, workdir, rerank=4))
-    with pytest.raises(UsageError, match="looks at pairs itself"):
+    with pytest.raises(UsageError, match="scores pairs, and a shortlist needs an encoder of vectors"):
         evaluate(Eval((report.run,), world, workdir, rerank=4, rerank_by="random:blip-tiny"))
 
 

@@ -14,9 +14,9 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.scorers import PairScorer
 from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.scoring import score_all
-from ctxr.problems.encoded import PictureFiles
-from ctxr.problems.paired import as_features, as_inputs
-from ctxr.problems.queries import EvalQuery, asked_of, check_places, contents_of, pictures_of
+from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.pair_inputs import as_features, as_inputs
+from ctxr.problems.queries import EvalQuery, asked_of, check_positions, contents_of, pictures_of
 from ctxr.problems.scoring import scores_of, source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
@@ -124,8 +124,8 @@ def test_more_images_in_order_than_there_are_positions_are_one_sentence(every: b
     images = tuple(f"img{number}" for number in range(11))
     album, film = (EvalQuery(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
     with pytest.raises(DataError, match="qTrue asks about 11 images in order, and 10 positions are learned"):
-        check_places([film], 10, every)
-    check_places([film], 11, every)
-    check_places([album], 10, False)
+        check_positions([film], 10, every)
+    check_positions([film], 11, every)
+    check_positions([album], 10, False)
     with pytest.raises(DataError, match="qFalse asks about 11 images in order"):
-        check_places([album], 10, True)
+        check_positions([album], 10, True)

@@ -132,12 +132,12 @@ def test_a_checkpoint_of_volta_is_trained_on_over_features_that_somebody_else_ex
 def test_regions_that_are_not_there_or_of_another_width_are_one_sentence(
     over: TrainsOver, looked: tuple[Path, int]
 ) -> None:
-    with pytest.raises(UsageError, match="looks at regions, and none are named"):
+    with pytest.raises(UsageError, match="needs region features, and none are named"):
         over("uniter-batch", "regions=")
     with pytest.raises(UnfinishedError, match="nothing"):
         over("uniter-batch", "regions=nothing")
     with pytest.raises(
-        DataError, match=rf"holds {looked[1]} features for each region, and random:uniter-tiny:7 looks at 7"
+        DataError, match=rf"holds {looked[1]} features for each region, and random:uniter-tiny:7 needs 7"
     ):
         over("uniter-batch", "encoder=random:uniter-tiny:7")
 

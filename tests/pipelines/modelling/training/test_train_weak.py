@@ -14,10 +14,10 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.recipes import load_recipe
-from ctxr.problems.encoded import PictureFiles, as_vectors
-from ctxr.problems.paired import as_features
+from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.problems.pair_inputs import as_features
 from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of
-from ctxr.problems.set_positives import with_weak_positives
+from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.artifacts import open_artifact
 from tests.pipelines.galleries import write_round
 from tests.pipelines.modelling.training.conftest import SMALL, Trains

@@ -1,4 +1,4 @@
-"""The decision of a round: classifier, probabilities in shards that survive a kill, threshold, caps."""
+"""The decision of a round: classifier, probabilities in shards for resuming, threshold, caps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ctxr.models.entailment.base import Claim, Classifier
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems import entailment as entailing
-from ctxr.problems.encoded import cached
+from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment import classifiers_in, is_classifier
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIERS
@@ -31,7 +31,7 @@ RECIPE = "ctxr train --recipe entailment"
 
 
 def find_classifier(config: ReviseLabels) -> str:
-    """The folder of the classifier that decides; "" where none was named and the project has none.
+    """The folder of the classifier; "" where none was named and the project has none.
 
     Raises UsageError where it has several, or none of the name.
     """
@@ -67,7 +67,7 @@ def open_classifier(config: ReviseLabels) -> "Classifier":
 
 
 SHARD = 256
-"""Claims judged between two writes, and the most that a kill costs."""
+"""Claims between two writes: the most that a killed run loses."""
 
 ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = range(4)
 """Decisions in `decide`."""
@@ -77,7 +77,7 @@ Verdicts = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Premises:
-    """What is known of pictures before anything is mined.
+    """The pictures and texts of a round.
 
     Attributes:
         texts: all captions that were written for a picture, joined by blanks, by image. files: of the picture. contents: its
@@ -92,8 +92,8 @@ class Premises:
 
 @dataclass(frozen=True)
 class ChosenThreshold:
-    """The probability from which on a pair counts as entailed, who chose it, and what it came to on dev: on `called` pairs at or
-    above it, with the exact interval of its precision."""
+    """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
+    pairs at or above it, with the exact interval of its precision."""
 
     value: float
     chosen_by: ThresholdFrom
@@ -108,7 +108,7 @@ class ChosenThreshold:
 def probabilities(
     classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, progress: Progress
 ) -> list[Doubles]:
-    """That each candidate is entailed, [N] in 0..1 for each pool. What was judged before, by the same weights, is not again."""
+    """The probability that each candidate is entailed, [N] for each pool. Results of the same weights are read from the cache."""
     asked = [
         (pool.gallery.images[image], pool.gallery.captions[caption])
         for pool in pools
@@ -125,7 +125,7 @@ def probabilities(
 
 
 class _Claim(NamedTuple):
-    """SHA-256 and file of a picture with what is written of it, and what they are to entail."""
+    """A premise, as SHA-256 and file of a picture and the captions written for it, and a hypothesis."""
 
     content: str
     text: str
@@ -140,7 +140,7 @@ def _judged(
         asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
         found = np.asarray(classifier.probabilities(asked), np.float32)
         if found.shape != (len(asked),) or not ((found >= 0) & (found <= 1)).all():
-            raise DataError(f"the classifier {classifier.name} gives what is no probability", hint="train it again")
+            raise DataError(f"the classifier {classifier.name} returns values outside 0..1", hint="train it again")
         return found
 
     made_by = {"what": "entailed", "classifier": classifier.fingerprint}
@@ -159,12 +159,12 @@ def choose_edge(
     workdir: Path,
     progress: Progress,
 ) -> ChosenThreshold:
-    """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's own.
+    """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's.
 
     Args:
-        dev: table of pairs; of those of split valid or none the ones count that choose the threshold in training.
+        dev: table of pairs; those of split valid or without a split that also choose the threshold in training are used.
 
-    Raises DataError where dev has no pair whose picture is at hand, or no threshold reaches the precision.
+    Raises DataError where the pictures of all dev pairs are missing, or no threshold reaches the precision.
     """
     if threshold is not None:
         return ChosenThreshold(threshold, "given")
@@ -176,11 +176,11 @@ def choose_edge(
             hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
         )
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
-    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _is_at_hand(pair, dataset)]
+    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _has_picture(pair, dataset)]
     if len(usable) < len(pairs):
         progress.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
     if not usable:
-        raise DataError(f"{dev} has no pair of dev whose picture is at hand", hint="--threshold P")
+        raise DataError(f"{dev} has no dev pair with a picture", hint="--threshold P")
     usable = choosing(usable)
     claims = []
     for pair in usable:
@@ -200,7 +200,7 @@ def choose_edge(
     return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
 
 
-def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
+def _has_picture(pair: EntailmentPair, dataset: Dataset) -> bool:
     if pair.image is None:
         return True
     image = dataset.images.get(pair.image)
@@ -209,8 +209,8 @@ def _is_at_hand(pair: EntailmentPair, dataset: Dataset) -> bool:
 
 
 def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
-    """What becomes of each candidate, [N] codes: entailed ones are added, the surest first, until a picture or a caption has
-    its fill (0: no cap). Equally sure ones by their score, then as they stand."""
+    """The decision on each candidate, [N] codes: entailed ones are added by descending probability until a picture or a caption
+    reaches its cap (0: no cap). Ties are ordered by score, then by position."""
     verdicts = np.full(len(pool), BELOW, np.int8)
     images = np.zeros(len(pool.gallery.images), np.int64)
     captions = np.zeros(len(pool.gallery.captions), np.int64)
@@ -230,17 +230,8 @@ def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, 
 
 
 def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """Those of the images that the classifier was trained on, or chosen by: by id, published id or content."""
+    """The images that the classifier was trained or selected on, by id, published id or content."""
     return seen_pictures([(name, dataset.images[name].sha256) for name in images], trained_on)
-
-
-SETTINGS = ("top_k", "both", "per_image", "per_caption", "split", "limit", "sample", "seed")
-"""Options that decide a round, beside who proposes, who judges and from where on."""
-
-
-def settings_of(config: ReviseLabels) -> dict[str, Any]:
-    """The options that decide a round."""
-    return {name: getattr(config, name) for name in SETTINGS}
 
 
 def decides(
@@ -251,9 +242,9 @@ def decides(
     classifier: "Classifier",
     edge: ChosenThreshold,
 ) -> str:
-    """Hash over everything that decides a round on top of those before it that are in force."""
+    """Hash of everything that decides a round, including the active rounds before it."""
     made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([settings_of(config), base.content, made_by, [one.decides for one in before if one.active]])
+    return sha256_of([config.key(), base.content, made_by, [one.decides for one in before if one.active]])
 
 
 def on_top(
@@ -264,13 +255,13 @@ def on_top(
     classifier: "Classifier",
     edge: ChosenThreshold,
 ) -> str:
-    """That rounds in force stay so, and in what the new one differs from the latest of them.
+    """A note that earlier rounds stay active, and how the new one differs from the latest of them.
 
     Args:
-        settings: of the latest, as `settings_of` says; empty where they were not written down.
+        settings: the key of the latest; empty in older rounds.
     """
     last = before[-1]
-    asked = settings_of(config)
+    asked = config.key()
     differ = [
         f"--{name.replace('_', '-')} ({was}, now {asked[name]})" for name, was in settings.items() if was != asked[name]
     ]
@@ -289,7 +280,7 @@ def on_top(
         else f"round {last.number} was made on top of others"
     )
     of = f" from round {last.number}" if many and differ else ""
-    return f"{stays} in force; this is another one on top, since {why}{of}"
+    return f"{stays} active; a new round is added, since {why}{of}"
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.training.examples import ExampleTable, Images, RegionTable, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
-from ctxr.problems.encoded import PictureFiles, cached, pixels_of, questions_with
+from ctxr.problems.embeddings import PictureFiles, cached, pixels_of, questions_with
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_of
@@ -28,7 +28,7 @@ _CHUNK = 64
 
 
 def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatures | None":
-    """The region features called `name` in the project, if `source` looks at any.
+    """The region features called `name` in the project, if `source` needs any.
 
     Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another
     width than the encoder was made for.
@@ -37,14 +37,14 @@ def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatu
         return None
     if not name:
         raise UsageError(
-            f"{source.name} looks at regions, and none are named",
+            f"{source.name} needs region features, and none are named",
             hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
         )
     folder = workdir / REGIONS / name
     if not folder.exists():
         there = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
         raise UnfinishedError(
-            f"the recipe looks at regions = {name!r}, and {folder} is not there",
+            f"the recipe needs the region features {name!r}, and {folder} does not exist",
             hint=f"--set regions={there[0]}"
             if there
             else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
@@ -52,7 +52,7 @@ def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatu
     regions = read_regions(folder)
     if regions.features != source.features:
         raise DataError(
-            f"{regions.folder} holds {regions.features} features for each region, and {source.name} looks at {source.features}",
+            f"{regions.folder} holds {regions.features} features for each region, and {source.name} needs {source.features}",
             hint="name the regions that the encoder was made for",
         )
     return regions
@@ -69,15 +69,15 @@ def as_inputs(
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(asked)
     tokens = source.tokenize([one.text for one in asked]).numpy()
-    return questions_with(asked, pictures, looked_at(pictures, source, device, progress), tokens)
+    return questions_with(asked, pictures, image_inputs(pictures, source, device, progress), tokens)
 
 
-def looked_at(pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress) -> "Images":
-    """What an encoder of pairs looks at of all pictures, by their place: pixels, decoded and cut once, or regions."""
+def image_inputs(pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress) -> "Images":
+    """The inputs of a cross-encoder for all pictures, by index: pixels, decoded and cropped once, or regions."""
     if source.preprocess is not None:
         return pixels_of(pictures, source.preprocess, device, progress)
     if pictures.regions is None:
-        raise ValueError("no regions to look at")
+        raise ValueError("the encoder needs regions")
     contents = list(pictures.contents.values())
     pictures.regions.check(contents)  # a picture without regions is named before hours are spent
     return RegionTable(pictures.regions, contents)
@@ -102,7 +102,7 @@ def as_features(
     regions = None if pictures.regions is None else pictures.regions.sha256
     made_by = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
     encoder = source.build().to(device)
-    with progress.task("looking at pairs", len(asked)) as task:
+    with progress.task("encoding pairs", len(asked)) as task:
         arrays = cached(
             pictures.workdir,
             made_by,

@@ -1,4 +1,4 @@
-"""Scores of pictures against texts by an encoder of pairs, cached as they are computed."""
+"""Scores of pictures with texts by a cross-encoder, cached as they are computed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.examples import Images
 from ctxr.models.training.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
-from ctxr.problems.encoded import PictureFiles, cached, embedded
-from ctxr.problems.paired import looked_at
-from ctxr.problems.scoring import Device, way_of
+from ctxr.problems.embeddings import PictureFiles, cached, embedded
+from ctxr.problems.pair_inputs import image_inputs
+from ctxr.problems.scoring import Device, plan_scoring
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ KEPT = 50_000
 
 @dataclass(frozen=True)
 class Rerank:
-    """How many candidates of each query an encoder of pairs looks at, 0 for all; those that the encoder `by` likes best."""
+    """How many candidates of each query a cross-encoder rescores, 0 for all; the shortlist is made by the encoder `by`."""
 
     most: int = 0
     by: str = ""
 
 
 @dataclass(frozen=True)
-class PairLooks:
+class PairScoring:
     """An encoder of pairs over some pictures and texts.
 
     Attributes:
-        scorer: on its device, in evaluation mode. images: by place among `pictures`. tokens: [C, T] of the texts.
+        scorer: on its device, in evaluation mode. images: by index in `pictures`. tokens: [C, T] of the texts.
         made_by: whatever decides a score beside picture and text.
     """
 
@@ -50,11 +50,13 @@ class PairLooks:
     device: str
     bf16: bool
 
-    def look(self, images: "Rows", captions: "Rows", wanted: "Wanted", advance: "Advance" = lambda _: None) -> "Table":
-        """Scores [n, m] of pictures with texts, by their places, 0 where a pair is not wanted; each is computed once.
+    def scores(
+        self, images: "Rows", captions: "Rows", wanted: "Wanted", advance: "Advance" = lambda _: None
+    ) -> "Table":
+        """Scores [n, m] of pictures with texts, by index, 0 where a pair is not wanted; each is computed once.
 
         Args:
-            advance: told how many pictures are done.
+            advance: called with the number of finished pictures.
         """
         contents = list(self.pictures.contents.values())
         made_by = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
@@ -72,21 +74,21 @@ class PairLooks:
         return np.concatenate(cached(self.pictures.workdir, made_by, names, make, advance, chunk))
 
 
-def pair_looks(
+def pair_scoring(
     checkpoint: Path | None,
     source: "CrossSource",
     pictures: PictureFiles,
     texts: "Sequence[str]",
     machine: Device,
     progress: Progress,
-) -> PairLooks:
+) -> PairScoring:
     """A checkpoint, or the published encoder where there is none, over pictures and texts, on `machine.device`."""
-    way = way_of(checkpoint, source, pictures, machine, progress)
+    way = plan_scoring(checkpoint, source, pictures, machine, progress)
     weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
     regions = None if pictures.regions is None else pictures.regions.sha256
     made_by = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": way.bf16, "regions": regions}
-    images = looked_at(pictures, source, machine.device, progress)
-    return PairLooks(
+    images = image_inputs(pictures, source, machine.device, progress)
+    return PairScoring(
         way.ranker.eval(), images, source.tokenize(list(texts)), pictures, texts, made_by, machine.device, way.bf16
     )
 
@@ -94,7 +96,7 @@ def pair_looks(
 def shortlist_of(
     pictures: PictureFiles, texts: "Sequence[str]", rerank: Rerank, device: str, progress: Progress
 ) -> "Shortlist":
-    """What an encoder of pairs looks at of pictures and texts, by their places. Raises what `load_encoder` raises."""
+    """The pairs of pictures and texts that a cross-encoder rescores, by index. Raises what `load_encoder` raises."""
     if not rerank.most:
         return Shortlist()
     encoder = load_encoder(rerank.by, device, warn=progress.warn)

@@ -1,6 +1,6 @@
 """Queries as arrays for encoders of vectors: cached by content, from frozen encoders or from pixels.
 
-It lies in `.ctxr-cache/encoded`, a file for every `CHUNK` of them, so that a stopped run goes on, and may be deleted.
+The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a stopped run resumes. It may be deleted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from ctxr.store.paths import CACHE
 from ctxr.store.regions import RegionFeatures
 
 CHUNK = 512
-"""Rows in a file, where nobody says otherwise: 77 MB of pixels at 224 x 224."""
+"""Rows in a file by default: 77 MB of pixels at 224 x 224."""
 
 Array = npt.NDArray[Any]
 
@@ -43,10 +43,10 @@ def cached(
 
     Args:
         workdir: project folder.
-        made_by: whatever else decides the result, as plain values: weights, preprocessing, precision.
+        made_by: everything else that decides the result, as plain values: weights, preprocessing, precision.
         contents: SHA-256 of each thing.
         make: the rows of a part of them.
-        advance: told of every part.
+        advance: called with the rows of every part.
         chunk: rows in a file, as many as a run that is stopped may lose.
 
     Raises CtxrError for a disk that does not take a file.
@@ -81,12 +81,12 @@ def _read(file: Path, rows: int) -> Array | None:
 
 @dataclass(frozen=True)
 class PictureFiles:
-    """Pictures that are asked about.
+    """Pictures of queries.
 
     Attributes:
         files: by image id. contents: SHA-256 of each, by image id.
         workdir: project folder, where caches lie.
-        regions: of the pictures, for a model that looks at regions.
+        regions: of the pictures, for a model of regions.
     """
 
     files: Mapping[str, Path]
@@ -95,7 +95,7 @@ class PictureFiles:
     regions: "RegionFeatures | None" = None
 
     def of(self, asked: Sequence[EvalQuery]) -> "PictureFiles":
-        """Those that some of the queries ask about, in the order of their ids."""
+        """The pictures of some queries, in the order of their ids."""
         wanted = sorted({image for one in asked for image in one.images})
         return replace(
             self,
@@ -109,7 +109,7 @@ class PictureFiles:
         return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
 
     def check(self, progress: Progress) -> None:
-        """Raises DataError where one cannot be read, or has no regions though they are looked at; each is decoded once."""
+        """Raises DataError where one cannot be read, or lacks the regions that the model needs; each is decoded once."""
         contents = list(self.contents.values())
         if self.regions is not None:
             self.regions.check(contents)
