@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.cli.commands import COMMANDS, named
+from ctxr.engine.options import Options
 from ctxr.models.recipes import PROFILES, known_recipes, load_recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
@@ -32,6 +33,8 @@ def config_of(command: str) -> Any:
 
 def decisive(config: Any) -> dict[str, Any]:
     """What of a configuration is hashed; all of it where it does not say."""
+    if isinstance(config, Options):
+        return config.key()
     return (
         config.result_config()
         if hasattr(config, "result_config")

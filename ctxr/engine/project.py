@@ -50,7 +50,7 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
 def refuse_seed(seed: int) -> None:
     """Raises UsageError for a seed that no generator takes, before any work."""
     if seed < 0:
-        raise UsageError(f"--seed {seed} is out of range", hint="a whole number, 0 or more")
+        raise UsageError(f"--seed {seed} is out of range", hint="it is a whole number, 0 or more")
 
 
 def require_workers(workers: int) -> None:
