@@ -96,7 +96,7 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         broken: dict[str, str] = {}
         with progress.task("files", len(manifest.files)) as task:
             for name, entry in manifest.files.items():
-                if trouble := _trouble(path, name, entry.sha256, "has changed since the manifest was written"):
+                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
                     broken[name] = trouble
                 task.advance()
         units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}

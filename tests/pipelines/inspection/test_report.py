@@ -206,7 +206,7 @@ def test_an_artifact_without_sources_is_a_page_that_says_so(tmp_path: Path) -> N
 def test_photos_alone_have_no_line_of_time(tmp_path: Path) -> None:
     write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 6, 6)])
     page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
-    assert "There is no video among the sources" in page
+    assert "No source is a video" in page
     assert "Sets that other thresholds would give" not in page
 
 
