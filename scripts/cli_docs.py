@@ -1,11 +1,9 @@
 """Write docs/cli.md from the commands themselves: `python -m scripts.cli_docs`."""
 
-from dataclasses import fields
 from pathlib import Path
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.cli.options import option_names
-from ctxr.engine.options import field_texts
+from ctxr.engine.options import described, typed
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -19,13 +17,11 @@ def page() -> str:
         "",
     ]
     for name, command in COMMANDS.items():
-        config = named(command.config)
-        texts = field_texts(config)
         lines += [f"## ctxr {name}", "", command.line, "", "| option | default | |", "| --- | --- | --- |"]
-        for field in fields(config):
-            option = field.name.upper() if field.name in command.arguments else option_names(field.name)[0]
-            default = "" if field.default in (None, ()) else f"`{field.default}`"
-            lines.append(f"| `{option}` | {default} | {texts[field.name].replace('|', '/')} |")
+        for field, option in described(named(command.config)).items():
+            shown = field.upper() if field in command.arguments else typed(field)
+            default = "" if option.default in (None, ()) else f"`{option.default}`"
+            lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")
         lines.append("")
     return "\n".join(lines)
 

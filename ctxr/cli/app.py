@@ -21,10 +21,10 @@ from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_
 INTERRUPTED = 130
 
 _ARTIFACTS = ("dataset", "artifact")
-"""What commands call the artifact that they take by its place."""
+"""Names of positional arguments that stand for an artifact."""
 
 _MISTYPED: Any = typer.BadParameter.__base__
-"""What typer raises for words that it cannot parse; its own name is in no public module."""
+"""What typer raises for arguments that it cannot parse; no public module exports it."""
 
 
 class Commands(TyperGroup):
@@ -66,21 +66,21 @@ class Commands(TyperGroup):
         except _MISTYPED as error:
             _stop(_mistyped(error, typed), typed)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # whoever read our output has gone: nobody is left to talk to
+            if error.errno == errno.EPIPE:  # the reader of our output is gone
                 raise
             _stop(_refused(error), typed)
         except KeyboardInterrupt:
             resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
-            goes_on = ": it goes on where it was" if resumes else ""
+            goes_on = ": it continues where it stopped" if resumes else ""
             show_error("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
             sys.exit(INTERRUPTED)
         except MemoryError:
-            hint = "give this process more, or work on fewer sources at once: --workers 1"
+            hint = "give the process more memory, or process fewer sources at once: --workers 1"
             show_error("out of memory", hint, 1, "--json" in typed)
             sys.exit(1)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What stands before the command's name."""
+        """Parse the arguments before the command's name."""
         typed = list(args)
         try:
             return list(super().parse_args(ctx, args))
@@ -90,7 +90,7 @@ class Commands(TyperGroup):
             _stop(_mistyped(error, typed), typed)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that was typed, or the one that may have been meant as a hint."""
+        """The command that was typed; an unknown one is an error with a suggestion."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
@@ -117,12 +117,12 @@ def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
 
 
 def _mistyped(error: Any, typed: list[str]) -> UsageError:
-    """What typer found wrong with the words of a command, as our error."""
+    """A parsing error of typer as our error."""
     near = getattr(error, "possibilities", None) or ()
     command = " ".join(["ctxr", *(word for word in typed[:1] if word in COMMANDS)])
     # some messages of typer end with what else is possible
     message = str(error.message if near else error.format_message()).strip().rstrip(".")
-    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists what there is"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists all options"
     if nameless := _nameless(error):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
@@ -132,7 +132,7 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
 
 
 def _nameless(error: Any) -> str:
-    """The argument that a command takes by its place and that was typed as an option; "" for none."""
+    """The positional argument that was typed as an option; "" for none."""
     option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
     known = error.ctx.command.params if option and error.ctx else ()
@@ -141,7 +141,7 @@ def _nameless(error: Any) -> str:
 
 
 def _refused(error: OSError) -> CtxrError:
-    """What the system refused, where no command knew better what to make of it."""
+    """An error of the operating system that no command handled."""
     why = error.strerror or str(error) or type(error).__name__
     where = error.filename if error.filename is not None else error.filename2
     named = os.fsdecode(where) if isinstance(where, str | bytes | os.PathLike) else ""

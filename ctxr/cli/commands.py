@@ -1,4 +1,4 @@
-"""The commands: one row each. A row names what it needs and imports nothing, so that `ctxr --help` stays light."""
+"""The table of commands. A row names modules and imports none, so that `ctxr --help` stays fast."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,11 +10,11 @@ class Command:
     """One command: its options are the fields of `config`, its work is `run`, its result is shown by `view`.
 
     Attributes:
-        line: what it does, in the list of commands. text: its own help, where that says more.
-        config, run, view: `module:name` of the configuration, of `run(config, talk)`, and of what makes blocks of its report.
-        document: `module:name` of what makes the JSON document, where that is not the report itself.
-        started: `module:name` of what makes blocks of what `run` calls back with, where it lasts until it is interrupted.
-        arguments: fields that are given by their place. resumes: whether it keeps what it had done when it is interrupted.
+        line: its summary in the list of commands. text: its own help, where longer.
+        config, run, view: `module:name` of the configuration, of `run(config, talk)`, and of what renders its report as blocks.
+        document: `module:name` of what builds the JSON document, if other than the report.
+        started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
+        arguments: positional fields. resumes: whether it continues after an interruption.
     """
 
     line: str
@@ -29,14 +29,14 @@ class Command:
 
 
 def named(dotted: str) -> Any:
-    """What `module:name` names."""
+    """Import `module:name`."""
     module, _, name = dotted.partition(":")
     return getattr(import_module(module), name)
 
 
 COMMANDS = {
     "build-sets": Command(
-        "From videos and photos to sets of ten minimally contrastive images.",
+        "Build sets of ten minimally contrastive images from videos and photos.",
         "ctxr.pipelines.curation.config:BuildSets",
         "ctxr.pipelines.curation.build_sets:run",
         "ctxr.cli.views:image_sets",
@@ -44,113 +44,113 @@ COMMANDS = {
         resumes=True,
     ),
     "filter": Command(
-        "Take out blurry, text-heavy or small images, and fill the gaps.",
+        "Remove blurry, text-heavy or small images and replace them.",
         "ctxr.pipelines.curation.config:Filter",
         "ctxr.pipelines.curation.filter:run",
         "ctxr.cli.views:image_sets",
         resumes=True,
     ),
     "plan": Command(
-        "Forecast what asking the crowd takes: answers, cost with fees, hours, pay per hour.",
+        "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
         "ctxr.pipelines.crowd.config:Plan",
         "ctxr.pipelines.crowd.plan:run",
         "ctxr.cli.views:plan",
-        text="Forecast what asking the crowd takes: units, answers, cost with fees, hours, pay per hour; "
-        "refuses to pay below a floor.",
+        text="Estimate the effort of a crowd study: units, answers, cost with fees, hours, pay per hour; "
+        "fails below a minimum hourly pay.",
     ),
     "export-tasks": Command(
-        "Write what the crowd is asked, for our own server or for a platform that brings people.",
+        "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
         "ctxr.annotation.config:ExportTasks",
         "ctxr.pipelines.crowd.export_tasks:run",
         "ctxr.cli.views:tasks",
-        text="Write what the crowd is asked: describe, retrieve, dialogue, verify, tag, entail or audit, "
-        "for our own server or a platform.",
+        text="Write tasks for the crowd (describe, retrieve, dialogue, verify, tag, entail or audit), "
+        "for the built-in server or a crowdsourcing platform.",
         arguments=("task",),
         resumes=True,
     ),
     "import-answers": Command(
-        "Merge answers, from wherever they came, into judgments; each is checked again.",
+        "Validate answers from the server or a platform and merge them into the judgments.",
         "ctxr.annotation.config:ImportAnswers",
         "ctxr.annotation.answers:run",
         "ctxr.cli.views:judgments",
-        text="Merge answers from our own server or a platform into the judgments; each is checked again, "
-        "and twice changes nothing.",
+        text="Validate answers from the server or a platform and merge them into the judgments. "
+        "Importing the same answers twice changes nothing.",
         arguments=("file",),
     ),
     "aggregate": Command(
-        "Decide which descriptions are kept, measure accuracy and agreement, and write the dataset.",
+        "Select descriptions, measure accuracy and agreement, and write the dataset.",
         "ctxr.pipelines.crowd.config:Aggregate",
         "ctxr.pipelines.crowd.aggregate:run",
         "ctxr.cli.views:dataset",
-        text="Decide which descriptions are kept, measure accuracy and agreement on every basis, and write the dataset.",
+        text="Select descriptions, measure accuracy and agreement on every basis, and write the dataset.",
     ),
     "workers": Command(
-        "Say how good each worker is, and block or allow them, with reasons and a way back.",
+        "Estimate the accuracy of each worker; block, allow, or undo, each with a reason.",
         "ctxr.pipelines.crowd.config:Workers",
         "ctxr.pipelines.crowd.workers:run",
         "ctxr.cli.views:workers",
-        text="Say how good each worker is and how sure that is; block, allow, or take it back, each with a reason.",
+        text="Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason.",
     ),
     "report": Command(
-        "Show a chain of artifacts as one page that opens in any browser, without a server.",
+        "Write an HTML report on a chain of artifacts, readable in any browser without a server.",
         "ctxr.pipelines.inspection.config:Report",
         "ctxr.pipelines.inspection.report:run",
         "ctxr.cli.views:page",
-        text="Show a chain of artifacts as one page: sets, timelines, what was left out and why, distributions, provenance.",
+        text="Write an HTML report on a chain of artifacts: sets, timelines, exclusions with reasons, distributions, provenance.",
     ),
     "export": Command(
-        "Write image sets in a format that others read, or as a recipe without the pixels.",
+        "Export image sets in a common format, or as a recipe without pixels.",
         "ctxr.pipelines.sharing.config:Export",
         "ctxr.pipelines.sharing.export:run",
         "ctxr.cli.views:export",
-        text="Write image sets in a format that others read: imagecode, hf, webdataset, croissant, fiftyone, recipe.",
+        text="Export image sets to a common format: imagecode, hf, webdataset, croissant, fiftyone, recipe.",
     ),
     "rebuild": Command(
-        "Make the images of a recipe again out of its videos and photos.",
+        "Rebuild the images of a recipe from its videos and photos.",
         "ctxr.pipelines.curation.config:Rebuild",
         "ctxr.pipelines.curation.rebuild:run",
         "ctxr.cli.views:rebuilt",
-        text="Make the images of a recipe again out of its videos and photos, which are recognised by content.\n\n"
-        "The exit code is 4 when a set could not be made because a source is missing.",
+        text="Rebuild the images of a recipe from its videos and photos, which are recognised by content.\n\n"
+        "The exit code is 4 when a set could not be rebuilt because a source is missing.",
         arguments=("recipe",),
         resumes=True,
     ),
     "verify": Command(
-        "Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.",
+        "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
         "ctxr.pipelines.curation.config:Verify",
         "ctxr.pipelines.curation.verify:run",
         "ctxr.cli.views:verified",
-        text="Prove that the images of a recipe or an artifact are those of their sources, or name each that is not.\n\n"
+        text="Verify that the images of a recipe or an artifact match their sources, and list those that do not.\n\n"
         "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
         arguments=("artifact",),
     ),
     "stats": Command(
-        "Describe a benchmark, ours or a published one: counts, language, positions, distances, phenomena, leakage.",
+        "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
         "ctxr.pipelines.inspection.config:Stats",
         "ctxr.pipelines.inspection.stats:run",
         "ctxr.cli.views:statistics",
         arguments=("dataset",),
     ),
     "audit": Command(
-        "Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.",
+        "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
         "ctxr.pipelines.inspection.config:Audit",
         "ctxr.pipelines.inspection.audit:run",
         "ctxr.cli.views:shortcuts",
-        text="Try rules that never read a description: each must stay at chance, or the benchmark has a shortcut.\n\n"
-        "The images of a video set lie in one shot in the order of time, so its first and last image are the ones nearest to the\n"
-        "start and the end of the shot. Photos have no order but one: the first is the anchor that the others were found by.",
+        text="Test a benchmark for shortcuts: rules that ignore the description must stay at chance.\n\n"
+        "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start and\n"
+        "end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
         arguments=("dataset",),
     ),
     "train": Command(
-        "Train a model on a benchmark by a recipe, and score its validation and test queries.",
+        "Train a model with a recipe, and score the validation and test queries.",
         "ctxr.pipelines.modelling.config:Train",
         "ctxr.pipelines.modelling.train:run",
         "ctxr.cli.views:training",
-        text="Train a model on a benchmark by a recipe of the paper or your own, and score its validation and test queries.",
+        text="Train a model with a published recipe or your own, and score the validation and test queries.",
         resumes=True,
     ),
     "regions": Command(
-        "Extract features and boxes of regions of every picture, for models that look at regions.",
+        "Extract region features and boxes of every image, for models that use regions.",
         "ctxr.pipelines.modelling.config:RegionsConfig",
         "ctxr.pipelines.modelling.regions:run",
         "ctxr.cli.views:regions",
@@ -158,43 +158,43 @@ COMMANDS = {
         resumes=True,
     ),
     "listen": Command(
-        "Let a multimodal language model find the picture of each description, through an OpenAI-compatible endpoint.",
+        "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
         "ctxr.pipelines.modelling.config:Listen",
         "ctxr.pipelines.modelling.listen:run",
         "ctxr.cli.views:listening",
-        text="Let a multimodal language model find the picture of each description, through an OpenAI-compatible endpoint.\n\n"
-        "The key comes from the environment alone. The exit code is 4 when --max-cost ended it before every query was answered.",
+        text="Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.\n\n"
+        "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was answered.",
         arguments=("dataset",),
         resumes=True,
     ),
     "revise-labels": Command(
-        "Find captions that also hold for other pictures, and add them as a round of judgments, or take it back.",
+        "Find captions that are also true of other images and add them as a round of judgments, or undo a round.",
         "ctxr.pipelines.revision.config:ReviseLabels",
         "ctxr.pipelines.revision.revise_labels:run",
         "ctxr.cli.views:revision",
-        text="Find captions that also hold for other pictures, by entailment, and add them as a round of judgments, "
-        "or take it back.",
+        text="Find captions that are also true of other images by entailment, and add them as a round of judgments, "
+        "or undo a round.",
         arguments=("dataset",),
         resumes=True,
     ),
     "eval": Command(
-        "Say how often runs find the right image, how sure that is, where they fail, and which of them is better.",
+        "Evaluate and compare runs, with confidence intervals and error analysis.",
         "ctxr.pipelines.modelling.config:Eval",
         "ctxr.pipelines.modelling.eval:run",
         "ctxr.cli.views:evaluation",
         arguments=("runs",),
     ),
     "serve": Command(
-        "Let people work: pages to describe, find, judge and talk, from this machine; every answer is kept at once.",
+        "Serve annotation pages from this machine: describe, retrieve, judge, chat.",
         "ctxr.pipelines.crowd.config:Serve",
         "ctxr.pipelines.crowd.serve:run",
         "ctxr.cli.views:collected",
-        text="Let people work: pages to describe, find, judge and talk, from this machine until Ctrl-C; "
-        "every answer is kept at once.",
+        text="Serve annotation pages from this machine until Ctrl-C: describe, retrieve, judge, chat; "
+        "every answer is saved immediately.",
         started="ctxr.cli.views:serving",
     ),
     "doctor": Command(
-        "Look at this machine, or at an artifact, and say what is wrong and how to cure it.",
+        "Check this machine or an artifact, and suggest a fix for each problem.",
         "ctxr.pipelines.inspection.config:Doctor",
         "ctxr.pipelines.inspection.doctor:run",
         "ctxr.cli.views:checks",
@@ -202,11 +202,11 @@ COMMANDS = {
         arguments=("artifact",),
     ),
     "demo": Command(
-        "Draw a small world of footage and run the whole chain on it, next to the truth.",
+        "Draw a small synthetic world, run the whole pipeline on it, and compare with the ground truth.",
         "ctxr.synthetic.config:Demo",
         "ctxr.synthetic.demo:run",
         "ctxr.synthetic.views:demo",
         resumes=True,
     ),
 }
-"""Every command by its name, in the order of use."""
+"""Commands by name, in order of use."""

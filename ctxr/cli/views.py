@@ -1,4 +1,4 @@
-"""What is shown of each command's report: blocks of facts, tables and lines, and the error that ends it where something was found."""
+"""Renders each command's report as blocks of facts, tables and lines, and ends it with an error where there are findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import stdev
@@ -34,9 +34,9 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
         "sources": _sources(counts),
-        "looked at": f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded"
+        "considered": f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded"
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
-        "in no set": _numbers(counts["reasons"]),
+        "excluded": _numbers(counts["reasons"]),
         "splits": _splits(counts),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
     }
@@ -103,7 +103,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
 def dataset(report: AggregateReport) -> Iterator[Block]:
     """Figures of the crowd, what is in the dataset, and answers that break the rules of assignment."""
     yield from report.tables.values()
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
     yield Sentences("answers that break the rules of assignment", report.violations)
     counts = report.counts
     rows = {
@@ -126,7 +126,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     yield Sentences("changed", report.changed)
     yield report.table
     yield Sentences(
-        "changes of standing",
+        "changes of worker status",
         [
             f"{one.at} {one.worker}: {one.before} → {one.after} by {one.by}: {one.reason}"
             + (" (undone)" if one.undone else "")
@@ -134,7 +134,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
         ],
     )
     yield Sentences(
-        "waited for a talk that could not be, to be paid",
+        "waited for a dialogue that did not start; pay for the time",
         [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
     )
 
@@ -152,7 +152,7 @@ def page(report: ReportPage) -> Iterator[Block]:
 
 
 def export(report: ExportReport) -> Iterator[Block]:
-    """What was written in another format, and what it leaves out."""
+    """The export and what it omits."""
     counts = report.counts
     rows = {
         "read": report.read,
@@ -215,7 +215,7 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield f"[bold]{escape(report.dataset)}[/]"
     yield from report.tables.values()
     yield Sentences("cannot be said", report.missing)
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
 
 
 def shortcuts(report: AuditReport) -> Iterator[Block]:
@@ -224,7 +224,7 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     if report.verdicts:
         yield audit_table(report)
     yield Sentences("cannot be tried", report.missing)
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
     if flagged:
         named = ", ".join(f"{one.rule} on {one.part}" for one in flagged)
@@ -257,7 +257,7 @@ def regions(report: RegionsReport) -> Iterator[Block]:
 def listening(report: ListenReport) -> Iterator[Block]:
     """What a language model found, and what it cost."""
     yield from report.tables
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
     stopped = not report.complete and not report.dry_run
     rows = {
         "run": report.run,
@@ -277,21 +277,21 @@ def listening(report: ListenReport) -> Iterator[Block]:
     if stopped:
         yield PartialError(
             f"--max-cost ended the run: {report.answered} of {report.requests} requests were answered",
-            hint="run the same command with a larger --max-cost: it goes on where it was",
+            hint="run the same command with a larger --max-cost: it continues where it stopped",
         )
 
 
 def revision(report: ReviseReport) -> Iterator[Block]:
     """What a round added, or would add."""
     yield from report.tables.values()
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
     yield Summary(report.did, report.facts)
 
 
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from report.tables.values()
-    yield Sentences("to know", report.notes)
+    yield Sentences("notes", report.notes)
     rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
     yield Summary(_written(report.up_to_date), rows)
 
@@ -320,7 +320,7 @@ def collected(report: Collected) -> Iterator[Block]:
 
 
 def checks(report: Sequence[Check]) -> Iterator[Block]:
-    """What was looked at, and how to cure what is wrong."""
+    """The checks, with a fix for each problem."""
     marks = {"ok": "[green]✓[/]", "note": "[yellow]·[/]", "problem": "[red]✗[/]"}
     table = Grid.grid(padding=(0, 2))
     for check in report:

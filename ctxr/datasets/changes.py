@@ -1,4 +1,4 @@
-"""What in an artifact of image sets is not as it was written: looked at before anything is built on it."""
+"""Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ def refuse_changed(artifact: Artifact, maker: str) -> None:
         read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
     raise DataError(
         f"{artifact.path / files[0]} was changed since it was written",
-        hint=f"restore it, or run {maker} again as before: it makes anew what was changed",
+        hint=f"restore it, or run {maker} again with the same options to rebuild what changed",
     )
 
 
@@ -74,10 +74,10 @@ def refuse_other(picture: Path, content: str) -> None:
 
 
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
-    """Remove what was changed, so that it is made again, and say so."""
+    """Remove changed files, so that they are rebuilt, with a warning."""
     for number, name in enumerate(files):
         if not number:
-            progress.warn(f"{artifact / name} was changed since it was written: it is made again")
+            progress.warn(f"{artifact / name} has changed since it was written and is rebuilt")
         file = artifact / name
         if file.parent.is_symlink():
             file.parent.unlink()
@@ -115,5 +115,5 @@ def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
         return True
 
 
-RESTORE = "restore it from a copy, or --out ANOTHER begins anew and leaves these rounds as they are"
-"""What helps where a file of the rounds was changed since it was written: nothing makes them again."""
+RESTORE = "restore it from a copy, or start over with --out ANOTHER, which leaves these rounds unchanged"
+"""The hint for a changed file of the rounds, which no command can rebuild."""

@@ -16,8 +16,8 @@ class Dataset:
     """Image sets with their queries.
 
     Attributes:
-        name: how the dataset calls itself, for titles.
-        root: folder that `Image.path` is relative to; None where only texts are at hand.
+        name: display name, for titles.
+        root: folder that `Image.path` is relative to; None where only texts are available.
         sets: in the order of their ids.
         images: by id. Where the picture is not at hand its `path` and `sha256` are "" and its sides 0.
         texts: by id. queries: by id, in the order of the file or table.
@@ -43,7 +43,7 @@ class Dataset:
     licences: dict[str, str] = field(default_factory=dict)
 
     def split_of(self, image_set: ImageSet) -> SplitName | None:
-        """The side of a set; None where nobody said."""
+        """The split of a set; None if unknown."""
         return self.splits.get(image_set.group)
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
@@ -60,5 +60,5 @@ class Dataset:
                 yield query, image_set, places[image_set.id][judgment.candidate]
 
     def picture(self, image: Image) -> Path | None:
-        """The file of an image; None where it is not at hand."""
+        """The file of an image; None if unavailable."""
         return self.root / image.path if self.root is not None and image.path else None

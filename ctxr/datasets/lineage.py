@@ -81,9 +81,9 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
         here = (again / MANIFEST).is_file()
         raise UnfinishedError(
             f"the dataset that runs were made on is not found as it was then: {one}",
-            hint=f"--dataset {again if here else 'PATH'}   {'evaluates on what is there now' if here else 'says where it lies'}",
+            hint=f"--dataset {again if here else 'PATH'}   {'evaluates on the current dataset' if here else 'names its folder'}",
         )
-    progress.note(f"looking at what the runs were made on: {one}")
+    progress.note(f"using the dataset that the runs were trained on: {one}")
     return one.place
 
 

@@ -27,9 +27,9 @@ MOST_BYTES = 1 << 31
 
 
 def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Dataset:
-    """Whatever benchmark lies at `path`, a folder or a single file; `passed` is told of every picture that was looked at.
+    """The benchmark at `path`, a folder or a single file; `passed` is called after each image.
 
-    Raises UsageError where nothing is or nothing is recognised, saying what was expected; DataError naming file:line or id
+    Raises UsageError where nothing exists or nothing is recognised; DataError naming file:line or id
     for content that does not fit; UnfinishedError for an artifact without a manifest.
     """
     try:

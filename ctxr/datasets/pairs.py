@@ -29,7 +29,7 @@ class EntailmentPair(Record, frozen=True):
 
     Attributes:
         id: `source/split/number`.
-        premise: text; None where there is none or it is not at hand.
+        premise: text; None if absent or unavailable.
         hypothesis: text; None where only the `caption` is known and its text is not at hand.
         image: `coco/ID`, `flickr30k/ID`, or an image id of an artifact; None for text alone.
         label: 1 entailed, 0 not: neutral and contradiction are one class.
@@ -54,7 +54,7 @@ class EntailmentPair(Record, frozen=True):
 
     @property
     def kind(self) -> Kind:
-        """What the premise is made of: `text`, `image`, `both`, or `none` where nothing of it is at hand."""
+        """The parts of the premise: `text`, `image`, `both`, or `none` if unavailable."""
         if self.image is None:
             return "text" if self.premise else "none"
         return "both" if self.premise else "image"

@@ -1,6 +1,6 @@
 """A recipe: a dataset without its pixels, and the hashes that verify them once they are rebuilt.
 
-It is read as if a stranger had written it: names and paths lead nowhere else, hashes are hashes, sets name images that are there.
+It is untrusted input: paths must stay inside its folder, hashes must be valid, and sets must name existing images.
 `docs/format.md` is the specification.
 """
 

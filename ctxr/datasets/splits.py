@@ -14,9 +14,9 @@ SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 
 
 def split_of(group: str, salt: str = "ctxr", shares: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> SplitName:
-    """The split of a group, by hash: the same group always falls to the same side, whatever else is in the dataset.
+    """The split of a group, by hash: the same group always gets the same split, independent of the rest of the dataset.
 
-    `shares` are those of train, valid and test and sum to 1; another salt deals anew. Raises UsageError otherwise.
+    `shares` are those of train, valid and test and sum to 1; another salt gives another split. Raises UsageError otherwise.
     """
     if min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
         raise UsageError(f"shares {shares} must be three numbers of at least 0 that sum to 1")

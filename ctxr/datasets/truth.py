@@ -10,10 +10,10 @@ from ctxr.store.tables import read_table
 
 
 class CaptionTruth(Record, frozen=True):
-    """The pictures of a gallery that entail a caption. Pictures that are in neither list clearly do not.
+    """The images of a gallery that entail a caption. Images in neither list do not.
 
     Attributes:
-        caption: id of its text. gallery: the image set whose pictures were looked at: all of them.
+        caption: id of its text. gallery: the image set, all of whose images were judged.
         image: the picture it was written for, which is among `holds`.
         holds: pictures of which it is clearly true, in the order of the gallery.
         doubtful: pictures of which people would not agree, likewise. They are neither right nor wrong.

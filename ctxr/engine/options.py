@@ -3,14 +3,16 @@
 import ast
 import functools
 import inspect
+import math
 import shlex
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, did_you_mean
 
 OPTION_NAMES = {
     # what a field cannot be called: a word of Python or a type, a method of the class that it extends
@@ -19,6 +21,14 @@ OPTION_NAMES = {
     "changes": "set",
 }
 """How a field is typed where that is not its own name."""
+
+_KINDS: dict[Any, str] = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text in quotes",
+    Path: "a path in quotes",
+}
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,21 @@ class Since:
     was: Any
 
 
+Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
+"""A seed that every generator accepts."""
+
+Workers = Annotated[int, Range(0, 256, "0 = half the cores"), NotDecisive]
+"""Threads or processes; the result does not depend on their number."""
+
+
 @dataclass(frozen=True)
 class OptionField:
-    """One field: its type without markers, the markers, and its help on one line."""
+    """One field: its type without markers, the markers, its help on one line, and its default."""
 
     kind: Any
     markers: tuple[Any, ...]
     help: str
+    default: Any
 
     def marker(self, kind: type) -> Any:
         """The marker of that class; None without one."""
@@ -101,7 +119,7 @@ class Options:
     @classmethod
     def describe(cls) -> dict[str, OptionField]:
         """The options by field name, in their order."""
-        return _described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+        return described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
@@ -146,6 +164,11 @@ class Options:
         decided = {name for name, option in self.describe().items() if option.marker(NotDecisive)}
         return replace(self, **{field.name: field.default for field in fields(self) if field.name in decided})
 
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], source: str) -> Self:
+        """Options from the keys and values of a TOML file or a manifest, which `source` names. Raises what `convert` raises."""
+        return cls(**convert(cls, given, source))
+
     def command_line(self, *words: str, **changes: Any) -> str:
         """The command that was typed, with `words` and `changes`; what is at its default is left out.
 
@@ -181,9 +204,55 @@ def typed(field: str) -> str:
     return f"--{OPTION_NAMES.get(field, field).replace('_', '-')}"
 
 
+def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "") -> dict[str, Any]:
+    """Values for the fields of a dataclass, converted to their types.
+
+    Args:
+        cls: the dataclass. given: values by key; `-` and `_` are the same in a key.
+        source: where the values come from, for errors. elsewhere: added to the list of known keys in a hint.
+
+    Raises UsageError for an unknown key, a key that is given twice, and a value of another type.
+    """
+    options = described(cls)
+    keys: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        name = key.replace("-", "_")
+        if name in keys:
+            raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
+        if name not in options:
+            hint = did_you_mean(name, sorted(options), f"known: {', '.join(sorted(options))}{elsewhere}")
+            raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
+        keys[name] = key
+        values[name] = _converted(source, key, value, options[name].kind)
+    return values
+
+
+def _converted(source: str, key: str, value: Any, kind: Any) -> Any:
+    kinds = [one for one in typing.get_args(kind) or (kind,) if one is not type(None)]
+    if typing.get_origin(kind) is tuple:
+        return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
+    if Path in kinds and isinstance(value, str):
+        return path_of(f"{source}: {key}", value)
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
+        wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
+        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint="see the command's --help")
+    return value
+
+
+def path_of(typed: str, word: str | Path) -> Path:
+    """The path that a word names. Raises UsageError for an empty word, which would mean the current folder."""
+    if not str(word):
+        raise UsageError(f"{typed} is an empty name", hint="name a file or folder; the current folder is called .")
+    return Path(word)
+
+
 @functools.cache
-def _described(cls: Any) -> dict[str, OptionField]:
-    texts = field_texts(cls)
+def described(cls: Any) -> dict[str, OptionField]:
+    """The fields of a dataclass of options by name, in their order."""
+    texts = _field_texts(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
     found = {}
     for field in fields(cls):
@@ -193,11 +262,11 @@ def _described(cls: Any) -> dict[str, OptionField]:
         if typing.get_origin(kind) is typing.Annotated:
             kind, *rest = typing.get_args(kind)
             markers = tuple(rest)
-        found[field.name] = OptionField(kind, markers, texts.get(field.name, ""))
+        found[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
     return found
 
 
-def field_texts(cls: type) -> dict[str, str]:
+def _field_texts(cls: type) -> dict[str, str]:
     """The text under each field of a dataclass and of those it extends, on one line."""
     found: dict[str, str] = {}
     for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):

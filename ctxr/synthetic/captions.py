@@ -1,4 +1,4 @@
-"""A retrieval benchmark from the drawn world whose captions hold for many pictures, and pairs for entailment.
+"""A retrieval benchmark from the drawn world whose captions are true of many images, and pairs for entailment.
 
 As on COCO each caption is written for one picture, and only that is annotated; the truth of every other pair is computed from what
 the caption says and what the picture shows, and lies beside. Pictures come in families of near neighbours, captions say more or
@@ -168,7 +168,7 @@ def pairs_about(
 
 
 def altered(rng: np.random.Generator, statement: Statement, shown: "GalleryTruth", place: int) -> Statement | None:
-    """The statement with one thing changed so that it is clearly false of the picture; None where no try makes it so."""
+    """The statement with one thing changed so that it is clearly false of the picture; None if no attempt succeeds."""
     view = shown.views[place]
     for _ in range(_TRIES):
         which = int(rng.integers(len(statement.predicates)))
@@ -266,7 +266,7 @@ TEXT_SOURCE = "world-text"
 def text_pairs(rng: np.random.Generator, shown: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
     """Up to `count` pairs of texts for each picture of a gallery, half of them entailed; each in a picture's family.
 
-    Both come from the same premises and say equally much, so that neither premise nor length gives the label away.
+    Both come from the same premises and say equally much, so that neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
     of_image: list[list[int]] = [[] for _ in shown.images]
@@ -451,7 +451,7 @@ def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str
 
 
 def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Verdicts:
-    """What holds: [C, N] as in `GalleryTruth`. Each distinct predicate is looked at once."""
+    """What holds: [C, N] as in `GalleryTruth`. Each distinct predicate is evaluated once."""
     known: dict[Predicate, Verdicts] = {}
     found = np.empty((len(statements), len(views)), np.int8)
     for place, statement in enumerate(statements):

@@ -13,7 +13,6 @@ from ctxr.annotation.project_journal import has_journal
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, checked, folder_of, read_rounds
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_seed
 from ctxr.engine.report import SetsReport
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.text_area import TextReader
@@ -246,7 +245,7 @@ def _compared(done: "Rehearsed", report: "AggregateReport", people: "Mapping[str
 
 
 DRAWN: dict[str, Any] = {"least": 2, "most": 4, "hypotheses": 6, "texts": 2, "say": ("Shows", "Before")}
-"""What is drawn for each picture (`WorldCaptions`): captions that say what is seen and on what, so that little is to be learned."""
+"""What is drawn for each picture (`WorldCaptions`): captions that name objects and background only, so that they are easy to learn."""
 
 CLASSIFIER = ("entailment-tiny", ("epochs=4", "wanted_precision=0.7"))
 """Recipe of the classifier, and what is changed there."""
@@ -264,9 +263,9 @@ BY = "ctxr-tiny"
 """What proposes candidates, and is tuned."""
 
 REVISION_MEANING = {
-    "as-written": "tuned on what was written",
-    "weak-positives": "and on what was added",
-    BY: "the encoder as it came",
+    "as-written": "tuned on the written captions",
+    "weak-positives": "and on the added captions",
+    BY: "the pretrained encoder",
 }
 """What each run is, in words for a table."""
 
@@ -281,7 +280,7 @@ K = 10
 
 @dataclass(frozen=True)
 class RevisionSizes:
-    """How much is drawn and looked at.
+    """Sizes of the revision.
 
     Attributes:
         pairs: pictures that the classifier learns from; a quarter as many choose epoch and threshold.
@@ -440,9 +439,6 @@ BRISQUE = 0.65
 MAX_TEXT = 0.02
 """Words on a fiftieth of the picture are an overlay that a worker would describe."""
 
-LEAST_PAIRS, LEAST_GALLERY, LEAST_LOOKS = 8, 24, 1
-"""Fewer pictures of a gallery would be evaluated as a set is."""
-
 
 @dataclass(frozen=True)
 class Detection:
@@ -483,7 +479,9 @@ class DemoReport:
 def run(config: Demo, progress: Progress | None = None) -> DemoReport:
     """Draw the world (unless it is there), build, filter, compare."""
     progress = progress or Silent()
-    _check(config)
+    config.check()
+    if config.out.exists() and not config.out.is_dir():
+        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
     place, work = config.out / "world", config.out / "work"
     wanted = WorldConfig(
         seed=config.seed, videos=config.videos, seconds=config.seconds, albums=2, photos_per_album=config.photos
@@ -524,26 +522,11 @@ def run(config: Demo, progress: Progress | None = None) -> DemoReport:
     )
 
 
-def _check(config: Demo) -> None:
-    refuse_seed(config.seed)
-    if config.queries < 24:
-        raise UsageError(f"--queries {config.queries} are too few to train and judge on", hint="--queries 480")
-    for name, count, least in (
-        ("pairs", config.pairs, LEAST_PAIRS),
-        ("gallery", config.gallery, LEAST_GALLERY),
-        ("looks", config.looks, LEAST_LOOKS),
-    ):
-        if count < least:
-            raise UsageError(f"--{name} {count} is too few to revise labels", hint=f"--{name} {least} at least")
-    if config.out.exists() and not config.out.is_dir():
-        raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
-
-
 def _can_read(progress: Progress) -> bool:
     try:
         TextReader()
     except CtxrError as error:
-        progress.warn(f"{error.message}; the demo goes on without text ({error.hint})")
+        progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         return False
     return True
 

@@ -23,7 +23,7 @@ def demo(report: DemoReport) -> Iterator[Block]:
     yield from _revised(report.revision)
     yield (
         f"\n[bold]look at[/]   {report.page} in a browser; {report.filtered.artifact / 'images'};\n"
-        f"          {report.models.page}, with what each model picked and what it looked at;\n"
+        f"          {report.models.page}, with each model's choice and attention;\n"
         f"          {report.revision.page}, with what was added to each picture"
     )
     yield (

@@ -17,7 +17,7 @@ from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS, Command, named
 from ctxr.cli.options import load_toml
 from ctxr.cli.render import Terminal
-from ctxr.engine.options import field_texts
+from ctxr.engine.options import described
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
 
@@ -40,9 +40,7 @@ def test_what_a_command_names_is_there(command: Command) -> None:
 
 @pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
 def test_every_option_explains_itself(config: type) -> None:
-    texts = field_texts(config)
-    assert set(texts) == {field.name for field in fields(config)}
-    assert all(text.endswith((".", "?")) for text in texts.values())
+    assert all(option.help.endswith((".", "?")) for option in described(config).values())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +67,7 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None
     result = runner.invoke(app, ["filter"])
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
-    assert "run the same command again: it goes on where it was" in result.stderr
+    assert "run the same command again: it continues where it stopped" in result.stderr
     # nothing of these is kept
     monkeypatch.setattr("ctxr.pipelines.inspection.report.run", stop)
     result = runner.invoke(app, ["report"])

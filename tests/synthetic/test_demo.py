@@ -93,6 +93,6 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
 def test_too_few_pictures_to_revise_labels_are_one_sentence(tmp_path: Path) -> None:
     result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--gallery", "5"])
     assert result.exit_code == 2
-    assert "error: --gallery 5 is too few to revise labels" in result.stderr
-    assert "--gallery 24 at least" in result.stderr
+    assert "error: --gallery 5 is out of range" in result.stderr
+    assert "it is at least 24, enough to revise labels" in result.stderr
     assert "--pairs" not in result.stderr

@@ -135,6 +135,6 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
             f"{path / edited[0]} was changed since it was written",
             hint=RESTORE
             if artifact.manifest.verb == REVISED
-            else f"restore it, or run ctxr {artifact.manifest.verb} again: it makes anew what was changed",
+            else f"restore it, or run ctxr {artifact.manifest.verb} again to rebuild what changed",
         )
     return artifact, dataset_of(artifact)

@@ -27,9 +27,9 @@ def lacks_captions(file: JsonFile) -> bool:
 
 
 def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:
-    """Galleries from the JSON files `paths` in the folder `root`; `passed` is told of every photo that was looked at.
+    """Galleries from the JSON files `paths` in the folder `root`; `passed` is called after each photo.
 
-    Photos are looked for in `root` and in the folders right in it. Raises DataError naming the id for what does not fit.
+    Photos are searched in `root` and its direct subfolders. Raises DataError naming the id for what does not fit.
     """
     sets: list[ImageSet] = []
     images: dict[str, Image] = {}
@@ -70,7 +70,9 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
         if missing := sum(not images[one].path for one in by_id.values()):
             here = f"{root.name}/" if root.name else "the current folder"
-            notes.append(f"{missing} of {len(by_id)} photos of {gallery} are not at hand in {here} or right below")
+            notes.append(
+                f"{missing} of {len(by_id)} photos of {gallery} are missing from {here} and its direct subfolders"
+            )
     counted = Counter(licences.values()).most_common()
     notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
     return Dataset(
@@ -88,7 +90,7 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
 
 
 def _photos(root: Path, file: JsonFile, gallery: str) -> Iterator[tuple[int, Image, str]]:
-    """Id in the file, picture and licence of each photo; one that is not at hand has no path."""
+    """Id in the file, picture and licence of each photo; an unavailable one has no path."""
     tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
     named = _licences(file)
     rows = _rows(file, "images", {"id": int, "file_name": str})

@@ -23,7 +23,7 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 @dataclass
 class ReleasePictures:
-    """The pictures of a release, as far as they are at hand.
+    """The available images of a release.
 
     Attributes:
         root: the release's folder, which the paths are relative to.
@@ -97,7 +97,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
 
 
 def _other_size(pictures: ReleasePictures) -> str:
-    """What to know of sets that all have another size; DataError where pictures were lost and targets would be shifted."""
+    """Notes on sets of unexpected size; DataError where images were lost and targets would shift."""
     size = pictures.size
     numbers = {
         name: [number for file in files if (number := frame_number(file.name)) is not None]
@@ -133,7 +133,7 @@ def describe_all(
 ) -> tuple[dict[str, list[str]], dict[str, Image]]:
     """Image ids of each set in order, and the images by id.
 
-    A picture's id is `set/imgN`; where pictures are not at hand, `set/#P` with the position P. A picture that cannot be
+    A picture's id is `set/imgN`; where images are unavailable, `set/#P` with the position P. A picture that cannot be
     read keeps its id and has no path.
     """
     order: dict[str, list[str]] = {}
@@ -160,9 +160,7 @@ def describe_all(
             if passed is not None:
                 passed()
     if damaged:
-        pictures.notes.append(
-            f"{len(damaged)} pictures cannot be read and count as not at hand: the first is {damaged[0]}"
-        )
+        pictures.notes.append(f"{len(damaged)} images cannot be read and count as missing: the first is {damaged[0]}")
     return order, images
 
 

@@ -48,7 +48,7 @@ def read_release(
     phenomena: list[Path],
     passed: Callable[[], None] | None = None,
 ) -> Dataset:
-    """A release in the folder `root`, from the files named; `passed` is told of every picture that was looked at.
+    """A release in the folder `root`, from the files named; `passed` is called after each image.
 
     Raises DataError naming file:line and the id for whatever does not fit.
     """

@@ -28,10 +28,10 @@ def is_split(file: JsonFile) -> bool:
 
 
 def read_split(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
-    """The galleries of a split, with every sentence of each picture; `passed` is told of every picture that was looked at.
+    """The galleries of a split, with every sentence of each picture; `passed` is called after each image.
 
-    Pictures are looked for beside the file by folder and name (`filepath`, `filename`), else by name in any folder below.
-    Raises DataError naming row and id for what does not fit, and for a picture or a sentence that stands twice.
+    Images are searched beside the file by folder and name (`filepath`, `filename`), else by name in any folder below.
+    Raises DataError naming row and id for what does not fit, and for a duplicate image or sentence.
     """
     reading = _Reading(file.path.parent)
     for reading.row, row in enumerate(file.value["images"]):
@@ -145,9 +145,9 @@ class _Reading:
     def notes(self) -> tuple[str, ...]:
         here = f"{self.root.name}/" if self.root.name else "the current folder"
         told = (
-            (self.missing, f"of {len(self.images)} pictures are not at hand in {here} or below"),
-            (self.ambiguous, "pictures lie in several folders, of each the first was taken"),
-            (self.silent, "pictures have no sentence: nothing asks for them, and they stand among the others"),
+            (self.missing, f"of {len(self.images)} images are missing from {here}"),
+            (self.ambiguous, "images exist in several folders; the first was used"),
+            (self.silent, "images have no sentence: they are only distractors"),
             (self.blank, "sentences are blank and were left out"),
         )
         return tuple(f"{len(which)} {what}: the first is {which[0]}" for which, what in told if which)

@@ -1,7 +1,7 @@
 """The released annotation of phenomena (ImageCoDe, section 4.4, Table 2 and Figure 4), read from its YAML.
 
-Each annotated description becomes a query whose labels are the phenomena that somebody looked for, and a judgment for each:
-1 = found, 0 = looked, and not found. A phenomenon that nobody looked for has no row, so that shares have the right base.
+Each annotated description becomes a query whose labels are the phenomena that were annotated, and a judgment for each:
+1 = present, 0 = absent. A phenomenon that was not annotated has no row, so that shares have the right denominator.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ FULL_ROWS = 200
 
 FURTHER = ("context", "negation", "visibility", "nuances")
 FURTHER_ROWS = 1002
-"""These four were annotated for so many rows; they give Table 2's underlined figures. Behind them nobody looked."""
+"""These four were annotated for so many rows; they give Table 2's underlined figures. Later rows were not annotated."""
 
 _DEEPEST = 20
 """Levels of nesting; the layout has three, and composing many more is recursion without end."""
@@ -102,9 +102,9 @@ def read_annotations(path: Path) -> list[Annotated]:
 def label_queries(
     rows: Iterable[Annotated], texts: dict[str, Text]
 ) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
-    """Annotated rows as queries with labels and the judgments on them; texts that the release has not are returned too.
+    """Annotated rows as queries with labels and the judgments on them; texts that the release lacks are returned too.
 
-    A row behind the annotated range gives nothing: nobody looked.
+    Rows after the annotated range give nothing.
     """
     fresh: dict[str, Text] = {}
     queries: dict[str, Query] = {}

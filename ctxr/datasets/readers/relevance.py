@@ -44,7 +44,7 @@ def pairs_of(
 ) -> list[EntailmentPair]:
     """The positives of both directions as pairs of label 1, each once, in the order of picture and caption.
 
-    ECCV says only what holds; what is not listed was not looked at, or did not hold, and is no pair.
+    ECCV lists positives only; an unlisted pair was not annotated or is negative, and is left out.
     """
     held = {(image, caption) for image, listed in image_to_caption.items() for caption in listed}
     held |= {(image, caption) for caption, listed in caption_to_image.items() for image in listed}

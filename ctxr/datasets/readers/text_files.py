@@ -45,7 +45,7 @@ class JsonFile:
         return f"{self.path}:{self.text.count(chr(10), 0, position) + 1}" if keys else str(self.path)
 
 
-def read_utf8(path: Path, hint: str = "name a file or folder that is there") -> str:
+def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
     """The text of a file without its BOM. Raises UsageError with `hint` if it cannot be opened, DataError naming the line that
     is not UTF-8."""
     try:

@@ -90,8 +90,8 @@ def _licences(job: ExportJob) -> str:
     told = ""
     if unknown:
         told = (
-            f"The licence of {unknown} of {len(job.dataset.images)} images is not known to whoever made this export. "
-            "Ask the owner of a source before you pass on its pictures.\n"
+            f"The licence of {unknown} of {len(job.dataset.images)} images is unknown. "
+            "Ask the owner of a source before redistributing its images.\n"
         )
     return "\n".join([*lines, "", told])
 

@@ -1,6 +1,6 @@
 """A folder that FiftyOne imports: one sample per set and position, so that a set can be browsed as a group.
 
-It is the plain JSON layout (`LegacyFiftyOneDataset`), which any version reads; the newer one is a dump of FiftyOne's database.
+It is the plain JSON layout (`LegacyFiftyOneDataset`), which every version reads; the newer layout is a dump of FiftyOne's database.
 """
 
 from typing import Any

@@ -86,7 +86,7 @@ def _skipped(queries: list[str]) -> list[str]:
 def _changed(encoded: int, named: int) -> list[str]:
     told = []
     if encoded:
-        told.append(f"{encoded} pictures that were no upright JPEG were encoded anew.")
+        told.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
     if named:
         told.append(f"{named} static sets carry `{STATIC}-` before their name, by which the released code knows them.")
     return told

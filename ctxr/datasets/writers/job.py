@@ -161,13 +161,13 @@ class ExportPictures:
     _compared: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def file(self, image: Image) -> Path:
-        """Where the picture lies; its content has not been looked at."""
+        """The file of an image; its content is not checked."""
         file = self.dataset.picture(image)
         root = self.dataset.root
         if file is None or root is None:
             raise UsageError(
-                f"the picture of {image.id} is not at hand: {self.dataset.name} holds texts only",
-                hint="name the folder with the pictures when the dataset is read",
+                f"the picture of {image.id} is unavailable: {self.dataset.name} holds texts only",
+                hint="open the dataset from the folder that holds the images",
             )
         if not stays_inside(image.path) or not file.resolve().is_relative_to(root.resolve()):
             raise DataError(f"{image.id}: the path {image.path!r} does not stay inside {root}", hint=_cure(root))
@@ -201,7 +201,7 @@ class ExportPictures:
         return file
 
     def place_jpeg(self, image: Image, copy: Path) -> bool:
-        """Make `copy` an upright JPEG of the picture; whether it had to be encoded anew, because it was none."""
+        """Make `copy` an upright JPEG of the image; returns whether it had to be re-encoded."""
         file = self.checked(image)
         if _is_upright_jpeg(file):
             link_or_copy(file, copy)
@@ -238,14 +238,14 @@ def _unreadable(image: Image, file: Path, error: OSError) -> DataError:
 
 
 def _cure(folder: Path) -> str:
-    return f"ctxr doctor names all that is wrong with the artifact around {folder}, and how to make it anew"
+    return f"ctxr doctor lists all problems of the artifact around {folder}, and how to rebuild it"
 
 
 GOLD = "gold"
 """The worker whose judgments are the published targets."""
 
 UNSPLIT = "unsplit"
-"""Where sets go that nobody put on a side."""
+"""The split of sets without one."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ class ExportJob:
         return {query.id: query.labels or images[query.image_set] for rows in self.queries.values() for query in rows}
 
     def split(self, image_set: ImageSet) -> str:
-        """The side of a set, `unsplit` where nobody said."""
+        """The split of a set; `unsplit` if unknown."""
         return self.dataset.split_of(image_set) or UNSPLIT
 
     def by_split(self) -> dict[str, list[ImageSet]]:

@@ -1,7 +1,7 @@
-"""A recipe: everything but the pixels, so that a benchmark can be passed on where its videos cannot.
+"""A recipe: everything but the pixels, to share a benchmark whose videos cannot be redistributed.
 
-Each video is decoded once more for the hashes of its frames, and each frame saved again must equal the picture that is there: a recipe
-that does not give its own pictures is not written.
+Each video is decoded once more for the hashes of its frames, and each frame saved again must equal the existing image: a recipe
+that does not reproduce its own images is not written.
 """
 
 import threading
@@ -36,7 +36,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def write(job: ExportJob) -> ExportResult:
-    """Write the recipe's tables. Raises DataError when a video is not at hand, or does not give the pictures any more."""
+    """Write the recipe's tables. Raises DataError when a video is missing or no longer yields the images."""
     check_names(job.dataset)
     sources = {source.name: source for source in job.dataset.sources}
     by_source: dict[str, list[Image]] = defaultdict(list)
@@ -189,8 +189,8 @@ def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]
         write_table(job.out / f"{name}.jsonl", table)
 
 
-_LOAD = """This is a recipe: which frame of which video (known by sha256) each picture is, at which exact time, and what its pixels and its
-file hash to, but no pixels. Whoever has the videos and photos makes the same pictures again:
+_LOAD = """This is a recipe: for each image the frame, the video (by sha256), the exact time, and the hashes of its pixels and its
+file, but no pixels. With the videos and photos, rebuild the same images:
 
     ctxr rebuild THIS/FOLDER --videos VIDEOS --out sets
     ctxr verify  THIS/FOLDER --videos VIDEOS

@@ -19,10 +19,10 @@ class Shard(Protocol[Taken]):
         """Write one sample of about `size` bytes, now or with those after it."""
 
     def finish(self) -> None:
-        """Write what is left, and the end."""
+        """Write the remaining samples and close."""
 
     def abandon(self) -> None:
-        """Let go of the stream; nothing more need be written."""
+        """Close the stream without writing more."""
 
 
 class Shards(Generic[Row]):

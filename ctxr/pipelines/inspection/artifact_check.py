@@ -22,7 +22,7 @@ from ctxr.store.tables import read_table
 from ctxr.store.units import album_files, read_unit, unit_folder
 
 MOST_NAMED = 5
-"""Broken files of one kind that are named; the rest is counted."""
+"""Maximum number of broken files of one kind that are listed; the rest is counted."""
 
 
 def check_folder(config: Doctor, folder: Path, progress: Progress) -> list[Check]:
@@ -73,9 +73,9 @@ def artifacts_in(folder: Path) -> list[Path]:
 
 
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
-    """Manifest, tables, arrays, pictures, references between tables, what it was made from, and the sources.
+    """Check manifest, tables, arrays, images, references between tables, parents, and sources.
 
-    With `is_parent` it is looked at for the sake of what was made from it: its sources are the same and left out.
+    With `is_parent` the sources are skipped: they are those of the artifact that was built from it.
     """
     told = f"parent {path.name}: " if is_parent else ""
     try:
@@ -100,7 +100,7 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
                     broken[name] = trouble
                 task.advance()
         units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
-        fine = f"{len(manifest.files)} files as they were written"
+        fine = f"{len(manifest.files)} unchanged files"
         yield summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
         if manifest.kind == "image_sets" and not broken:
             yield from _check_sets(path, progress, manifest.verb, told)
@@ -121,7 +121,7 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
         yield _unreadable("parent", error)
         return
     if (path.resolve().parent / "sets" / MANIFEST).is_file():
-        detail = f"{path.parent / 'sets'} was made anew since: {path} is out of date"
+        detail = f"{path.parent / 'sets'} was rebuilt: {path} is out of date"
         yield Check("parent", "problem", detail, "run the same ctxr filter again")
         return
     cure = "only needed to filter again"
@@ -196,8 +196,8 @@ def _unreadable(name: str, error: OSError) -> Check:
 
 
 def _cure(path: Path, units: set[str], verb: str) -> str:
-    """What makes tables and pictures of these units anew: the manifest goes, and so does every unit that is broken. Rounds of
-    judgments nothing makes again."""
+    """How to rebuild the tables and images of these units: remove the manifest and every broken unit, then run the command again. Rounds
+    of judgments cannot be rebuilt."""
     if verb == REVISED:
         return RESTORE
     # only folders that are there: a name in a table may be anyone's, and this is a command to remove
@@ -240,7 +240,7 @@ def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
 
 
 def undecodable(dataset: Dataset, progress: Progress) -> list[str]:
-    """What is wrong with pictures that are there, a sentence each: all are decoded to their last row of pixels."""
+    """A sentence for each damaged image; all are decoded completely."""
     files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     broken = []
     with progress.task("decoding pictures", len(files)) as task:

@@ -33,7 +33,7 @@ SEVERAL_CHOICES = ("position by length",)
 
 
 def asked_of(dataset: Dataset, worker: str) -> list[Trial]:
-    """Each query with its target, in the order of judgments; sets of one image are left out: nobody can miss there."""
+    """Each query with its target, in the order of judgments; sets of one image are left out."""
     found = []
     for query, image_set, target in dataset.targets(worker):
         if query.labels is None and len(image_set.images) > 1:
@@ -87,12 +87,12 @@ def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, progress: P
         return
     brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
     yield from _both_ends(
-        ("least", "most"), "distorted (BRISQUE)", asked, wanted, brisque, "nobody measured BRISQUE (ctxr filter does)"
+        ("least", "most"), "distorted (BRISQUE)", asked, wanted, brisque, "BRISQUE was not measured (run ctxr filter)"
     )
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
-    why = "no set has all its pictures at hand"
+    why = "no set has all its images"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
     yield from _both_ends(("smallest", "largest"), "file", asked, wanted, sizes, why)
     wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}

@@ -1,9 +1,12 @@
-"""Options and reports of the verbs that look at what there is."""
+"""Options and reports of the verbs that describe and check what there is."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from ctxr.engine.options import Choices, Options, Range, Seed
 from ctxr.engine.report import Table
 
 if TYPE_CHECKING:
@@ -11,39 +14,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stats:
-    """Configuration of `ctxr stats`; a field's text is its help."""
+class Stats(Options):
+    """Options of `ctxr stats`; a field's text is its help."""
+
+    COMMAND: ClassVar[str] = "stats"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
-    """Write the figures as JSON to this file as well."""
-    tokenizer: str = "auto"
+    """Also write the figures as JSON to this file."""
+    tokenizer: Annotated[str, Choices(("auto", "spacy", "regex"))] = "auto"
     """How words are counted: auto (spaCy where it is installed), spacy, regex; the result names the one used."""
     parser: str | None = None
     """SpaCy model for tree depth, a name or a folder; default: en_core_web_sm where it is installed."""
     skip_pictures: bool = False
-    """Do not open pictures: near-duplicates then are found by embeddings alone, where there are any."""
-    near: float = 0.02
-    """Pictures of two splits count as near-duplicates up to this root mean square colour difference (0..1) at 16 x 16 pixels."""
-    near_embedding: float = 0.3
+    """Do not open images: find near-duplicates by embeddings alone, if available."""
+    near: Annotated[float, Range(0, math.inf, "a distance of at least 0")] = 0.02
+    """Images of two splits count as near-duplicates up to this root mean square colour difference (0..1) at 16 x 16 pixels."""
+    near_embedding: Annotated[float, Range(0, math.inf, "a share of at least 0")] = 0.3
     """Embeddings of two splits count as near-duplicates up to this share of the encoder's threshold."""
     encoder: str | None = None
-    """Embed the pictures with this encoder where a dataset has no embeddings of its own; default: leave distances out."""
+    """Encoder for datasets without embeddings; default: leave distances out."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
 
 
 @dataclass(frozen=True)
 class StatsReport:
-    """What `stats` found.
+    """The statistics of a dataset.
 
     Attributes:
         tokenizer: what counted the words; "" where there are no descriptions.
-        tables: by name. missing: what cannot be said of this dataset and why, one sentence each.
-        notes: what the reader left out or took on trust.
+        tables: by name. missing: tables that cannot be computed and why, one sentence each.
+        notes: remarks of the reader.
     """
 
     dataset: str
@@ -54,27 +59,29 @@ class StatsReport:
 
 
 @dataclass(frozen=True)
-class Audit:
-    """Configuration of `ctxr audit`; a field's text is its help."""
+class Audit(Options):
+    """Options of `ctxr audit`; a field's text is its help."""
+
+    COMMAND: ClassVar[str] = "audit"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     worker: str = "gold"
-    """Whose judgments name the targets."""
+    """Worker whose judgments define the targets."""
     skip_pictures: bool = False
-    """Do not open pictures: sharpness and file size are left out."""
+    """Do not open images: skip sharpness and file size."""
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the shortcuts reached.
+    """The accuracy of each shortcut.
 
     Attributes:
         verdicts: by rule and part of the queries; all of them share one correction.
-        missing: rules that could not be tried and why, one sentence each.
-        learnt: where the commonest position was learnt.
+        missing: rules that could not be tested and why, one sentence each.
+        learnt: the data from which the most frequent position was learnt.
     """
 
     dataset: str
@@ -86,22 +93,24 @@ class AuditReport:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Configuration of `ctxr report`; a field's text is its help."""
+class Report(Options):
+    """Options of `ctxr report`; a field's text is its help."""
+
+    COMMAND: ClassVar[str] = "report"
 
     input: Path | None = None
     """Artifact, or published release (folder or file), to report on; default: the last finished image sets of the workdir with
     those they were made from, else its dataset, else its results alone."""
     out: Path | None = None
-    """Page to write; default: `report.html` in the workdir. It replaces an earlier page, and nothing else."""
+    """Page to write; default: `report.html` in the workdir. Only an earlier report page is overwritten."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    inside: int = 1200
-    """Pictures up to which they are inside the page (about 10 MB); with more they go to a folder beside it, named as
-    the page, and are read when they are looked at."""
+    inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 1200
+    """Maximum number of images embedded in the page (about 10 MB); more are written to a folder beside the page, with its name,
+    and loaded on demand."""
 
     more: tuple[str, ...] = ()
-    """Another page to link to at the top, such as of a project beside; can be given several times."""
+    """Another page to link to at the top, such as that of a related project; repeatable."""
 
     def page(self) -> Path:
         """Where the page is written."""
@@ -109,31 +118,38 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Doctor:
-    """Configuration of `ctxr doctor`; a field's text is its help."""
+class Doctor(Options):
+    """Options of `ctxr doctor`; a field's text is its help."""
+
+    COMMAND: ClassVar[str] = "doctor"
 
     artifact: Path | None = None
-    """Artifact folder to check up to its sources, a project folder with several, or a published release; without it the
-    machine is looked at."""
+    """Artifact folder to check up to its sources, a project folder with several, or a published release; default: check
+    this machine."""
     workdir: Path = Path("work")
-    """Project folder, whose disk is looked at and in which runs are found."""
+    """Project folder: its disk is checked, and runs are found there."""
     scores: tuple[str, ...] = ()
-    """Runs by name or folder, files of scores, or encoders: would their accuracy be higher if names were sorted as text?"""
+    """Runs by name or folder, score files, or encoders: test whether their accuracy would be higher with file names sorted as text."""
     reference: str = ""
-    """Encoder whose zero-shot scores these are, such as ViT-B-16:openai, where its accuracy is known; default: as they are called."""
+    """Encoder of these zero-shot scores, such as ViT-B-16:openai, to compare with its known accuracy; default: derived from their name."""
     device: str = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of intervals and tests."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Scores belong to a dataset."""
+        if self.scores and self.artifact is None:
+            yield "--scores needs the dataset that was scored", "ctxr doctor DATASET --scores FILE"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        state: `ok`, `note` (works, but worth knowing) or `problem`.
-        cure: one command or one edit; empty when nothing has to be done.
+        state: `ok`, `note` (works, with a remark) or `problem`.
+        cure: one command or one edit; empty if no action is needed.
     """
 
     name: str

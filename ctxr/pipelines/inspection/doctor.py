@@ -1,4 +1,4 @@
-"""`ctxr doctor`: what this machine can do, whether an artifact is whole, and whether the images of sets stand in order."""
+"""`ctxr doctor`: check this machine, or the integrity of an artifact and the order of images in its sets."""
 
 import shutil
 import subprocess
@@ -7,23 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_seed
-from ctxr.errors import CtxrError, UsageError, first_line
+from ctxr.errors import CtxrError, first_line
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.store.artifacts import package_versions
 
 REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
-"""What mends packages that were not built for one another."""
+"""Fix for incompatible packages."""
 
 
 def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
-    """All checks, in order. Problems are part of the result; the command turns them into exit code 5.
+    """All checks, in order. Problems are part of the result; the CLI turns them into exit code 5.
 
     Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
     """
-    refuse_seed(config.seed)
-    if config.scores and config.artifact is None:
-        raise UsageError("--scores needs the dataset that was scored", hint="ctxr doctor DATASET --scores FILE")
+    config.check()
     if config.artifact is not None:
         # imported here, so that the machine can be checked where torch is broken
         from ctxr.pipelines.inspection.artifact_check import check_folder
@@ -53,13 +50,13 @@ def _torch_family() -> Iterator[Check]:
 
         yield Check("devices", "ok", ", ".join(devices()))
     except Exception as error:
-        yield Check("torch", "problem", f"torch and torchvision do not fit together: {first_line(error)}", REINSTALL)
+        yield Check("torch", "problem", f"torch and torchvision are incompatible: {first_line(error)}", REINSTALL)
 
 
 def _programs() -> Iterator[Check]:
     tesseract = shutil.which("tesseract")
     if tesseract is None:
-        yield Check("tesseract", "problem", "not found: --max-text cannot work", "apt-get install tesseract-ocr")
+        yield Check("tesseract", "problem", "not found: --max-text is unavailable", "apt-get install tesseract-ocr")
     else:
         yield _answer("tesseract", [tesseract, "--version"], "problem", "apt-get install --reinstall tesseract-ocr")
     ffmpeg = shutil.which("ffmpeg")
@@ -73,10 +70,10 @@ def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(name, otherwise, f"does not answer: {error}", cure)
+        return Check(name, otherwise, f"does not respond: {error}", cure)
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines() or [""]
     if done.returncode or not lines[0]:
-        return Check(name, otherwise, f"does not work: exit code {done.returncode}, {lines[0] or 'no answer'}", cure)
+        return Check(name, otherwise, f"does not work: exit code {done.returncode}, {lines[0] or 'no output'}", cure)
     return Check(name, "ok", lines[0])
 
 
@@ -91,7 +88,7 @@ def _encoders() -> Iterator[Check]:
         if found:
             yield Check(name, "ok", str(found))
         else:
-            yield Check(name, "note", "not on this machine yet", "it is fetched at first use, if the network lets it")
+            yield Check(name, "note", "not downloaded yet", "it is downloaded at first use, if the network allows")
     except Exception as error:
         yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
@@ -109,9 +106,7 @@ def _disk(workdir: Path) -> Iterator[Check]:
         place = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
         free = shutil.disk_usage(place).free / 2**30
     except OSError as error:
-        yield Check(
-            "workdir", "problem", f"{workdir} cannot be looked at: {error.strerror}", "choose another --workdir"
-        )
+        yield Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", "choose another --workdir")
         return
     if not place.is_dir():
         yield Check("workdir", "problem", f"{place} is a file, not a folder", "choose another --workdir")

@@ -1,4 +1,4 @@
-"""`ctxr report`: a chain of artifacts, or a published release, as one page to be looked at, without a server and without a network."""
+"""`ctxr report`: a chain of artifacts, or a published release, as one offline HTML page."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,11 @@ from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 
 @dataclass(frozen=True)
 class ReportPage:
-    """What `ctxr report` says when it is done.
+    """The outcome of `ctxr report`.
 
     Attributes:
         chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
-        missing: pictures that could not be shown. notes: what a reader should know first.
+        missing: images that could not be shown. notes: remarks for the reader.
     """
 
     page: Path
@@ -33,15 +33,13 @@ class ReportPage:
 
 
 def run(config: Report, progress: Progress | None = None) -> ReportPage:
-    """Write the page and say what it is about.
+    """Write the page and report its contents.
 
     Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
     stands at the page's place.
     """
     progress = progress or Silent()
-    page = config.page()
-    if config.inside < 0:
-        raise UsageError(f"--inside {config.inside} is out of range", hint="a number of pictures, 0 or more")
+    page = config.check().page()
     _refuse_strangers(page)
 
     chain = load_chain(config.workdir, config.input, progress)
@@ -68,7 +66,7 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
     write_bytes(page, content)
     if pictures.missing:
         more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
-        progress.warn(f"{pictures.missing[0]}{more}: ctxr doctor {chain.root} says how to cure it")
+        progress.warn(f"{pictures.missing[0]}{more}: run ctxr doctor {chain.root} for a fix")
     return ReportPage(
         page=page,
         bytes=len(content),
@@ -91,11 +89,11 @@ def _refuse_strangers(page: Path) -> None:
         if page.exists():
             with page.open("rb") as stream:
                 if stream.read(len(FIRST_LINE)) != FIRST_LINE:
-                    raise UsageError(f"{page} is no page that ctxr wrote", hint="choose another --out, or remove it")
+                    raise UsageError(f"{page} is not a page written by ctxr", hint="choose another --out, or remove it")
 
 
 def _way(page: Path, root: Path) -> str:
-    """The way from the page to an artifact or another page, for links; "" where there is none."""
+    """The relative link from the page to an artifact or another page; "" if there is none."""
     import os
     from urllib.parse import quote
 
@@ -123,7 +121,7 @@ def _new_folder(folder: Path) -> Path:
     import shutil
 
     if folder.exists() and not _is_ours(folder):
-        raise UsageError(f"{folder} is not a folder of pictures that ctxr wrote", hint="choose another --out")
+        raise UsageError(f"{folder} is not an image folder written by ctxr", hint="choose another --out")
     with disk_errors(_making(folder)):
         shutil.rmtree(_making(folder), ignore_errors=True)
         _making(folder).mkdir(parents=True)

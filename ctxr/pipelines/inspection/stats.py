@@ -323,7 +323,7 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
             closest = math.fsum(least for _, least in found) / len(found)
             rows.append((kind, len(found), means[kind], closest))
     if not rows:
-        return "no distances: the dataset has no embeddings (where pictures are at hand: --encoder NAME)"
+        return "no distances: the dataset has no embeddings (use --encoder NAME)"
     note = ""
     if len(means) == 2 and means["video"] > 0:
         ratio = means["photos"] / means["video"]
@@ -333,7 +333,7 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
 
 
 def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
-    """Phenomena by kind, from whoever judged them."""
+    """Phenomena by kind of set."""
     kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
     return shares(PHENOMENA, dataset.queries.values(), dataset.judgments, kinds)
 
@@ -344,7 +344,7 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     if not found:
         return "nobody annotated phenomena" if dataset.queries else ""
     rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.looked["all"]) for one in found)
-    return Table("Phenomena (% of the descriptions that were looked at)", ("", *PARTS, "looked at"), rows, digits=1)
+    return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 
 def licences(dataset: Dataset) -> Table | str:
@@ -356,12 +356,11 @@ def licences(dataset: Dataset) -> Table | str:
 
 
 def run(config: Stats, progress: Progress | None = None) -> StatsReport:
-    """Every table that the dataset allows, and a sentence for each that it does not.
+    """Compute every table that the dataset supports, and name each that it does not.
 
     Raises UsageError for wrong arguments, DataError for content that does not fit, UnfinishedError without a dataset.
     """
-    if config.near < 0 or config.near_embedding < 0:
-        raise UsageError("--near and --near-embedding are distances of at least 0", hint="leave them out: 0.02 and 0.3")
+    config.check()
     if config.out is not None and config.out.is_dir():
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
     progress = progress or Silent()
@@ -407,7 +406,9 @@ def _write(out: Path, report: StatsReport) -> None:
     import msgspec
 
     if out.exists() and not _is_ours(out):
-        raise UsageError(f"{out} is no statistics that ctxr wrote", hint="choose another --out, such as stats.json")
+        raise UsageError(
+            f"{out} is not a statistics file written by ctxr", hint="choose another --out, such as stats.json"
+        )
     write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
 

@@ -4,55 +4,62 @@ Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDatase
 everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from ctxr.engine.options import Choices, NotDecisive, Options, Range, Workers
 
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
 
 
 @dataclass(frozen=True)
-class Export:
-    """Configuration of `ctxr export`; a field's text is its help."""
+class Export(Options):
+    """Options of `ctxr export`; a field's text is its help."""
 
-    to: str = ""
+    COMMAND: ClassVar[str] = "export"
+
+    to: Annotated[str, Choices(FORMATS)] = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
-    input: Path | None = None
+    input: Annotated[Path | None, NotDecisive] = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
-    out: Path | None = None
+    out: Annotated[Path | None, NotDecisive] = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
-    workdir: Path = Path("work")
+    workdir: Annotated[Path, NotDecisive] = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    licences: Path | None = None
+    licences: Annotated[Path | None, NotDecisive] = None
     """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
     Or COCO captions (.json), which name the licence of each photo by its file."""
-    shard_mb: int = 256
-    """Most megabytes of pictures in one shard (hf, webdataset)."""
     hide_test: bool = False
-    """Leave out what was answered about test sets (imagecode always does)."""
-    videos: Path | None = None
-    """Folder that the sources have moved to, recognised by content (recipe)."""
-    workers: int = 0
+    """Leave out the answers about test sets (imagecode always does)."""
+    shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
+    """Maximum size of one shard in megabytes of images (hf, webdataset)."""
+    videos: Annotated[Path | None, NotDecisive] = None
+    """Folder that now holds the sources, recognised by content (recipe)."""
+    workers: Workers = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""
 
     def folder(self) -> Path:
         """Where the export is written."""
         return self.out or self.workdir / f"export-{self.to}"
 
-    def result_config(self) -> dict[str, Any]:
-        """The part that decides the result."""
-        sharded = {"shard_mb": self.shard_mb} if self.to in ("hf", "webdataset") else {}
-        return {"to": self.to, "hide_test": self.hide_test, **sharded}
+    def key(self) -> dict[str, Any]:
+        """The size of shards decides only where there are shards."""
+        key = super().key()
+        if self.to not in ("hf", "webdataset"):
+            del key["shard_mb"]
+        return key
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What `export` says when it is done.
+    """The outcome of `ctxr export`.
 
     Attributes:
-        export: the folder. read: the artifact that was exported. up_to_date: nothing was to do.
+        export: the folder. read: the artifact that was exported. up_to_date: nothing had to be done.
         counts: the manifest's counts. left_out: what the format could not hold, one sentence each.
-        notes: what is otherwise than in the artifact, though nothing is lost, one sentence each.
+        notes: differences from the artifact without loss, one sentence each.
     """
 
     export: Path

@@ -16,7 +16,7 @@ from ctxr.synthetic.crowd.visitor import Visitor
 from ctxr.synthetic.world.kinds import Verdict
 
 _TRIES = 40
-"""Times that a worker words a description anew, because it is there already or the page asks for it."""
+"""Attempts of a worker to write a new description that the page accepts."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cast:
 
 @dataclass
 class SimulatedTruth:
-    """What the simulation knows and no worker is told.
+    """The ground truth of the simulation, hidden from the workers.
 
     Attributes:
         pictures: image id by SHA-256 of its bytes. sayings: by text, with what each is true of.

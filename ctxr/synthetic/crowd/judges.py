@@ -1,4 +1,4 @@
-"""Simulated people who judge whether a picture with its captions entails a sentence, and err as often as they are told to."""
+"""Simulated workers who judge whether an image with its captions entails a sentence, with a given error rate."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,14 @@ from ctxr.synthetic.crowd.visitor import Visitor
 from ctxr.synthetic.world.kinds import Verdict
 
 SAID: Mapping[Verdict, str] = {True: entail.ENTAILMENT, False: entail.CONTRADICTION, None: entail.NEUTRAL}
-"""What somebody says who sees that a sentence holds, that it does not, or that it is too close to call."""
+"""The label of a true, a false, and an undecidable sentence."""
 
 
 class SimulatedJudge(Visitor):
-    """Knows of each picture and sentence what is right, and says one of the other answers in a share `wrong` of the cases.
+    """Gives the true label, and a wrong one with probability `wrong`.
 
     Args:
-        truth: whether a sentence holds, by (image id, sentence); whoever asks for another one gets "cannot be told".
+        truth: whether a sentence holds, by (image id, sentence); other pairs are "cannot be told".
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SimulatedJudge(Visitor):
         self._truth, self._wrong = truth, wrong
 
     def answer(self, page: Page) -> Page | None:
-        """Look at the picture, read the sentence below its captions, and say what is thought of it."""
+        """Judge the sentence below the captions of the image."""
         if page.form(entail.FIELD) is None:
             return None
         (image,) = self.images(page).values()

@@ -35,8 +35,8 @@ PROFILES = (CAREFUL, HASTY, BIASED, SPAMMER)
 def chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
     """Probability of each image being picked, by image id; they sum to 1.
 
-    `verdicts` says of which images the text holds (True), does not (False), or is too close to call (None). With care one of
-    the images for which it holds is picked, or of those too close to call, or of all; `order` is as shown.
+    `verdicts` says whether the text is true (True), false (False), or undecidable (None) of each image. With care one of
+    the images for which it holds is picked, or of the undecidable ones, or of all; `order` is as shown.
 
     >>> spread = chances(SPAMMER, {"a": True, "b": False}, ("b", "a"))
     >>> spread["a"], spread["b"]

@@ -1,4 +1,4 @@
-"""What simulated workers write, and of which images it is true: from the scenes that the drawn footage shows."""
+"""Descriptions by simulated workers, and the images of which they are true, from the scenes of the synthetic footage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ EMPTY = (
 
 @dataclass(frozen=True)
 class Saying:
-    """A text and of which images of its set it is true, by image id; None where it is too close to call."""
+    """A text and whether it is true of each image of its set, by image id; None if undecidable."""
 
     text: str
     verdicts: Mapping[str, Verdict]

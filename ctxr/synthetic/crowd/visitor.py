@@ -1,4 +1,4 @@
-"""A simulated worker at the pages of a server: opens a link, looks at the pictures, answers, goes on."""
+"""Simulated workers on the pages of a server: those who describe and find images, and those who judge entailment."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ class Visitor(ABC):
         for address in page.pictures:
             content = hashlib.sha256(self._browser.fetch(address)).hexdigest()
             if content not in self._pictures:
-                raise CtxrError(f"{address} is a picture that nobody knows")
+                raise CtxrError(f"{address} is an unknown image")
             seen[address] = self._pictures[content]
         return seen
 
@@ -69,7 +69,7 @@ class Visitor(ABC):
 
 
 def known_pictures(dataset: Dataset) -> dict[str, str]:
-    """Image id by content, of all pictures of a dataset that are at hand."""
+    """Image id by content, of all available images of a dataset."""
     found = {}
     for image in dataset.images.values():
         path = dataset.picture(image)
@@ -79,7 +79,7 @@ def known_pictures(dataset: Dataset) -> dict[str, str]:
 
 
 def work_in_turns(people: Sequence[Visitor], told: Callable[[int], None] = lambda _: None, idle_rounds: int = 2) -> int:
-    """Everybody does one thing in turn until nobody has anything to do; returns how many answers were given."""
+    """Workers act in turn until none has anything to do; returns the number of answers."""
     given = idle = 0
     while idle < idle_rounds:
         busy = [person for person in people if person.work()]

@@ -98,7 +98,7 @@ def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int
 def _gather(
     rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, known: set[Predicate | Temporal]
 ) -> list[tuple[Predicate | Temporal, int]]:
-    """Return new predicates true of the target, each with the scenes of which it is false, as bits."""
+    """Return new predicates that hold for the target, each with the scenes for which it is false, as bits."""
     pool: list[tuple[Predicate | Temporal, int]] = []
     for _ in range(_TRIES):
         temporal = ordered and rng.random() < 0.4
@@ -137,7 +137,7 @@ def _covers(rng: np.random.Generator, pool: list[tuple[Predicate | Temporal, int
 def contextual_description(
     scenes: Sequence[Scene], target: int, rng: np.random.Generator, ordered: bool = False
 ) -> Description | None:
-    """Return text that is true of the target and of no other scene of the set, or None if none was found.
+    """Return text that holds for the target and for no other scene of the set, or None if none was found.
 
     It says enough to tell the target from the others, not all that differs (ImageCoDe, section 3.2): one to three
     predicates, of which each rules out some of the others.

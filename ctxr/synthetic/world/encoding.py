@@ -39,7 +39,7 @@ def time_base(film: Film) -> Fraction:
 
 
 def encode(film: Film, path: Path) -> None:
-    """Write the film to a video file, replacing one that is there.
+    """Write the film to a video file, replacing an existing one.
 
     One encoder thread and no dates in the file: equal films give equal bytes on one machine.
 

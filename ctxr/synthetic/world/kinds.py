@@ -1,6 +1,6 @@
-"""Kinds of figures, and what can be said of who is there.
+"""Kinds of figures, and predicates about them.
 
-Truth has three values: True, False, and None where people would not agree (an actor of which a tenth is shown, one that
+Truth has three values: True, False, and None where annotators would disagree (an actor of which a tenth is shown, one that
 is barely to the left of another). A description must be True of its target and False, never None, of the others.
 """
 

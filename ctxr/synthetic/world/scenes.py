@@ -121,7 +121,7 @@ def sample_backdrop(rng: np.random.Generator) -> Backdrop:
 def sample_looks(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
     """Return an actor with random looks at the middle of the frame.
 
-    With `like` it shares one to three of that actor's attributes, so that telling the two apart takes more than a word.
+    With `like` it shares one to three of that actor's attributes, so that distinguishing the two apart takes more than a word.
     """
     shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
     texture = choose(rng, TEXTURES, (6, 2, 2, 1))

@@ -103,7 +103,7 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
 
 
 def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
-    """Return the kind with one attribute exchanged: what is missing is told apart from what is there by a little."""
+    """Return the kind with one attribute exchanged: an absent kind differs little from a present one."""
     pools = {"shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:]}
     named = [field for field in pools if getattr(kind, field)] or ["shape"]
     field = choose(rng, named)

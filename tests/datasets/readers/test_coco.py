@@ -46,7 +46,7 @@ def test_captions_are_queries_against_the_gallery(tmp_path: Path) -> None:
     assert dataset.images["val2017/a.jpg"].path == ""
     assert dataset.licences == {"val2017/b.jpg": "Attribution License", "val2017/a.jpg": "no licence named"}
     assert dataset.splits == {"val2017": "valid"}
-    assert "1 of 2 photos of val2017 are not at hand" in " ".join(dataset.notes)
+    assert "1 of 2 photos of val2017 are missing" in " ".join(dataset.notes)
     assert read_dataset(tmp_path / "captions_val2017.json") == dataset
 
 
@@ -56,7 +56,7 @@ def test_a_bare_file_name_looks_for_photos_in_the_current_folder(
     write(tmp_path, captions(), "cap.json")
     monkeypatch.chdir(tmp_path)
     assert (
-        "2 of 2 photos of cap are not at hand in the current folder or right below"
+        "2 of 2 photos of cap are missing from the current folder and its direct subfolders"
         in read_dataset(Path("cap.json")).notes
     )
 

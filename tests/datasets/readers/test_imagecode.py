@@ -113,7 +113,7 @@ def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
     (folder / "image-sets" / FRAMES / "img12.jpg").write_bytes(b"no picture")
     dataset = read_dataset(folder)
     assert [image.id for image in dataset.images.values() if not image.path] == [f"{FRAMES}/img12"]
-    assert any("1 pictures cannot be read" in note for note in dataset.notes)
+    assert any("1 images cannot be read" in note for note in dataset.notes)
 
 
 def test_a_picture_without_a_number_is_refused(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_galleries_stand_in_the_order_of_the_file_with_every_sentence(tmp_path: 
     assert [asked[place] for place in range(8)] == [f"test/{NAMES[3]}"] * 2 + [f"test/{NAMES[9]}"] * 6
     assert dataset.texts["test/35"].text == "Sentence 35."
     assert dataset.root is None
-    assert "5 of 5 pictures are not at hand" in " ".join(dataset.notes)
+    assert "5 of 5 images are missing" in " ".join(dataset.notes)
     assert read_dataset(tmp_path / "dataset_coco.json") == dataset
 
 
@@ -89,8 +89,8 @@ def test_pictures_are_found_where_the_row_says_or_by_name_anywhere(tmp_path: Pat
     }
     assert dataset.images[f"test/{NAMES[9]}"].width
     told = " ".join(dataset.notes)
-    assert f"1 of 5 pictures are not at hand in coco/ or below: the first is {NAMES[7]}" in told
-    assert f"1 pictures lie in several folders, of each the first was taken: the first is x/{NAMES[4]}" in told
+    assert f"1 of 5 images are missing from coco/: the first is {NAMES[7]}" in told
+    assert f"1 images exist in several folders; the first was used: the first is x/{NAMES[4]}" in told
 
 
 def test_flickr_has_no_folder_and_no_coco_ids(tmp_path: Path) -> None:
@@ -105,10 +105,7 @@ def test_flickr_has_no_folder_and_no_coco_ids(tmp_path: Path) -> None:
     assert dataset.images["test/77.jpg"].path == "flickr30k-images/77.jpg"
     assert list(dataset.queries) == ["test/0"]
     told = " ".join(dataset.notes)
-    assert (
-        "2 pictures have no sentence: nothing asks for them, and they stand among the others: the first is 9.jpg"
-        in told
-    )
+    assert "2 images have no sentence: they are only distractors: the first is 9.jpg" in told
     assert "1 sentences are blank and were left out: the first is 1" in told
 
 

@@ -32,7 +32,7 @@ def test_a_rebuilt_artifact_is_reported_on_from_its_own_tables(recipe: Path, els
     assert (told["sets"], told["pictures"]) == (made.counts["sets"], made.counts["images"])
     assert told["notes"] == [
         "rebuilt holds no ledger and no embeddings, as ctxr rebuild writes it: "
-        "distances, timelines and what was left out are not known here"
+        "distances, timelines and exclusions are unknown"
     ]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "rebuilt holds no ledger" in page

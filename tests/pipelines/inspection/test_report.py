@@ -69,7 +69,7 @@ def test_sets_alone_are_enough(tmp_path: Path) -> None:
     write(tmp_path / "sets", [video_unit(tmp_path / "sets", "clip", measured=False)])
     written = run(Report(workdir=tmp_path))
     assert [path.name for path in written.chain] == ["sets"]
-    assert "Blur: nobody measured it" in written.page.read_text(encoding="utf-8")
+    assert "Blur: not measured" in written.page.read_text(encoding="utf-8")
 
 
 def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path)
     os.utime(picture, ns=(later, later))
     name = picture.relative_to(work).as_posix()
     result = runner.invoke(app, ["report", "-w", str(work), "--json"])
-    note = f"{name} was changed since it was written: the page shows what is there now, and ctxr doctor says more"
+    note = f"{name} was changed since it was written: the page shows the current state; see ctxr doctor"
     assert json.loads(result.stdout)["notes"] == [note]
     assert note in " ".join(result.stderr.split())
     assert note in (work / "report.html").read_text(encoding="utf-8")
@@ -206,7 +206,7 @@ def test_an_artifact_without_sources_is_a_page_that_says_so(tmp_path: Path) -> N
 def test_photos_alone_have_no_line_of_time(tmp_path: Path) -> None:
     write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 6, 6)])
     page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
-    assert "There is no video among the sources" in page
+    assert "No source is a video" in page
     assert "Sets that other thresholds would give" not in page
 
 
@@ -227,7 +227,7 @@ def test_many_pictures_lie_in_a_folder_beside_the_page(work: Path) -> None:
 def test_a_folder_that_is_not_ours_is_left_alone(work: Path) -> None:
     (work / "report").mkdir()
     (work / "report" / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="is not a folder of pictures that ctxr wrote"):
+    with pytest.raises(UsageError, match="is not an image folder written by ctxr"):
         run(Report(workdir=work, inside=5))
     assert run(Report(workdir=work)).folder is None
     assert (work / "report" / "thesis.txt").read_text() == "mine"
@@ -236,7 +236,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(work: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "sentence"),
     [
-        ("notes.html", "is no page that ctxr wrote"),
+        ("notes.html", "is not a page written by ctxr"),
         ("folder.html", "is a folder, not a page"),
         ("page.txt", "does not end in .html"),
         ("sets/report.html", "lies inside the artifact"),

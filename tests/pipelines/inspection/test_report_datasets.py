@@ -135,7 +135,7 @@ def test_an_edited_dataset_is_said_once(drawn: Path, tmp_path: Path) -> None:
     with (tmp_path / "dataset" / "texts.jsonl").open("a") as stream:
         stream.write("\n")
     notes = run(Report(workdir=tmp_path)).notes
-    assert notes == ["dataset/texts.jsonl was changed since it was written: ctxr doctor says more"]
+    assert notes == ["dataset/texts.jsonl was changed since it was written: see ctxr doctor"]
 
 
 def test_descriptions_are_found_and_pictures_are_shown_whole(show: Open, drawn: Path) -> None:

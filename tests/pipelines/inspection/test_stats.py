@@ -241,7 +241,7 @@ def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "cap.json").write_text(
         '{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"id": 1, "image_id": 1, "caption": "a cat"}]}'
     )
-    with pytest.raises(UsageError, match=r"holiday\.mp4 is no statistics that ctxr wrote"):
+    with pytest.raises(UsageError, match=r"holiday\.mp4 is not a statistics file written by ctxr"):
         run(Stats(dataset=tmp_path / "cap.json", out=victim))
     assert victim.read_bytes() == b"a video"
     for _ in range(2):

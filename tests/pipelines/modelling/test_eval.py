@@ -408,7 +408,7 @@ def test_without_a_dataset_the_one_that_a_run_was_made_on_is_missed(dataset: Pat
     trained(dataset, "base", {"base": at_random(0)})
     with pytest.raises(UnfinishedError, match="is not found as it was then: base on elsewhere") as caught:
         run_eval(Eval(workdir=dataset.parent / "work"))
-    assert caught.value.hint == "--dataset PATH   says where it lies"
+    assert caught.value.hint == "--dataset PATH   names its folder"
 
 
 def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:

@@ -29,7 +29,7 @@ def test_the_dataset_of_runs_is_found_in_their_project_beside_newer_ones(tmp_pat
     dataset(tmp_path / "revised", "new")
     runs = [made_on(tmp_path / "runs" / name, old) for name in ("a", "b", "c")]
     assert common_dataset(runs, progress) == old
-    assert progress.said == [f"looking at what the runs were made on: a and 2 more on {old}"]
+    assert progress.said == [f"using the dataset that the runs were trained on: a and 2 more on {old}"]
     assert common_dataset([artifact(tmp_path / "runs" / "mute", "run"), runs[0]], progress) == old
 
 
@@ -44,7 +44,7 @@ def test_a_dataset_outside_the_project_is_found_where_it_lay_while_it_is_as_it_w
     run = made_on(tmp_path / "work" / "runs" / "a", far)
     with pytest.raises(UnfinishedError, match="is not found as it was then: a on far") as caught:
         common_dataset([run], Note())
-    assert caught.value.hint == "--dataset PATH   says where it lies"
+    assert caught.value.hint == "--dataset PATH   names its folder"
     remember_dataset(run, far)
     assert common_dataset([run], Note()) == far
     dataset(far, "another")
@@ -57,7 +57,7 @@ def test_a_dataset_that_was_made_anew_is_offered_and_not_taken(tmp_path: Path) -
     dataset(tmp_path / "dataset", "new")
     with pytest.raises(UnfinishedError, match="is not found as it was then: a on dataset") as caught:
         common_dataset([run], Note())
-    assert caught.value.hint == f"--dataset {tmp_path / 'dataset'}   evaluates on what is there now"
+    assert caught.value.hint == f"--dataset {tmp_path / 'dataset'}   evaluates on the current dataset"
 
 
 def test_runs_on_different_datasets_are_not_evaluated_together_unasked(tmp_path: Path) -> None:

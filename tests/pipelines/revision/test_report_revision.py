@@ -29,13 +29,13 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     content = written.page.read_text(encoding="utf-8")
     assert written.chain == [workdir / "dataset", workdir / "revised"]
     assert 'id="revision"' in content
-    assert "Nobody has looked at this round yet" in content
+    assert "This round has not been audited" in content
     assert content.count('<img src="data:image/jpeg;base64,') == content.count('class="link-card"') > 3
     assert "its own captions" in content
     answer_all(workdir)
     run(ReviseLabels(workdir=workdir, audit=True))
     content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
-    assert "pairs that people looked at" in content
+    assert "pairs that people audited" in content
     assert "Fleiss&#39; kappa 1.00" in content
     said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
     assert said is not None
@@ -44,7 +44,7 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     assert ">threshold 0.5, the classifier&#39;s own</th>" in content
     assert 'class="note bad"' not in content
     run(ReviseLabels(workdir=workdir, undo=True))
-    assert "Round 1 (taken back)" in report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
+    assert "Round 1 (undone)" in report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
 
 
 def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_end_at_the_threshold(
@@ -55,7 +55,7 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     answer_all(workdir)
     run(ReviseLabels(workdir=workdir, audit=True))
     content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
-    assert "Less than half of what was added is right." in content
+    assert "Less than half of the added captions are right." in content
     assert "ctxr revise-labels --undo --round 1" in content
     (made,) = read_rounds(workdir / "revised")
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]

@@ -94,7 +94,7 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
     ):  # fmt: skip
         with pytest.raises(DataError, match=rf"{name} was changed since it was written") as refused:
             run(config, classifier=judge)
-        assert "restore it from a copy, or --out ANOTHER" in (refused.value.hint or "")
+        assert "restore it from a copy, or start over with --out ANOTHER" in (refused.value.hint or "")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         turn(out, open_base(workdir / "dataset"), 0, active=False, again=ReviseLabels().again)
     with pytest.raises(DataError, match=rf"{name} was changed"):

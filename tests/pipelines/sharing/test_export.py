@@ -92,7 +92,7 @@ def test_filtered_is_taken_before_sets_whatever_is_younger(own: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"to": ""}, "which format"),
+        ({"to": ""}, "--to is missing"),
         ({"to": "webdatset"}, "--to webdatset is unknown"),
         ({"to": "hf", "shard_mb": 0}, "--shard-mb 0 is out of range"),
         ({"to": "recipe", "workers": -1}, "--workers -1 is out of range"),
@@ -108,7 +108,7 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
 
 def test_an_export_does_not_go_where_something_else_is(own: Path, tmp_path: Path) -> None:
     for out in (own, own / "inside", own.parent):
-        with pytest.raises(UsageError, match="lie within one another"):
+        with pytest.raises(UsageError, match="are inside one another"):
             export(own, out, "hf")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("mine")

@@ -137,8 +137,8 @@ class PairFormat:
         return [names[0] for names in self.needs() if not set(names) & set(columns)]
 
     def far_from(self, path: str, columns: Collection[str]) -> tuple[float, bool, bool]:
-        """How unlikely a file is one of this format that was spoilt: by the share of columns that it lacks, then by the names of
-        file and folder, then by columns that such files have though nobody needs them."""
+        """How poorly a damaged file matches this format: by the share of missing columns, then by the names of
+        file and folder, then by optional columns."""
         lacking = len(self.missing(columns)) / len(self.needs())
         called = "/".join(PurePath(path).parts[-2:]).lower()
         named = re.search(rf"(?<![a-z0-9]){self.source.replace('-', '[-_]?')}(?![a-z])", called)
@@ -365,7 +365,7 @@ def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
                     text = _windows(line)
                 yield number, text
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a file that is there") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name an existing file") from error
 
 
 def _windows(line: bytes) -> str:

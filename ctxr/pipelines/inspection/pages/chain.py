@@ -224,12 +224,12 @@ class Chain:
 
     @property
     def bare(self) -> bool:
-        """Whether nobody wrote down what became of the frames: image sets do, unless they were rebuilt."""
+        """Whether there is no ledger of frames: image sets have one unless they were rebuilt."""
         return self.last.kind != IMAGE_SETS or (bool(self.units) and not any(unit.ledger for unit in self.units))
 
     @property
     def evaluated(self) -> str:
-        """SHA-256 of the dataset, as evaluations of it name it; "" for image sets, of which many may be made."""
+        """SHA-256 of the dataset, as recorded by its evaluations; "" for image sets."""
         return self.last.sha256 if self.dataset is not None else ""
 
     @property
@@ -248,7 +248,7 @@ class Chain:
         return {(row.source, row.index): row for unit in self.units for row in unit.facts}
 
     def limit(self, name: str) -> float | None:
-        """A limit in force, by its name in the configuration: that of the last artifact that says one."""
+        """The current limit by its option name: that of the last artifact that records one."""
         for stage in reversed(self.stages):
             if (value := number(stage.setting(name))) is not None:
                 return value
@@ -260,7 +260,7 @@ class Chain:
         return number(self.last.model("selection", "threshold"))
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
-        """Each set with its pairwise distances [n, n]; None where an embedding is not at hand."""
+        """Each set with its pairwise distances [n, n]; None if an embedding is missing."""
         rows = {name: place for unit in self.units for name, place in _rows(unit).items()}
         for unit in self.units:
             for image_set in unit.sets:
@@ -301,7 +301,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
             shown = stage is last and stage.changed[0].startswith(PICTURES)
-            what = "the page shows what is there now, and ctxr doctor says more" if shown else "ctxr doctor says more"
+            what = "the page shows the current state; see ctxr doctor" if shown else "see ctxr doctor"
             notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
     return Chain(tuple(stages), units, splits, tuple(notes), _project(last, workdir), dataset)
 
@@ -318,7 +318,7 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
         units = bare_units(dataset_of(open_artifact(last.path)))
         notes.append(
             f"{last.name} holds no ledger and no embeddings, as {last.made_by} writes it: "
-            "distances, timelines and what was left out are not known here"
+            "distances, timelines and exclusions are unknown"
         )
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
 

@@ -64,7 +64,7 @@ class Timeline:
 
 
 def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
-    """The lines of all videos; those with most sets first. None where nobody wrote down what became of their frames."""
+    """Timelines of all videos; those with most sets first. None without a ledger."""
     if edition.chain.bare:
         return None
     videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
@@ -200,7 +200,7 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             yield _measured(title, label, known, chain.limit(name), name == "max_text")
         else:
             missing.append(
-                f"{title}: nobody measured it (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
+                f"{title}: not measured (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
             )
     gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
     if gates:

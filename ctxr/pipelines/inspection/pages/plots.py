@@ -1,4 +1,4 @@
-"""Plots as inline SVG: bars and lines on labelled axes, with the limit in force as a line across."""
+"""Plots as inline SVG: bars and lines on labelled axes, with the current limit as a line."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -158,7 +158,7 @@ def curve(
 
 
 def _upright(most: float) -> tuple[list[float], Callable[[float], float]]:
-    """Whole numbers for an axis of counts up to `most`, the last of which is its end, and where a count stands on it."""
+    """Integer ticks for an axis of counts up to `most`, ending at the last tick, and the position of a count on it."""
     values = [value for value in ticks(0, max(most, 1), 5) if value == int(value)]
     step = values[1] - values[0]
     while values[-1] < most:

@@ -33,7 +33,7 @@ from ctxr.store.tables import read_table
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """What all evaluations of one dataset say, each run once.
+    """The evaluations of one dataset, each run once.
 
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
@@ -62,10 +62,10 @@ class EvaluationRows:
 
 
 def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
-    """The evaluations in `results` of a project; None where there is none.
+    """The evaluations in `results` of a project; None without any.
 
     Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
-    with most rows; `about` is None where no dataset is at hand, which is then not noted again. Of a run that was evaluated
+    with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
     artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
@@ -86,7 +86,7 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
             "these results are of another dataset than the sets above, or of what it was before it was changed"
         )
     elif about is not None and chosen not in {about, *here}:
-        notes.append("the dataset that was evaluated is not in this project, or was made anew since")
+        notes.append("the evaluated dataset is not in this project, or was rebuilt since")
     return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
 
 
@@ -160,7 +160,7 @@ Attended = dict[tuple[str, str], list[list[int]]]
 def attended(
     project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, known: Dataset | None = None
 ) -> tuple[Attended, list[str]]:
-    """Attention of the last layer, averaged over heads, of every trained head that was evaluated; and what is missing, in words.
+    """Attention of the last layer, averaged over heads, of every evaluated trained head; and notes on what is missing.
 
     Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
     Vectors and shares are kept in the project's cache. `shown` are ids of queries; `known` is the dataset that was evaluated,

@@ -122,7 +122,7 @@ MOST_LINES = 6
 
 @dataclass(frozen=True)
 class StratumRow:
-    """Candidates of one band of probabilities and ranks; `percent` of the largest, `people`: entailed of those looked at.
+    """Candidates of one band of probabilities and ranks; `percent` of the largest, `people`: share entailed of those audited.
 
     Attributes:
         wrong: whether it was added and people call less than half of it entailed.
@@ -165,7 +165,7 @@ class Example:
 
 
 def make_revision(edition: Edition) -> Mapping[str, Any] | None:
-    """The latest round in force, with those around it; None where nothing was revised."""
+    """The latest active round, with the others; None without a revision."""
     folder = find_revised(edition.chain.root)
     if folder is None:
         return None
@@ -200,7 +200,7 @@ def find_revised(root: Path) -> Path | None:
 
 
 def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Group]:
-    """What became of the candidates, the surest first, with the share of the largest and what people said of those they looked at.
+    """The outcome of the candidates, by decreasing probability, with the share of the largest and the verdict of the audit.
 
     A band of probabilities that the threshold lies in is told up to it, or from it on."""
     held = list(rows)
@@ -246,7 +246,7 @@ def _audited(found: Mapping[str, Any], shown: Round) -> dict[str, Any]:
 
 
 def verdict(precision: float | None, wanted: float) -> str:
-    """How a round did: `good`, `half` below the wanted precision, `bad` where less than half is right; "" where nobody knows.
+    """The verdict on a round: `good`, `half` below the wanted precision, `bad` below one half; "" if unknown.
 
     >>> [verdict(one, 0.8) for one in (0.9, 0.7, 0.4, None)]
     ['good', 'half', 'bad', '']

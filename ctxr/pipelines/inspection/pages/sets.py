@@ -22,7 +22,7 @@ STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
 
 MOST_IN_MATRIX = 30
-"""Images up to which a set's distances are drawn; in a larger matrix nobody finds a pair."""
+"""Maximum size of a set whose distance matrix is drawn; a larger one is unreadable."""
 
 
 def make_sets(edition: Edition) -> Mapping[str, Any] | None:
@@ -149,7 +149,7 @@ SETS_SECTION = Section("sets", "Sets", make_sets)
 
 
 def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
-    """The reasons that occur, in the order in which they are asked, with the limit in force. None where nobody wrote it down."""
+    """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
     if edition.chain.bare:
         return None
     ledger.fill(edition)

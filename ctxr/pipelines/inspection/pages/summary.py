@@ -35,7 +35,7 @@ PHOTO_STEPS = (
 
 @dataclass(frozen=True)
 class Step:
-    """What is left after a step, as a number and in percent of the first; `lost` says why the rest is gone."""
+    """The number remaining after a step, absolute and in percent of the first; `lost` gives the reasons for the others."""
 
     name: str
     left: int

@@ -67,7 +67,7 @@ def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_
     train("clip-zero-shot", name="base")
     report = evaluated(None, work, progress=progress)
     assert report.dataset == benchmark.name
-    assert progress.said == [f"looking at what the runs were made on: base on {benchmark}"]
+    assert progress.said == [f"using the dataset that the runs were trained on: base on {benchmark}"]
     assert not progress.warned
     assert (report.results / "manifest.json").read_text() == (
         evaluated(benchmark, work, "base").results / "manifest.json"
