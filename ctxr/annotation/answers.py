@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxr.annotation.artifacts import (
-    JUDGMENTS,
     Answered,
     Tasks,
     first_task,
@@ -39,6 +38,7 @@ from ctxr.engine.staging import making
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
 

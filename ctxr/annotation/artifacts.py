@@ -13,15 +13,10 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Dialogue, Unit
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finish, open_artifact
+from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
 from ctxr.store.tables import read_table, write_table
-
-TASKS = "tasks"
-"""Kind of what `ctxr export-tasks` writes, and the folder of the project that holds one artifact for each task."""
-
-JUDGMENTS = "judgments"
-"""Kind of what `ctxr import-answers` writes, and its folder in the project."""
 
 CROWD = "crowd"
 """Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from ctxr.annotation.artifacts import JUDGMENTS
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.tables import read_table
 
 PLATFORMS = ("local", "mturk", "prolific")

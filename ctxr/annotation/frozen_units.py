@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.artifacts import JUDGMENTS, TASKS, TaskBatch, Tasks, read_judgments, read_tasks
+from ctxr.annotation.artifacts import TaskBatch, Tasks, read_judgments, read_tasks
 from ctxr.annotation.platforms.mturk import read_launched
 from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol
@@ -14,6 +14,7 @@ from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import MANIFEST
+from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.records import ImageSet
 
 HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}

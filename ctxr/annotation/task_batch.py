@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ctxr.annotation.artifacts import JUDGMENTS, Answered, TaskBatch, read_judgments
+from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Unit
@@ -34,6 +34,7 @@ from ctxr.engine.project import SETS, chosen
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Image, ImageSet, Text
 from ctxr.store.tables import encode_row
 

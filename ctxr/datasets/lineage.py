@@ -9,9 +9,9 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import RUN
 from ctxr.store.paths import place_of, remember_paths
 
-RUN = "run"
 RELEASE = "release"
 
 

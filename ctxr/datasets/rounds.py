@@ -28,7 +28,7 @@ from ctxr.store.artifacts import (
 )
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
-from ctxr.store.kinds import REVISE_LABELS
+from ctxr.store.kinds import DATASET, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record, Split
 from ctxr.store.tables import encode_row, read_table, write_table
@@ -156,8 +156,6 @@ class AuditVerdict(Record, frozen=True):
     entailed: bool
 
 
-KIND = "dataset"
-
 FOLDER = "revised"
 """Folder of a project that holds the artifact."""
 
@@ -265,7 +263,7 @@ def base_of(out: Path) -> Path | None:
     """The folder that an artifact of revised labels was made from, called as `out` is; None without one."""
     if not (out / MANIFEST).is_file():
         return None
-    artifact = open_artifact(out, KIND)
+    artifact = open_artifact(out, DATASET)
     if artifact.manifest.verb != REVISE_LABELS:
         raise UsageError(f"{out} is a dataset that ctxr {artifact.manifest.verb} wrote", hint="choose another --out")
     return reached(out, str(artifact.manifest.config["base"]))
@@ -276,7 +274,7 @@ def refuse_other_base(out: Path, base: Base) -> None:
     if not read_rounds(out):
         return
     if (out / MANIFEST).is_file():
-        manifest = open_artifact(out, KIND).manifest
+        manifest = open_artifact(out, DATASET).manifest
         same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
     else:  # stopped while a round was put in force
         given = (base.tables or {}).get(JUDGMENTS)
@@ -344,7 +342,7 @@ def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
     judges = [Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds]
     return finish(
         out,
-        kind=KIND,
+        kind=DATASET,
         verb=REVISE_LABELS,
         config={"base": relative(base.path, out)},
         parents=[Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)],

@@ -23,10 +23,8 @@ from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
-
-RUN = "run"
-"""Kind of the artifact that `ctxr train` writes."""
 
 SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""

@@ -1,32 +1,46 @@
 """Kinds of artifacts and the folders of a project, each named once."""
 
-SERVED = ("local", "prolific")
-"""Backends whose workers come to our own pages."""
-
-
 IMAGE_SETS = "image_sets"
+"""Kind of what `ctxr build-sets`, `filter` and `rebuild` write."""
 
+TASKS = "tasks"
+"""Kind of what `ctxr export-tasks` writes, and the folder of the project that holds one artifact for each task."""
 
-CLASSIFIERS = "classifiers"
-"""Folder of a project that holds a folder for each trained classifier."""
+JUDGMENTS = "judgments"
+"""Kind of what `ctxr import-answers` writes, and its folder in the project."""
 
-CLASSIFIER = "classifier"
-"""Of their artifacts."""
+DATASET = "dataset"
+"""Kind of what `ctxr aggregate` and `ctxr revise-labels` write."""
 
+PLAN = "plan"
+"""Kind of what `ctxr plan` writes."""
 
-RESULT = "classifier_results"
-"""Kind of the artifact."""
-
-
-EVALUATION = "results"
-
-
-RUNS = "runs"
-"""Folder of a project that holds a folder for each run."""
+REGION_FEATURES = "regions"
+"""Kind of what `ctxr regions` writes."""
 
 RUN = "run"
-MODEL = "model"
-"""Kinds of origin beside `scores`, a file: what `ctxr train` made, and a model scored as it is."""
+"""Kind of what `ctxr train` and `ctxr listen` write, and of a run as the origin of scores."""
 
+RUNS = "runs"
+"""Folder of the project that holds one artifact for each run."""
+
+MODEL = "model"
+"""Kind of a published model as the origin of scores."""
+
+CLASSIFIER = "classifier"
+"""Kind of a trained entailment classifier."""
+
+CLASSIFIERS = "classifiers"
+"""Folder of the project that holds one artifact for each trained classifier."""
+
+EVALUATION = "results"
+"""Kind of what `ctxr eval` writes of runs."""
+
+CLASSIFIER_RESULTS = "classifier_results"
+"""Kind of what `ctxr eval` writes of classifiers."""
 
 REVISE_LABELS = "revise-labels"
+"""Verb in the manifest of revised labels."""
+
+SERVED = ("local", "prolific")
+"""Platforms whose workers come to our own pages."""

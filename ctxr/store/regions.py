@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from ctxr.errors import DataError
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.kinds import REGION_FEATURES
 from ctxr.store.records import Record
 from ctxr.store.tables import read_table
-
-KIND = "regions"
-"""Kind of the artifact that `ctxr regions` writes."""
 
 PICTURES = "pictures.jsonl"
 
@@ -101,7 +99,7 @@ def read_regions(folder: Path) -> RegionFeatures:
 
     Raises UnfinishedError without a manifest, DataError for another kind, a damaged table or numbers that cannot be.
     """
-    artifact = open_artifact(folder, KIND, "ctxr regions")
+    artifact = open_artifact(folder, REGION_FEATURES, "ctxr regions")
     counts = artifact.manifest.counts
     most, features = counts.get("regions"), counts.get("features")
     if not (isinstance(most, int) and isinstance(features, int) and most > 0 and features > 0):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation.answers import collected
-from ctxr.annotation.artifacts import JUDGMENTS, read_judgments
+from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.project_journal import has_journal
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, checked, folder_of, read_rounds
@@ -29,6 +29,7 @@ from ctxr.pipelines.revision import revise_labels
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Facts
 from ctxr.store.tables import read_table
 from ctxr.store.units import read_unit

@@ -22,11 +22,9 @@ from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.store.records import Text
 from ctxr.store.tables import read_table
-from ctxr.synthetic.crowd.crowd import Person, SimulatedTruth
-from ctxr.synthetic.crowd.judges import SimulatedJudge
 from ctxr.synthetic.crowd.profiles import PROFILES, Profile
 from ctxr.synthetic.crowd.sayings import Scenes
-from ctxr.synthetic.crowd.visitor import known_pictures, work_in_turns
+from ctxr.synthetic.crowd.visitor import Person, SimulatedJudge, SimulatedTruth, known_pictures, work_in_turns
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.kinds import Verdict
 

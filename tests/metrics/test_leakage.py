@@ -5,14 +5,14 @@ import doctest
 import numpy as np
 import pytest
 
-import ctxr.metrics.leakage
-from ctxr.metrics.leakage import alike, nearest, shared_things
+import ctxr.models.leakage
+from ctxr.models.leakage import alike, nearest, shared_things
 
 ORDER = ("train", "valid", "test")
 
 
 def test_the_example_in_the_text_is_true() -> None:
-    assert doctest.testmod(ctxr.metrics.leakage).failed == 0
+    assert doctest.testmod(ctxr.models.leakage).failed == 0
 
 
 def test_shared_things_are_counted_once_and_named() -> None:

@@ -17,8 +17,7 @@ from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastiveObjective, info_nce, vectors_of
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.galleries import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
-from ctxr.models.training.gradcache import cached_gradients
-from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun
+from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun, cached_gradients
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
 from tests.models.training_questions import Table

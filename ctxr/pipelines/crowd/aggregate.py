@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.answers import collected
-from ctxr.annotation.artifacts import JUDGMENTS, TASKS, Answered, read_judgments
+from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Dialogue, Unit
@@ -30,6 +30,7 @@ from ctxr.pipelines.crowd.votes import Acceptance, LabelRow, picks_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
 from ctxr.store.tables import read_table, write_table
 

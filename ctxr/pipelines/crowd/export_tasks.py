@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ctxr.annotation.artifacts import TASKS, TaskBatch, tasks_key, write_task_tables
+from ctxr.annotation.artifacts import TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
 from ctxr.annotation.frozen_units import refuse_changes, refuse_twins, with_seen
 from ctxr.annotation.launch import backend_files, launch
@@ -12,6 +12,7 @@ from ctxr.datasets.rounds import sample_of
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.store.artifacts import Content, require_ours
+from ctxr.store.kinds import TASKS
 
 
 class TaskStage(Stage):

@@ -24,8 +24,7 @@ from ctxr.engine.project import SETS, chosen
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport
 from ctxr.store.artifacts import Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
-
-KIND = "plan"
+from ctxr.store.kinds import PLAN
 
 
 def run(config: Plan, progress: Progress | None = None) -> PlanReport:
@@ -72,7 +71,7 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
         votes = round(sum(one.votes for one in forecasts))
         counts = {"sets": sides, "units": forecasts[0].units, "votes": votes, "cost": cost}
         parent = Parent("image_sets", "image_sets", open_artifact(source).sha256)
-        finish(out, kind=KIND, verb="plan", config=settings, parents=[parent], content=Content([], counts, {}))
+        finish(out, kind=PLAN, verb="plan", config=settings, parents=[parent], content=Content([], counts, {}))
     return report
 
 

@@ -12,7 +12,7 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
-from ctxr.annotation.artifacts import CROWD, TASKS, Tasks, read_all_tasks
+from ctxr.annotation.artifacts import CROWD, Tasks, read_all_tasks
 from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
@@ -30,7 +30,7 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Collected, Opened, Serve
 from ctxr.store.artifacts import MANIFEST
-from ctxr.store.kinds import SERVED
+from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.tables import read_table
 
 STOP_SECONDS = 3

@@ -33,7 +33,7 @@ from ctxr.problems.results import RESULTS, record, results_name
 from ctxr.problems.runs import check_name
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
-from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS, RESULT
+from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
 from ctxr.store.records import Record, SplitName
 from ctxr.store.tables import write_table
 
@@ -101,7 +101,7 @@ def evaluate_classifiers(config: Eval, folders: Sequence[Path], progress: Progre
     }  # fmt: skip
     if config.compare:
         notes.append("classifiers are not tested against each other: --compare is of runs that retrieve")
-    up_to_date = record(out, RESULT, settings, parents, lambda: _write(out, runs, rows, tables), progress)
+    up_to_date = record(out, CLASSIFIER_RESULTS, settings, parents, lambda: _write(out, runs, rows, tables), progress)
     return EvalReport(out, pairs.name, tuple(run.name for run in runs), up_to_date, tables, tuple(notes))
 
 

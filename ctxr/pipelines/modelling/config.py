@@ -15,7 +15,6 @@ from ctxr.store.kinds import CLASSIFIERS
 if TYPE_CHECKING:
     from ctxr.models.training.recipe import Recipe
 
-
 Place = Annotated[Path | None, NotDecisive]
 """Where something lies, which does not decide a result."""
 

@@ -25,7 +25,8 @@ from ctxr.problems.results import Findings, refuse_same_files, results_name
 from ctxr.problems.runs import Run, Scoring, check_name, find_runs, run_folders
 from ctxr.store import kinds
 from ctxr.store.artifacts import Content, Parent
-from ctxr.store.regions import KIND, read_regions
+from ctxr.store.kinds import REGION_FEATURES
+from ctxr.store.regions import read_regions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,4 +137,4 @@ def _counted(
 
 def _regions(config: Eval) -> "Parent":
     """The region features that replace those a run was trained on, as a parent."""
-    return Parent(config.regions, KIND, read_regions(config.workdir / REGIONS / config.regions).sha256)
+    return Parent(config.regions, REGION_FEATURES, read_regions(config.workdir / REGIONS / config.regions).sha256)

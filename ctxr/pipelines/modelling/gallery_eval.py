@@ -21,7 +21,6 @@ from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.figures import Seeds, seeds_of
 from ctxr.problems.gallery import figures as measuring
-from ctxr.problems.gallery import tables
 from ctxr.problems.gallery.figures import Columns, EntailFigure, Ratings
 from ctxr.problems.gallery.scoring import (
     RANKINGS,
@@ -161,11 +160,11 @@ class _Evaluation:
         if config.compare:
             found.differences += measuring.differences(side, columns, clusters, seed, config.permutations)
         made: dict[str, Table | None] = {
-            **tables.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
+            **measuring.recall_tables(side, measured, "group" if config.cluster == "group" else "picture"),
             "similarity": measuring.table(side, rhos),
-            "entailed": tables.entailment_table(name, own),
-            "seeds": seed_table(name, seeds, "mean recall %", tables.SEED_NOTE),
-            "differences": tables.difference_table(name, found.differences),
+            "entailed": measuring.entailment_table(name, own),
+            "seeds": seed_table(name, seeds, "mean recall %", measuring.SEED_NOTE),
+            "differences": measuring.difference_table(name, found.differences),
         }
         found.tables |= {f"{name}/{key}": table for key, table in made.items() if table is not None}
 

@@ -29,8 +29,9 @@ from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.kinds import REGION_FEATURES
 from ctxr.store.records import Image
-from ctxr.store.regions import BOX, KIND, PICTURES, Array, RegionRow, read_regions, shard_name, with_whole
+from ctxr.store.regions import BOX, PICTURES, Array, RegionRow, read_regions, shard_name, with_whole
 from ctxr.store.tables import write_table
 
 SUFFIX = ".npz"
@@ -264,7 +265,7 @@ def _compute(
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
     contents = list(images)
     shutil.rmtree(out / "shards", ignore_errors=True)
-    made_by = {"what": KIND, **maker.describe()}
+    made_by = {"what": REGION_FEATURES, **maker.describe()}
     with progress.task("extracting regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
@@ -344,7 +345,7 @@ class _RegionsInput:
 class RegionsStage(Stage):
     """`regions` as an artifact."""
 
-    KIND = KIND
+    KIND = REGION_FEATURES
     options: RegionsConfig
 
     def out(self) -> Path:
@@ -376,7 +377,7 @@ def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsRepor
     """
     result = execute(RegionsStage(config), progress)
     out = config.folder()
-    regions, manifest = read_regions(out), open_artifact(out, KIND).manifest
+    regions, manifest = read_regions(out), open_artifact(out, REGION_FEATURES).manifest
     return RegionsReport(
         out,
         str(manifest.parents[0].name),

@@ -43,7 +43,7 @@ from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.reranking import Rerank
-from ctxr.problems.scoring import RUN, SCORES, Device, checkpoints, scorer_name, scores_by_seeds, source_of
+from ctxr.problems.scoring import SCORES, Device, checkpoints, scorer_name, scores_by_seeds, source_of
 from ctxr.store.artifacts import (
     MANIFEST,
     Content,
@@ -57,6 +57,7 @@ from ctxr.store.artifacts import (
     take_manifest,
 )
 from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import RUN
 from ctxr.store.records import Record, Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table, write_table

@@ -36,11 +36,10 @@ from ctxr.problems.queries import (
     pictures_of,
     sha256_of_queries,
 )
-from ctxr.problems.scoring import RUN
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
-from ctxr.store.regions import KIND
+from ctxr.store.kinds import REGION_FEATURES, RUN
 
 
 def train(config: Train, recipe: Recipe, progress: Progress) -> TrainReport:
@@ -71,7 +70,7 @@ def train(config: Train, recipe: Recipe, progress: Progress) -> TrainReport:
         for note in foreign_notes(origin, dataset):
             progress.warn(note)
     if regions is not None:
-        parents.append(Parent(recipe.regions, KIND, regions.sha256))
+        parents.append(Parent(recipe.regions, REGION_FEATURES, regions.sha256))
     if recipe.rerank:
         parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, progress.warn))))
     if recipe.weak != "off":

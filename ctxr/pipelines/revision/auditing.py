@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.answers import collected
-from ctxr.annotation.artifacts import JUDGMENTS, TASKS, Answered, read_judgments, read_tasks
+from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import (
@@ -44,7 +44,7 @@ from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import audited_counts, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
 from ctxr.store.atomic import write_bytes
-from ctxr.store.kinds import SERVED
+from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 

@@ -1,4 +1,4 @@
-"""Writing and reporting a round."""
+"""A round as it is sampled, written and reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ctxr.annotation.task_batch import StatementRow
 from ctxr.datasets.rounds import (
     ALSO,
     FIGURES,
@@ -14,6 +15,7 @@ from ctxr.datasets.rounds import (
     LEDGER,
     SAMPLE,
     STRATA,
+    AuditSample,
     AuditVerdict,
     Base,
     CandidateRow,
@@ -30,14 +32,50 @@ from ctxr.datasets.rounds import (
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, entail_at
-from ctxr.metrics.stratified import Sampled, audited_pairs
+from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
-from ctxr.pipelines.revision.sampling import as_candidates, draw
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, read_table
+
+
+def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
+    """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
+    strata: dict[str, list[CandidateRow]] = {}
+    for link in links:
+        strata.setdefault(stratum_of(link), []).append(link)
+    names = sorted(strata)
+    found = []
+    for name, count in zip(names, allocate([len(strata[name]) for name in names], size) if size else [], strict=False):
+        held = strata[name]
+        for place in sorted(rng.choice(len(held), count, replace=False).tolist()):
+            one = held[place]
+            found.append(
+                AuditSample(one.image, one.caption, name, one.decision, len(held), count, one.probability, one.rank)
+            )
+    return found
+
+
+def as_candidates(
+    drawn: Sequence[AuditSample],
+    captions: Mapping[str, Sequence[str]],
+    texts: Mapping[str, str],
+    authors: Mapping[str, str],
+) -> list[StatementRow]:
+    """The sample as `ctxr export-tasks entail` takes it; it does not reveal the classifier's decision.
+
+    Args:
+        captions: written for each image. texts, authors: of each caption, by query.
+    """
+    return [
+        StatementRow(
+            one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption]
+        )
+        for one in sorted(drawn, key=lambda one: one.key())
+    ]
+
 
 RESAMPLES = 1000
 

@@ -1,25 +1,129 @@
-"""`ctxr export`: export image sets with their queries in common formats.
+"""`ctxr export`: image sets and what is asked about them, in the formats of other tools, with a dataset card.
 
 Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDataset shards, Croissant, FiftyOne, and a recipe that holds
 everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.writers import croissant, fiftyone, hf, imagecode, recipe, webdataset
-from ctxr.datasets.writers.card import card
-from ctxr.datasets.writers.job import ExportJob, ExportResult, read_licences, without_test_answers
+from ctxr.datasets.writers.job import (
+    UNKNOWN,
+    ExportJob,
+    ExportResult,
+    Licence,
+    read_licences,
+    source_names,
+    without_test_answers,
+)
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.engine.staging import keep_card, refuse_others
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.sharing.config import Export, ExportReport
-from ctxr.store.artifacts import Content, Parent
+from ctxr.store.artifacts import Content, Manifest, Parent
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Source
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
+
+
+def card(job: ExportJob, made_by: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
+    """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
+    counts = job.counts()
+    parts = [
+        _front_matter(job, counts, written) if to == "hf" else "",
+        f"# {text(job.dataset.name)}\n",
+        f"{counts['sets']} sets of minimally contrastive images, {counts['images']} images"
+        + (f", {counts['queries']} queries" if counts["queries"] else ", no descriptions yet")
+        + ": a benchmark for finding the right image from a contextual text.\n",
+        _splits(counts),
+        "## Loading\n",
+        written.load,
+        "## How it was made\n",
+        _made(job, made_by, fingerprint),
+        "## Sources and licences\n",
+        _licences(job),
+    ]
+    if left_out := [*written.left_out, *written.notes, *job.dataset.notes]:
+        parts += ["## Left out or changed\n", "\n".join(f"- {line}" for line in left_out) + "\n"]
+    return "\n".join(part for part in parts if part)
+
+
+def text(value: object) -> str:
+    """A value as Markdown that shows it as it is: one line, no markup, no table cell of its own."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(str(value).split()))
+
+
+def _front_matter(job: ExportJob, counts: dict[str, Any], written: ExportResult) -> str:
+    licence = job.licences.shared(job.dataset.images.values())
+    lines = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
+    lines += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
+    size = next((name for most, name in _SIZES if counts["sets"] < most), "1M<n<10M")
+    lines += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
+    return "\n".join(lines)
+
+
+def _yaml(value: str) -> str:
+    """A quoted YAML string: a JSON string of printable characters is one."""
+    import json
+
+    return json.dumps(" ".join(value.split()))
+
+
+def _splits(counts: dict[str, Any]) -> str:
+    rows = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
+    return "\n".join(["| side | sets |", "| --- | --- |", *rows, ""])
+
+
+def _made(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
+    encoder = made_by.models.get("encoder", {})
+    selection = made_by.models.get("selection", {})
+    kinds = sorted({image_set.kind for image_set in job.dataset.sets})
+    lines = [
+        f"- made by ctxr {text(made_by.ctxr)} {text(made_by.verb)}; sha256 of its manifest {fingerprint}",
+        f"- kinds of sets: {', '.join(kinds) or 'none'}",
+    ]
+    if encoder and selection:
+        threshold = selection.get("threshold")
+        lines.append(
+            f"- frames of a video set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
+        )
+    limits = [name for name in ("brisque", "max_text", "min_size") if made_by.config.get(name) is not None]
+    lines += [f"- {name.replace('_', ' ')}: {text(made_by.config[name])}" for name in limits]
+    return "\n".join([*lines, ""])
+
+
+def _licences(job: ExportJob) -> str:
+    known: dict[str, Source] = {source.name: source for source in job.dataset.sources}
+    lines = ["| source | licence | attribution | sha256 |", "| --- | --- | --- | --- |"]
+    for name in source_names(job.dataset):
+        source = known.get(name)
+        shown = f"{text(name)} ({text(source.file)})" if source and source.file != name else text(name)
+        lines.append(_row(shown, job.licences.known.get(name, Licence()), source.sha256 if source else ""))
+    own = [name for name in sorted(job.licences.known) if name in job.dataset.images]
+    lines += [_row(text(name), job.licences.known[name], job.dataset.images[name].sha256) for name in own]
+    unknown = sum(not job.licences.of(image).licence for image in job.dataset.images.values())
+    told = ""
+    if unknown:
+        told = (
+            f"The licence of {unknown} of {len(job.dataset.images)} images is unknown. "
+            "Ask the owner of a source before redistributing its images.\n"
+        )
+    return "\n".join([*lines, "", told])
+
+
+def _row(name: str, licence: Licence, sha256: str) -> str:
+    link = f" <{licence.url.replace('>', '%3E').replace(' ', '%20').replace('|', '%7C')}>" if licence.url else ""
+    return f"| {name} | {text(licence.licence) or UNKNOWN} | {text(licence.attribution)}{link} | {sha256} |"
+
 
 WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "imagecode": imagecode.write,

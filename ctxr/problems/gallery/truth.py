@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from ctxr.annotation.artifacts import JUDGMENTS
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
@@ -40,6 +39,7 @@ from ctxr.metrics.stratified import Part, Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
 

@@ -17,8 +17,8 @@ from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
+from ctxr.problems.gallery.figures import entailment_table
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
-from ctxr.problems.gallery.tables import entailment_table
 from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, human_verdicts, published
 from ctxr.store.records import Judgment
 from tests.models.encoder_folder import make_folder

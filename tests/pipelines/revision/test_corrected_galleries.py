@@ -13,9 +13,8 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailments, figures
+from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailment_table, entailments, figures
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
-from ctxr.problems.gallery.tables import entailment_table
 from ctxr.problems.gallery.truth import Labels, labels_of, people_of
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.tables import read_table, write_table

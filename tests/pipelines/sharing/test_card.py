@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.writers.card import text
 from ctxr.datasets.writers.job import read_licences
 from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.sharing.export import text
 from tests.exports import export
 
 HEADER = "source,licence,attribution,url\n"

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from ctxr.synthetic.crowd.crowd import Person
-from ctxr.synthetic.crowd.judges import SimulatedJudge
-from ctxr.synthetic.crowd.visitor import Visitor
+from ctxr.synthetic.crowd.visitor import Person, SimulatedJudge, Visitor
 
 
 def test_nobody_visits_without_knowing_what_to_answer() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from ctxr.errors import UsageError
 from ctxr.store.hashing import sha256_file
-from ctxr.synthetic.world.encoding import encode, frames, time_base
 from ctxr.synthetic.world.films import BLUR, FORMATS, Film, Format, Take, Transition, sample_film
+from ctxr.synthetic.world.footage import encode, frames, time_base
 from ctxr.synthetic.world.shots import sample_shot
 
 Pixels = npt.NDArray[np.uint8]

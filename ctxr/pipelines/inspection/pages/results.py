@@ -23,11 +23,11 @@ from ctxr.problems.embeddings import Array, PictureFiles, cached
 from ctxr.problems.figures import PARTS
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, contents_of, pictures_of
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
-from ctxr.problems.scoring import RUN, Device, checkpoints, plan_scoring, scorer_name, source_of, with_regions
+from ctxr.problems.scoring import Device, checkpoints, plan_scoring, scorer_name, source_of, with_regions
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.kinds import EVALUATION, RUNS
+from ctxr.store.kinds import EVALUATION, RUN, RUNS
 from ctxr.store.tables import read_table
 
 

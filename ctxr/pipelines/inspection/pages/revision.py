@@ -29,7 +29,7 @@ from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section
 from ctxr.problems.entailment import KINDS, TABLES
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
-from ctxr.store.kinds import RESULT, REVISE_LABELS
+from ctxr.store.kinds import CLASSIFIER_RESULTS, REVISE_LABELS
 from ctxr.store.tables import read_table
 
 FIGURES = ("accuracy", "precision", "recall", "F0.5")
@@ -67,7 +67,7 @@ def make_classifiers(edition: Edition) -> Mapping[str, Any] | None:
 def evaluated(project: Path) -> list[Artifact]:
     """The evaluations of classifiers in a project."""
     artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
-    return [one for one in artifacts if one.manifest.kind == RESULT]
+    return [one for one in artifacts if one.manifest.kind == CLASSIFIER_RESULTS]
 
 
 def _judges(artifact: Artifact) -> Iterator[ClassifierResult]:

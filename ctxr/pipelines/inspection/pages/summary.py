@@ -34,7 +34,7 @@ PHOTO_STEPS = (
 
 
 @dataclass(frozen=True)
-class Step:
+class FunnelStep:
     """The number remaining after a step, absolute and in percent of the first; `lost` gives the reasons for the others."""
 
     name: str
@@ -131,7 +131,7 @@ def _reasons(edition: Edition) -> list[str]:
     return [*(name for name in REASONS if name in found), *sorted(found - REASONS.keys())]
 
 
-def _steps(units: Sequence[SourceUnit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[Step]:
+def _steps(units: Sequence[SourceUnit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[FunnelStep]:
     """From what the sources hold to what is in a set; steps at which nothing could fall out are left out."""
     rows = [row for unit in units for row in unit.ledger]
     if not rows:
@@ -139,16 +139,16 @@ def _steps(units: Sequence[SourceUnit], asked: Sequence[tuple[str, tuple[str, ..
     counts = Counter(row.reason for row in rows)
     whole = sum(unit.source.frames for unit in units) if video else len(rows)
     whole = max(whole, len(rows))
-    steps = [Step("decoded" if video else "considered", whole, 100.0, [])]
+    steps = [FunnelStep("decoded" if video else "considered", whole, 100.0, [])]
     left = len(rows)
     if video:
         between = [("", "between samples", whole - left)] if whole > left else []
-        steps.append(Step("considered", left, _share(left, whole), between))
+        steps.append(FunnelStep("considered", left, _share(left, whole), between))
     for name, reasons in asked:
         lost = [(reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]]
         left -= sum(number for _, _, number in lost)
         if lost or name == asked[-1][0]:
-            steps.append(Step(name, left, _share(left, whole), lost))
+            steps.append(FunnelStep(name, left, _share(left, whole), lost))
     return steps
 
 
