@@ -68,11 +68,7 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
             raise DataError(f"{path}: there is no caption that says anything in it", hint="restore the file")
         if blank:
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
-        if missing := sum(not images[one].path for one in by_id.values()):
-            here = f"{root.name}/" if root.name else "the current folder"
-            notes.append(
-                f"{missing} of {len(by_id)} photos of {gallery} are missing from {here} and its direct subfolders"
-            )
+        notes += _missing(root, gallery, [images[one] for one in by_id.values()])
     counted = Counter(licences.values()).most_common()
     notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
     return Dataset(
@@ -87,6 +83,13 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
         licences=licences,
         notes=tuple(notes),
     )
+
+
+def _missing(root: Path, gallery: str, photos: list[Image]) -> list[str]:
+    missing = sum(not photo.path for photo in photos)
+    here = f"{root.name}/" if root.name else "the current folder"
+    note = f"{missing} of {len(photos)} photos of {gallery} are missing from {here} and its direct subfolders"
+    return [note] if missing else []
 
 
 def _photos(root: Path, file: JsonFile, gallery: str) -> Iterator[tuple[int, Image, str]]:
