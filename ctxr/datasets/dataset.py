@@ -19,7 +19,7 @@ class Dataset:
         name: display name, for titles.
         root: folder that `Image.path` is relative to; None where only texts are available.
         sets: in the order of their ids.
-        images: by id. Where the picture is not at hand its `path` and `sha256` are "" and its sides 0.
+        images: by id. Where the picture is not available its `path` and `sha256` are "" and its sides 0.
         texts: by id. queries: by id, in the order of the file or table.
         judgments: all rounds of all workers; the published target is a row of worker `gold`.
         splits: side of each group; a group that is not named belongs to no split.

@@ -30,7 +30,7 @@ class EntailmentPair(Record, frozen=True):
     Attributes:
         id: `source/split/number`.
         premise: text; None if absent or unavailable.
-        hypothesis: text; None where only the `caption` is known and its text is not at hand.
+        hypothesis: text; None where only the `caption` is known and its text is not available.
         image: `coco/ID`, `flickr30k/ID`, or an image id of an artifact; None for text alone.
         label: 1 entailed, 0 not: neutral and contradiction are one class.
         relation: what the source says in its own word.

@@ -66,7 +66,7 @@ class Counted:
     """Expected numbers among the first K of each picture, [I, len(ks)].
 
     Attributes:
-        written: captions written for it. extra: other ones that hold. judged: those that were looked at.
+        written: captions written for it. extra: other ones that hold. judged: those that were audited.
         known: of each K what an audit by strata says; none without one.
     """
 
@@ -117,7 +117,7 @@ def entail_at(
     clusters: Clusters | None = None,
 ) -> list[EntailAt]:
     """Entail@K for each K, with intervals over pictures. It is corrected stratum by stratum where `counted` knows of an audit by
-    strata that looked at each of them, else by `rates`; pairs that the classifier never judged stay not entailed.
+    strata that audited each of them, else by `rates`; pairs that the classifier never judged stay not entailed.
 
     Args:
         counted: of I pictures. leaked: [I] whether the classifier was trained on a picture.

@@ -8,7 +8,7 @@ Audited pairs are known; only the rest of each stratum varies. So intervals shri
 Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
 
 One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
-of its looks among the first K; where fewer than `LEAST` fell there, that of all its looks. What was looked at counts as it is: a
+of its looks among the first K; where fewer than `LEAST` fell there, that of all its looks. What was audited counts as it is: a
 census gives the truth exactly, and its interval is that of the pictures alone.
 """
 
@@ -171,7 +171,7 @@ def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interv
     return Interval(found.value / pairs, found.low / pairs, found.high / pairs, len(strata))
 
 
-UNSEEN = "a stratum was not looked at"
+UNSEEN = "a stratum was not audited"
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
     """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited.
 
     The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
-    pairs was not looked at, or all pairs are of one kind.
+    pairs was not audited, or all pairs are of one kind.
 
     >>> parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
     >>> found = rates(parts, np.random.default_rng(0))
@@ -305,7 +305,7 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
 
 
 def kappa(parts: Sequence[Part]) -> Agreement:
-    """Cohen's kappa of people and the classifier over the whole pool: strata weigh as much as they hold, not as was looked at.
+    """Cohen's kappa of people and the classifier over the whole pool: strata are weighted by their size, not by how many were audited.
 
     >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
     0.719
@@ -407,7 +407,7 @@ def entailed_share(
 
     Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
     squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
-    holds. No value where a stratum with pairs that nobody decided was not looked at.
+    holds. No value where a stratum with pairs that nobody decided was not audited.
     """
     rest = known.rest.sum(axis=0)
     held = rest > 0

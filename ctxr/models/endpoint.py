@@ -32,7 +32,7 @@ NOT_ALLOWED = frozenset({401, 403, 404, 405})
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety")
 """Words by which hosts say that it was the content that they refuse."""
 
-AGAIN = "run the same command again: it goes on where it was"
+AGAIN = "run the same command again: it resumes where it stopped"
 
 
 class Rejected(CtxrError):

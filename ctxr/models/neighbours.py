@@ -81,7 +81,7 @@ def products(left: Vectors, right: Vectors) -> Doubles:
 
 
 class ExactSearch:
-    """The best of a pool for each query: approximate products rule pairs out, exact values order what is left.
+    """The best of a pool for each query: approximate products rule pairs out, exact values order the remainder.
 
     For a query a and a candidate b with rounded a', b' and errors e = a - a', f = b - b': a·b - a'·b' = e·b + a'·f, which is at
     most |e||b| + |a'||f|. `bound` adds the rounding of D sums in fp32 and that of the product to bf16.

@@ -85,7 +85,7 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
 def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
     files = {image.id: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     if not files:
-        progress.warn("no picture is at hand: --encoder has nothing to embed")
+        progress.warn("no picture is available: --encoder has nothing to embed")
         return None
     model = load_encoder(name, device, warn=progress.warn)
     rows: dict[str, int] = {}

@@ -147,8 +147,8 @@ def _phenomena(side: EvalSplit, figures: Sequence[Figure]) -> Table:
             without = found.get((f"no {part}", side.runs[0]))
             told.append(None if without is None else percent(without.interval))
         rows.append(tuple(told))
-    heads = ("phenomenon", "looked at", "found", *(("with it", "without") if alone else side.runs))
-    note = "looked at: descriptions that somebody examined for it; a phenomenon stands twice where it was looked for in more"
+    heads = ("phenomenon", "examined", "found", *(("with it", "without") if alone else side.runs))
+    note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
     return Table(
         f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
     )

@@ -37,7 +37,7 @@ class Classifier(Protocol):
     Attributes:
         name: of the run. fingerprint: SHA-256 over weights, config and preprocessing.
         threshold: probability from which on a claim counts as entailed, chosen on dev.
-        trained_on: images it was trained on or chosen by, what it must not judge: SHA-256 of each file that was at hand, and the
+        trained_on: images it was trained on or chosen by, what it must not judge: SHA-256 of each available file, and the
             canonical id (`coco/9`, `flickr30k/7`) of each published one. Ids of artifacts are not among them: two may share them.
     """
 
@@ -82,7 +82,7 @@ class ImageSource:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^v.
         build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch` says what it does).
         tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
-        preprocess: what is done to pixels first; None where cells of an encoder are looked at.
+        preprocess: preprocessing of pixels; None where cells of an encoder are used.
         cells: that encoder's name; "" for pixels.
         pairs: premises and hypotheses as the layers over words take them, for a text branch that shares them; None where it cannot.
     """

@@ -105,7 +105,7 @@ def untrained(
     """The source of a branch whose first weights are drawn.
 
     Args:
-        looks: what is done to pixels first, or the name of the encoder whose cells are looked at.
+        looks: preprocessing of pixels, or the name of the encoder whose cells are used.
         decides: what the weights follow from, beside name, config and word pieces.
     """
     settings = json.dumps([name, asdict(config), list(pieces), *decides], sort_keys=True, default=str)

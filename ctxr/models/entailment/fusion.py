@@ -20,7 +20,7 @@ class FusionConfig:
     Attributes:
         vocabulary, places, kinds: word pieces, positions and token types that it knows.
         width: D. text_layers: that see words alone. fusion_layers: above them, with cross-attention.
-        heads, inner, dropout: of each layer. image_width: of the tokens that are looked at.
+        heads, inner, dropout: of each layer. image_width: width of the image tokens.
         products: fusion layers add a product of each word with what it saw. Published layers have none; from nothing and with
             little data sums alone take very long to find whether a word fits.
     """

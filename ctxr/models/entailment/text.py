@@ -129,7 +129,7 @@ class LateBranch(BertBranch):
 
 
 def _mean(values: Tensor, there: Tensor) -> Tensor:
-    """[B] over what is there of [B, T]; 0 of nothing."""
+    """[B] mean over the tokens present in [B, T]; 0 where there are none."""
     found: Tensor = (values * there).sum(1) / there.sum(1).clamp(min=1)
     return found
 

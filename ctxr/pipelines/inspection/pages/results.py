@@ -164,7 +164,7 @@ def attended(
 
     Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
     Vectors and shares are kept in the project's cache. `shown` are ids of queries; `known` is the dataset that was evaluated,
-    where it is at hand, else it is looked for in the project.
+    where it is given, else it is searched for in the project.
     """
     found, notes = Attended(), list[str]()
     runs = [run for run in _attended_runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]

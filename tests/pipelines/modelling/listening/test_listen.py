@@ -218,7 +218,7 @@ def test_a_status_that_is_no_answer_is_asked_about_again(work: Path, status: int
     with serving(behave) as server:
         with pytest.raises(CtxrError, match=f"refused with {status}: Insufficient credits") as caught:
             ask(server, work, at_once=1)
-        assert "goes on where it was" in caught.value.hint
+        assert "resumes where it stopped" in caught.value.hint
         assert [line["outcome"] for line in journal(work)] == ["chosen"] * 2
         poor = False
         report = ask(server, work, at_once=1)
