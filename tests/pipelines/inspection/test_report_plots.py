@@ -15,7 +15,8 @@ from ctxr.pipelines.inspection.pages.plots import HEIGHT, LEFT, RIGHT, WIDTH, cu
 def test_ticks_are_few_even_and_within_the_axis(low: float, length: float, most: int) -> None:
     found = ticks(low, low + length, most)
     assert len(found) <= most + 1
-    assert all(low - 1e-6 * length <= value <= low + length * (1 + 1e-6) for value in found)
+    rounding = 1e-6 * length + 1e-10 + 2 * np.spacing(1e6)
+    assert all(low - rounding <= value <= low + length + rounding for value in found)
     if len(found) > 2:
         steps = np.diff(found)
         assert steps.max() == pytest.approx(steps.min(), rel=1e-3, abs=2e-10 + 4 * np.spacing(1e6))

@@ -40,7 +40,7 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
     assert said is not None
     assert said[1] == verdict(float(said[2]) / 100, 0.8)
-    assert ("Less is right than the 80 % that are wanted" in content) == (said[1] == "half")
+    assert ("Precision is below the wanted 80 %" in content) == (said[1] == "half")
     assert ">threshold 0.5, the classifier&#39;s own</th>" in content
     assert 'class="note bad"' not in content
     run(ReviseLabels(workdir=workdir, undo=True))
@@ -100,4 +100,4 @@ def test_image_sets_keep_their_page_and_gain_the_part(workdir: Path, tmp_path: P
     content = report(Report(workdir=sets)).page.read_text(encoding="utf-8")
     assert 'id="sets"' in content
     assert 'id="revision"' in content
-    assert "The classifier was trained on 1 of these pictures" in content
+    assert "The classifier was trained on 1 of these images" in content
