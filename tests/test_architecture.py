@@ -69,6 +69,7 @@ def test_there_is_no_room_without_a_name() -> None:
     [
         "from ctxr.cli.app import app; import typer; typer.main.get_command(app).list_commands(None)",
         "from ctxr.cli.commands import COMMANDS, named; [named(one.config) for one in COMMANDS.values()]",
+        "import ctxr.cli.views",
     ],
 )
 def test_the_front_door_is_light(statement: str) -> None:

@@ -16,8 +16,7 @@ from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
 from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
-from ctxr.pipelines.inspection.config import AuditReport, Check, StatsReport
-from ctxr.pipelines.inspection.report import ReportPage
+from ctxr.pipelines.inspection.config import AuditReport, Check, ReportPage, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport

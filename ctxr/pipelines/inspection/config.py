@@ -156,3 +156,22 @@ class Check:
     state: str
     detail: str
     cure: str = ""
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """The outcome of `ctxr report`.
+
+    Attributes:
+        chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
+        missing: images that could not be shown. notes: remarks for the reader.
+    """
+
+    page: Path
+    bytes: int
+    chain: list[Path]
+    sets: int
+    pictures: int
+    folder: Path | None
+    missing: list[str]
+    notes: list[str]

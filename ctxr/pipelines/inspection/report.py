@@ -1,35 +1,15 @@
 """`ctxr report`: a chain of artifacts, or a published release, as one offline HTML page."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
-from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages.chain import load_chain
 from ctxr.pipelines.inspection.pages.edition import Edition, Thumbnails
 from ctxr.pipelines.inspection.pages.page import FIRST_LINE, write_page
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
-
-
-@dataclass(frozen=True)
-class ReportPage:
-    """The outcome of `ctxr report`.
-
-    Attributes:
-        chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
-        missing: images that could not be shown. notes: remarks for the reader.
-    """
-
-    page: Path
-    bytes: int
-    chain: list[Path]
-    sets: int
-    pictures: int
-    folder: Path | None
-    missing: list[str]
-    notes: list[str]
 
 
 def run(config: Report, progress: Progress | None = None) -> ReportPage:

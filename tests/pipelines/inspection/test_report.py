@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.report import ReportPage, run
+from ctxr.pipelines.inspection.config import Report, ReportPage
+from ctxr.pipelines.inspection.report import run
 from ctxr.store.records import Failure
 from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.report import ReportPage, run
+from ctxr.pipelines.inspection.config import Report, ReportPage
+from ctxr.pipelines.inspection.report import run
 from tests.pipelines.evaluated import TEST, VALID, at_random, evaluate, evaluated_project, release, write_scores
 from tests.pipelines.opened import Open
 from tests.pipelines.report_artifacts import project
