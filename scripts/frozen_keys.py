@@ -38,8 +38,6 @@ def decisive(config: Any) -> dict[str, Any]:
     """What of a configuration is hashed; all of it where nothing is, or where it does not say."""
     if hasattr(config, "key") and config.COMMAND not in WHOLE and (key := config.key()):
         return dict(key)
-    if hasattr(config, "result_config"):
-        return dict(config.result_config())
     return {field.name: getattr(config, field.name) for field in fields(config)}
 
 

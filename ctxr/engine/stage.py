@@ -1,5 +1,6 @@
 """How every verb writes its artifact: check options, resolve inputs, skip if up to date, lock, write, manifest last."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ class StageResult:
     up_to_date: bool
 
 
-class Stage:
+class Stage(ABC):
     """A verb that writes one artifact. A verb that only reads is a plain function of its options.
 
     Attributes:
@@ -66,23 +67,23 @@ class Stage:
     def __init__(self, options: Options) -> None:
         self.options = options
 
+    @abstractmethod
     def out(self) -> Path:
         """The folder of the artifact."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inputs(self, progress: Progress) -> Inputs:
         """What is read. Raises for inputs that are missing or unfinished."""
-        raise NotImplementedError
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Do what can still fail, or does not touch the earlier result: `out` is locked, and its manifest not yet removed. Returns
         the inputs of `write`."""
         return inputs
 
+    @abstractmethod
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         """Do the work in `out`, which is locked. Returns None if it is incomplete: no manifest is written, and the same command
         resumes. May raise NothingWritten to keep the earlier result."""
-        raise NotImplementedError
 
     def used(self, inputs: Inputs) -> Sequence[Parent]:
         """The parents that contributed to the result: all of them by default."""

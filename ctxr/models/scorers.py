@@ -1,5 +1,6 @@
-"""Scorers of candidates: the interface, bi-encoders, and encoders of pairs. Letters: B queries, K candidates, N images, T tokens, D width.
+"""Scorers of candidates: their input, bi-encoders, and encoders of pairs.
 
+A scorer maps a `Batch` to float32 [B, K]: higher is better, -inf where there is no candidate.
 Letters: B queries, K candidates, N images, R regions, F features of a region, T tokens, D width of a pair.
 """
 
@@ -37,13 +38,6 @@ class Batch:
     def to(self, device: str) -> "Batch":
         """The same on another device."""
         return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
-
-
-class CandidateScorer(Protocol):
-    """Says how well each candidate fits its query."""
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """float32 [B, K], higher is better, -inf where there is no candidate."""
 
 
 class ClipScorer(nn.Module):

@@ -1,9 +1,6 @@
 """Paths of sources on this machine, by content. Kept beside the artifacts, not in them: an artifact is the same wherever it was made.
 
 Each content has a small file of its own, so concurrent runs do not overwrite each other's entries.
-
-Pictures stay where the sets are: `root` in the manifest's config leads from the artifact to the folder that `Image.path` is
-relative to.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""Options and reports of the verbs that make image sets.
-
-Filtering acts as if a rejected frame had never been sampled: the walk runs again over the ledger without it, so building and then
-filtering gives the same sets as building with the same limits in one pass.
-"""
+"""Options and reports of the verbs that make image sets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""Options and report of `ctxr export`.
-
-Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDataset shards, Croissant, FiftyOne, and a recipe that holds
-everything but the pixels (`ctxr rebuild` makes the same frames from it again).
-"""
+"""Options and report of `ctxr export`."""
 
 import math
 from dataclasses import dataclass
