@@ -1,7 +1,6 @@
 """Filtering again after a threshold changed: no decode, no model."""
 
 import tempfile
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def measure() -> list[Row]:
 
         quality = QualityGate(QualityLimits(0.65, 0.1))
         stamp = Stamp("scan", "other", quality.stamps())
-        embedder = Embedder(no_encoder, threading.Lock())  # type: ignore[arg-type]
+        embedder = Embedder(no_encoder)  # type: ignore[arg-type]
         context = UnitContext(out, Picking(THRESHOLD, 10, 0.0, quality), embedder)
 
         def again() -> SourceUnit:

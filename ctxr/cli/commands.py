@@ -50,6 +50,16 @@ COMMANDS = {
         "ctxr.cli.views:image_sets",
         resumes=True,
     ),
+    "merge": Command(
+        "Merge what the ranks of build-sets or filter have made into one artifact.",
+        "ctxr.pipelines.curation.config:Merge",
+        "ctxr.pipelines.curation.merge:run",
+        "ctxr.cli.views:image_sets",
+        text="Merge what the ranks of build-sets or filter have made into one artifact, byte-equal to that of a run without ranks.\n\n"
+        "The exit code is 4 while a rank is at work, and when a source was not finished by any rank.",
+        arguments=("artifact",),
+        resumes=True,
+    ),
     "plan": Command(
         "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
         "ctxr.pipelines.crowd.config:Plan",

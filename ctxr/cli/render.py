@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ctxr.engine.progress import Silent
 from ctxr.engine.report import Table as Tabular
 from ctxr.errors import CtxrError
 
@@ -203,6 +204,10 @@ class Terminal:
 
     def __init__(self) -> None:
         self._console = stderr()
+
+    def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
+        """Silent in another process."""
+        return Silent, ()
 
     def note(self, text: str) -> None:
         """Something worth knowing."""

@@ -28,6 +28,12 @@ MOST_SHOWN = 20
 def image_sets(report: SetsReport) -> Iterator[Block]:
     """Of `build-sets` and `filter`: where the result is, what is in it, why the rest is not."""
     counts = report.counts
+    if report.rank:
+        finished = f"{counts['finished']} finished, {counts['failed']} failed, of {plural(counts['sources'], 'video')}"
+        yield Summary(
+            f"{report.artifact}: rank {report.rank}", {"videos": finished, "next": "ctxr merge, after all ranks"}
+        )
+        return
     rows = {
         **({"read": report.read} if report.read is not None else {}),
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",

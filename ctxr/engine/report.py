@@ -34,6 +34,7 @@ class SetsReport:
         counts: the manifest's counts. up_to_date: nothing was to do.
         curve: sets by threshold, when asked for.
         failures: sources that gave nothing, with why.
+        rank: which rank of how many this was; empty for a whole run. `counts` are then of its sources.
     """
 
     artifact: Path
@@ -44,6 +45,7 @@ class SetsReport:
     failures: list[dict[str, Any]]
     curve: dict[str, int] | None = None
     read: Path | None = None
+    rank: str = ""
 
 
 def share_with_interval(interval: Mapping[str, Any]) -> str:

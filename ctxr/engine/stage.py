@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
-from ctxr.errors import CtxrError
+from ctxr.engine.units import Shard
+from ctxr.errors import CtxrError, UnfinishedError
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
@@ -58,14 +59,14 @@ class Stage(ABC):
 
     Attributes:
         KIND: of the artifact. STAGED: write into an empty folder that replaces the old artifact once it is whole, instead of
-            completing the folder in place.
+            completing the folder in place. shard: the units of a rank, which writes no manifest; None for a whole run.
     """
 
     KIND: ClassVar[str]
     STAGED: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options, self.shard = options, Shard.of(options)
 
     @abstractmethod
     def out(self) -> Path:
@@ -93,7 +94,10 @@ class Stage(ABC):
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         if not (out / MANIFEST).is_file():
             return None
-        artifact = open_artifact(out, self.KIND)
+        try:
+            artifact = open_artifact(out, self.KIND)
+        except UnfinishedError:  # a rank has removed the manifest since
+            return None
         known = artifact.manifest
         same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
         same = same and identity(known.parents) == identity(inputs.parents)
@@ -124,7 +128,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
     if artifact := stage.current(out, inputs):
         return StageResult(artifact, up_to_date=True)
     stage.require_free(out)
-    with locked(out):
+    with locked(out, shared=stage.shard is not None):
         if artifact := stage.current(out, inputs):  # another process was faster
             return StageResult(artifact, up_to_date=True)
         inputs = stage.prepare(inputs, out, progress)

@@ -50,6 +50,9 @@ class SourceLocator:
         self._found: dict[str, Path] | None = None
         self.places: dict[str, Path] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceLocator, (self._artifact, self._videos, self._talk)
+
     @property
     def found(self) -> dict[str, Path]:
         """Every video, photo and album's folder below `videos` by sha256; nothing without such a folder."""

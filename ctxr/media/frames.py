@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ctxr.engine.parallel import run_in_parallel
 from ctxr.engine.progress import Progress
+from ctxr.engine.units import parallel
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildProcess, pair
 from ctxr.media.footage import SourceLocator
@@ -112,27 +112,26 @@ def decode_frames(
 
     A video that cannot be read costs only itself; what `visit` raises ends all.
     """
-    failed: dict[str, DataError] = {}
     stop = threading.Event()
     if wanted:
         _ = sources.found  # searched first: one progress line at a time
 
-    def decode(one: Wanted) -> None:
-        with ChildFrameReader(lambda: sources.video(one), one.decoder) as reader:
-            for image in sorted(one.images, key=lambda image: (image.index, image.id)):
+    def decode(video: Wanted) -> DataError | None:
+        with ChildFrameReader(lambda: sources.video(video), video.decoder) as reader:
+            for image in sorted(video.images, key=lambda image: (image.index, image.id)):
                 if stop.is_set():
-                    return
+                    break
                 try:
                     pixels = reader.read(image.index, image.time)
                 except DataError as error:
-                    failed[one.name] = error
-                    return
+                    return error
                 visit(image, pixels, reader.stream)
                 task.advance()
+        return None
 
-    with progress.task("decode frames", sum(len(one.images) for one in wanted)) as task:
-        run_in_parallel(decode, wanted, workers, stop.set)
-    return failed
+    with progress.task("decode frames", sum(len(video.images) for video in wanted)) as task:
+        results = list(parallel(decode, wanted, workers, stop=stop.set))
+    return {video.name: error for video, error in results if error}
 
 
 def pixels_sha256(rgb: Pixels) -> str:

@@ -3,10 +3,9 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -14,9 +13,11 @@ import numpy.typing as npt
 from PIL import Image as Pillow
 from PIL import ImageOps, UnidentifiedImageError
 
+from ctxr.engine.units import parallel
 from ctxr.errors import DataError
 
 Pixels = npt.NDArray[np.uint8]
+T = TypeVar("T")
 
 _ORIENTATION = 0x0112
 _QUARTER_TURNS = frozenset({5, 6, 7, 8})
@@ -118,21 +119,21 @@ def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
     return np.asarray(small.ravel() / np.sqrt(small.size), np.float32)
 
 
-def decoded(read: Callable[..., Pixels], *known: Sequence[Any]) -> list[Pixels]:
+def decoded(read: Callable[..., T], *known: Sequence[Any]) -> list[T]:
     """What `read` makes of each picture, in turn; `known` are its arguments as columns. Raises what `read` raises."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(read, *known))
+    rows = parallel(lambda row: read(*row), zip(*known, strict=True), os.cpu_count() or 1, ordered=True)
+    return [pixels for _, pixels in rows]
 
 
 def troubles(read: Callable[..., Pixels], *known: Sequence[Any]) -> Iterator[DataError | None]:
     """Why each picture cannot be read, in turn, None where it can: each is decoded wholly, and forgotten."""
 
-    def trouble(*one: Any) -> DataError | None:
+    def trouble(row: tuple[Any, ...]) -> DataError | None:
         try:
-            read(*one)
+            read(*row)
         except DataError as error:
             return error
         return None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(trouble, *known)
+    cores = os.cpu_count() or 1
+    yield from (error for _, error in parallel(trouble, zip(*known, strict=True), cores, ordered=True, queued=cores))

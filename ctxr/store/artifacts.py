@@ -95,12 +95,13 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     Raises UnfinishedError without a manifest, DataError for a damaged manifest, a newer format or another kind.
     """
     file = path / MANIFEST
-    if not file.is_file():
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
         hint = "run the command that makes it first (again, if it was stopped)"
         hint = hint if path.exists() else f"check the path, or {hint}"
-        raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint)
-    content = file.read_bytes()
+        raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint) from error
     try:
         loose = msgspec.json.decode(content)
         version = loose.get("format") if isinstance(loose, dict) else None
@@ -168,40 +169,41 @@ def take_manifest(path: Path) -> bytes | None:
         content = (path / MANIFEST).read_bytes()
     except FileNotFoundError:
         return None
-    (path / MANIFEST).unlink()
+    (path / MANIFEST).unlink(missing_ok=True)  # another rank may be faster
     return content
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, shared: bool = False) -> Iterator[None]:
     """Lock the folder `path` (created if missing) against other processes until the block ends or the process dies.
 
     The lock is on the marker file, which is never removed: removing a locked file would let another process lock a new one.
-    Partial files of killed processes are removed.
-    Raises UnfinishedError when another process holds the lock.
+    It is exclusive, and partial files of killed processes are removed; or `shared` with the other ranks of a run.
+    Raises UnfinishedError when another process holds a lock that excludes this one.
     """
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        stream = (path / MARKER).open("a")
+        stream = (path / MARKER).open("a+")
     with stream:
-        if not _take(stream):
+        if not take_lock(stream, shared):
             raise UnfinishedError(
                 f"{path} is being written by another ctxr process",
                 hint=f"wait for it, or choose another folder: {CHOOSE}",
             )
         with disk_errors(path):
-            for half in path.glob(HALF_WRITTEN):  # of writers that were killed: nobody else writes here now
+            for half in () if shared else path.glob(HALF_WRITTEN):  # of writers that were killed
                 half.unlink(missing_ok=True)
         yield
 
 
-def _take(stream: IO[str]) -> bool:
+def take_lock(stream: IO[str], shared: bool = False) -> bool:
+    """Lock an open file, readable and writable, until it is closed; False if another process holds it."""
     try:
         import fcntl
     except ImportError:  # a system without flock: nothing to hold
         return True
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

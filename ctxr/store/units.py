@@ -7,17 +7,20 @@ the ledger and the embeddings, from which sets can be picked again with other se
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors
+from ctxr.store.artifacts import take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import safe_name
-from ctxr.store.records import PHOTO_SUFFIXES, Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.tables import decode_other, encode_other, read_table, write_table
 
 SOURCES = "sources"
@@ -43,7 +46,7 @@ PARTS = (
 """Files of a unit."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|shard\d+\.(?:json|npy))")
+_LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|failed|rank|shard\d+\.(?:json|npy))")
 _FRAME = re.compile(r"img\d+\.jpg")
 _VIDEO_SET = re.compile(r".+-shot\d+_\d+")
 
@@ -182,6 +185,78 @@ def write_unit(artifact: Path, unit: SourceUnit) -> None:
     save_vectors(making / "exact.npy", unit.exact)
     write_bytes(making / "source.json", msgspec.json.format(head, indent=1) + b"\n")
     replace_folder(making, final)
+
+
+class FailedUnit(msgspec.Struct, frozen=True):
+    """A source that gave no unit, its row of failures.jsonl, and the warning with a hint."""
+
+    stamp: Stamp
+    failure: Failure
+    warning: str
+
+
+def write_failed(artifact: Path, failed: FailedUnit) -> None:
+    """Record what a rank could not make."""
+    write_bytes(_failed_file(artifact, failed.failure.source), msgspec.json.encode(failed))
+
+
+def read_failed(artifact: Path, name: str) -> FailedUnit | None:
+    """The failure that a rank recorded; None without one."""
+    try:
+        return msgspec.json.decode(_failed_file(artifact, name).read_bytes(), type=FailedUnit)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _failed_file(artifact: Path, name: str) -> Path:
+    folder = unit_folder(artifact, name)
+    return folder.with_name(f".{name}.failed")
+
+
+class RankRun(msgspec.Struct, frozen=True):
+    """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field."""
+
+    verb: str
+    world: int
+    options: dict[str, Any]
+
+
+@contextmanager
+def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
+    """Record how a rank runs, and lock its record.
+
+    Raises UnfinishedError while the same rank, or a rank among another number of ranks, is at work.
+    """
+    own = artifact / SOURCES / f".{rank}-of-{run.world}.rank"
+    with disk_errors(own):
+        own.parent.mkdir(parents=True, exist_ok=True)
+        stream = own.open("a+")
+    with stream:
+        if not take_lock(stream):
+            raise UnfinishedError(f"rank {rank} of {run.world} is at work in {artifact}", hint="wait for it")
+        for other in own.parent.glob(".*-of-*.rank"):
+            if not other.name.endswith(f"-of-{run.world}.rank"):
+                with other.open("a+") as their:
+                    if not take_lock(their):
+                        sentence = f"{other.name[1:-5].replace('-', ' ')} ranks is at work in {artifact}"
+                        raise UnfinishedError(sentence, hint="wait for it, or use the same --world-size")
+                other.unlink(missing_ok=True)
+        stream.truncate(0)
+        stream.write(msgspec.json.encode(run).decode())
+        stream.flush()
+        yield
+
+
+def read_ranks(artifact: Path) -> dict[int, RankRun]:
+    """How the ranks of the latest run ran, by rank."""
+    runs = {}
+    for file in (artifact / SOURCES).glob(".*-of-*.rank"):
+        rank = file.name[1:].partition("-")[0]
+        try:
+            runs[int(rank)] = msgspec.json.decode(file.read_bytes(), type=RankRun)
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            raise DataError(f"{file} is damaged: {error}", hint=f"delete {file}, and run rank {rank} again") from error
+    return dict(sorted(runs.items()))
 
 
 def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], list[str]]:

@@ -5,11 +5,9 @@ that cannot learn it need not be tried on photographs.
 """
 
 import itertools
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import numpy as np
 from ctxr.datasets.readers.phenomena import WORKER
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
+from ctxr.engine.units import parallel
 from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.models.encoders import Encoder, load_encoder
@@ -130,19 +129,11 @@ def _draw(config: WorldBenchmark, split: str, count: int) -> "Iterator[tuple[Kin
     targets = config.targets if split == "train" else 0
     if not count:
         return
-    if config.workers == 1:
-        for number in itertools.count():
-            yield draw_set(config.seed, split, number, config.video, config.side, targets)
-    ahead: deque[Future[tuple[Kind, BenchmarkSet]]] = deque()
-    with ProcessPoolExecutor(config.workers, mp_context=get_context("spawn")) as pool:
-        try:
-            for number in itertools.count():
-                ahead.append(pool.submit(draw_set, config.seed, split, number, config.video, config.side, targets))
-                # the next sets are drawn while this one is encoded and written
-                if len(ahead) > _AHEAD * config.workers:
-                    yield ahead.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    draw = partial(draw_set, config.seed, split, video=config.video, side=config.side, targets=targets)
+    # the next sets are drawn while this one is encoded and written
+    queued = _AHEAD * config.workers if config.workers > 1 else 0
+    drawn = parallel(draw, itertools.count(), config.workers, processes=config.workers > 1, ordered=True, queued=queued)
+    yield from (found for _, found in drawn)
 
 
 _SIDES = ("train", "valid", "test")

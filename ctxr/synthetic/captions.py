@@ -10,12 +10,10 @@ A text entails what says less of the same: fewer of its things, a kind with fewe
 many, where, or beside what. It does not entail a text that is false of a picture of which it is true.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import repeat
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import refuse_seed
+from ctxr.engine.units import parallel
 from ctxr.errors import UsageError
 from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, require_ours, take_manifest
@@ -404,10 +403,10 @@ def write_rows(config: WorldCaptions, galleries: Sequence[GalleryPlan], progress
     """Draw the galleries and write their pictures and tables; how many rows each table has."""
     rows: dict[str, list[object]] = {name: [] for name in TABLES}
     total = sum(one.pictures for one in galleries)
-    with progress.task("drawing pictures", total) as task, _hands(config.workers) as pool:
+    with progress.task("drawing pictures", total) as task:
         for gallery in galleries:
             families, left = [], gallery.pictures
-            for family in _families(config, gallery, pool):
+            for family in _families(config, gallery):
                 kept = min(left, len(family.scenes))
                 families.append(Family(family.scenes[:kept], family.statements[:kept], family.pictures[:kept]))
                 task.advance(kept)
@@ -465,18 +464,13 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
     return found
 
 
-def _hands(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:
-    return nullcontext() if workers == 1 else ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-
-
-def _families(config: WorldCaptions, gallery: GalleryPlan, pool: ProcessPoolExecutor | None) -> Iterator[Family]:
+def _families(config: WorldCaptions, gallery: GalleryPlan) -> Iterator[Family]:
     """Families without end: each has a seed of its own, so the number of processes changes nothing."""
-    start, block = 0, 4 * config.workers
-    while True:
-        numbers = range(start, start + block)
-        drawn = map if pool is None else pool.map
-        yield from drawn(draw_family, repeat(config), repeat(gallery.number), numbers)
-        start += block
+    several = config.workers > 1
+    draw = partial(draw_family, config, gallery.number)
+    queued = 3 * config.workers if several else 0
+    drawn = parallel(draw, itertools.count(), config.workers, processes=several, ordered=True, queued=queued)
+    yield from (family for _, family in drawn)
 
 
 def _write_gallery(

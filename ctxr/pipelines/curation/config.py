@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
 from ctxr.store.hashing import sha256_file
 
 Place = Annotated[Path | None, NotDecisive]
@@ -97,10 +98,16 @@ class BuildSets(Options):
     """Videos decoded at the same time; 0 = half the cores."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
     """Decoding threads per video."""
+    engine: EngineName = "threads"
+    """What works on the videos: threads, or processes, each with an encoder of its own."""
+    rank: Rank = None
+    """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
+    world_size: WorldSize = None
+    """Number N of ranks that share the videos."""
     yield_curve: Annotated[bool, NotDecisive] = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     retry_failed: Annotated[bool, NotDecisive] = False
-    """Retry sources that failed in the finished run."""
+    """Retry sources that failed in the finished run, or for a rank."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""
@@ -114,6 +121,7 @@ class BuildSets(Options):
         """No sources, and places that cannot be used."""
         if not self.sources and not self.yield_curve:
             yield "no SOURCES given", "ctxr build-sets videos/"
+        yield from shard_rules(self.rank, self.world_size)
         yield from require_folders(self.folder(), self.workdir)
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
@@ -154,6 +162,14 @@ class Filter(Options):
     """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
     workers: Workers = 0
     """Videos worked on at the same time; 0 = half the cores."""
+    engine: EngineName = "threads"
+    """What works on the videos: threads, or processes, each with an encoder of its own."""
+    rank: Rank = None
+    """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
+    world_size: WorldSize = None
+    """Number N of ranks that share the videos."""
+    retry_failed: Annotated[bool, NotDecisive] = False
+    """Retry videos that failed for a rank."""
 
     def source(self) -> Path:
         """The sets that are read."""
@@ -165,11 +181,28 @@ class Filter(Options):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """No limit at all, and places that cannot be used."""
+        yield from shard_rules(self.rank, self.world_size)
         if (self.brisque, self.max_text, self.min_size) == (None, None, None):
             yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
         yield from require_folders(self.folder(), self.workdir)
         if self.folder().resolve() == self.source().resolve():
             yield "--input and --out are the same folder", "choose another --out"
+
+
+@dataclass(frozen=True)
+class Merge(Options):
+    """Options of `ctxr merge`."""
+
+    COMMAND = "merge"
+
+    artifact: Place = None
+    """Artifact folder that ranks have worked on; default: `sets` in the workdir."""
+    workdir: Workdir = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return self.artifact or self.workdir / "sets"
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,23 @@ Filtering acts as if a rejected frame had never been sampled: the walk runs agai
 filtering gives the same sets as building with the same limits in one pass.
 """
 
-import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.changes import discard, refuse_changed
-from ctxr.datasets.image_sets import report_on
-from ctxr.engine.parallel import run_in_parallel
-from ctxr.engine.progress import Progress, ProgressTask, Silent
+from ctxr.datasets.changes import refuse_changed
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, execute
+from ctxr.engine.stage import Inputs
+from ctxr.engine.units import Unit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
 from ctxr.media.sources import InputSource
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.pipelines.curation.build_sets import SetsRun
 from ctxr.pipelines.curation.config import Filter
-from ctxr.pipelines.curation.image_sets import SetsStage, complete
+from ctxr.pipelines.curation.image_sets import CommandOf, SetsJob, SetsStage, VideoJob
 from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
@@ -31,40 +28,24 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artif
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import place_of
-from ctxr.store.records import Failure, Split
+from ctxr.store.records import Failure, Source, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
 
-def run(config: Filter, progress: Progress | None = None) -> SetsReport:
-    """Filter image sets and report on the rest.
+def run(config: Filter, progress: Progress | None = None, of_rank: CommandOf | None = None) -> SetsReport:
+    """Filter image sets and report on the rest; with `of_rank`, the command of a rank, only merge what ranks made.
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
     cannot be found.
     """
     progress = progress or Silent()
-    report = report_on(config.folder(), execute(FilterStage(config), progress).up_to_date, read=config.source())
-    if not report.up_to_date and not report.counts["sets"]:
-        asked = {"--brisque": config.brisque, "--max-text": config.max_text, "--min-size": config.min_size}
-        limits_typed = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
+    report = FilterStage(config, of_rank).report(progress, read=config.source())
+    if not report.rank and not report.up_to_date and not report.counts["sets"]:
+        limits = {"--brisque": config.brisque, "--max-text": config.max_text, "--min-size": config.min_size}
+        limits_typed = " and ".join(f"{name} {value}" for name, value in limits.items() if value is not None)
         progress.warn(f"no set passes {limits_typed}: try wider limits")
     return report
-
-
-@dataclass(frozen=True)
-class FilterJob:
-    """A filter run whose options and inputs are valid.
-
-    Attributes:
-        built: the sets to filter. units: theirs. stamps: of the units made of them. models: as in the manifest.
-    """
-
-    run: SetsRun
-    built: Artifact
-    sources: SourceLocator
-    units: Sequence[SourceUnit]
-    stamps: Mapping[str, Stamp]
-    models: Mapping[str, Any]
 
 
 class FilterStage(SetsStage):
@@ -74,6 +55,8 @@ class FilterStage(SetsStage):
     """
 
     options: Filter
+    label = "filter videos"
+    nothing = RESTORE
 
     def out(self) -> Path:
         """The folder of the artifact."""
@@ -86,63 +69,87 @@ class FilterStage(SetsStage):
         _check_same_limits(built.manifest.config, self.options)
         return Inputs([Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents], built)
 
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+    def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
         """Read the units, and make the instruments."""
-        options, built = self.options, inputs.data
+        options, self.built = self.options, inputs.data
+        built = self.built
         _check_built(built)
-        models = built.manifest.models
+        models, config = built.manifest.models, built.manifest.config
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection = models["selection"]
         picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
-        there = [parent.name for parent in built.manifest.parents if unit_folder(built.path, parent.name).is_dir()]
-        units = [read_unit(built.path, name) for name in there]
+        sources = [parent.name for parent in built.manifest.parents if unit_folder(built.path, parent.name).is_dir()]
+        units = [read_unit(built.path, name) for name in sources]
         stamps = {
             unit.source.name: Stamp(
                 unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, vars(quality.limits)]), quality.stamps()
             )
             for unit in units
         }
-        context = UnitContext(out, picking, _embedder(models["encoder"], built.manifest.config, options, progress))
-        job = FilterJob(
-            SetsRun(context, progress, options.decisive().command_line(), RESTORE),
-            built,
-            # the search reports no progress: it runs inside another progress line
-            SourceLocator(built.path, options.videos, Silent()),
-            units,
-            stamps,
-            {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()},
-        )
-        return replace(inputs, data=job)
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
-        job: FilterJob = inputs.data
-        discard(out, *self.changed, progress)
-        run, built = job.run, job.built
-        videos = [unit for unit in job.units if unit.source.kind == "video"]
-        with progress.task("filter videos", len(videos)) as task:
-            run_in_parallel(partial(_video, job, task), videos, self.options.workers, run.context.stopping.set)
-        if albums := [unit for unit in job.units if unit.source.kind == "photos"]:
-            _photos(job, albums)
-        failed_before = read_table(built.path / "failures.jsonl", Failure)
-        run.require_units(failed_before, RESTORE)
-        if not built.is_unchanged():
-            raise UnfinishedError(f"{built.path} was rebuilt in the meantime", hint="run the same command again")
-        return complete(
-            out,
-            run.units,
-            [*failed_before, *run.failures],
+        load = partial(_recorded_encoder, models["encoder"], options.device, config["precision"], progress)
+        context = UnitContext(out, picking, Embedder(load))
+        videos = [unit.source for unit in units if unit.source.kind == "video"]
+        self.albums = [unit for unit in units if unit.source.kind == "photos"]
+        # the search reports no progress: it runs inside another progress line
+        self.sources = SourceLocator(built.path, options.videos, Silent())
+        return SetsJob(
+            FilterVideos(context, options.decisive().command_line(), RESTORE, built.path, self.sources),
             progress,
-            models=job.models,
+            [Unit(source.name, stamps[source.name], source) for source in videos],
+            {unit.source.name: stamps[unit.source.name] for unit in self.albums},
+            {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()},
             # the splits were assigned when the sets were built, and filtering keeps them
-            published={row.group: row.split for row in read_table(built.path / "splits.jsonl", Split)},
-            salt=built.manifest.config.get("salt", "ctxr"),
+            {row.group: row.split for row in read_table(built.path / "splits.jsonl", Split)},
+            config.get("salt", "ctxr"),
+            read_table(built.path / "failures.jsonl", Failure),
         )
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
+        content = super().write(inputs, out, progress)
+        if not inputs.data.is_unchanged():
+            raise UnfinishedError(f"{inputs.data.path} was rebuilt in the meantime", hint="run the same command again")
+        return content
 
     def used(self, inputs: Inputs) -> Sequence[Parent]:
         """The parents without videos that failed."""
-        failed = {failure.source for failure in inputs.data.run.failures}
+        failed = {failure.source for failure in self.job.failures}
         return [parent for parent in inputs.parents if parent.name not in failed]
+
+    def photos(self, job: SetsJob) -> None:
+        """Pick again from the photos of all albums."""
+        if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
+            return
+        albums, context = [_album(self.sources, unit) for unit in self.albums], job.work.context
+        known = {unit.source.name: unit for unit in self.albums}
+        pool = gather_pool(context.artifact, albums, known, {}, context.embedder, lambda count: None)
+        measures = context.picking.quality.stamps()
+        facts = {
+            (unit.source.name, row.index): row
+            for unit in self.albums
+            for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
+        }
+        config = self.built.manifest.config
+        choice = PhotoPicking(self.built.manifest.models["selection"]["duplicate"], config["sample"], config["seed"])
+        job.pick_photos(pool, albums, choice, facts, "filter photos")
+
+
+@dataclass
+class FilterVideos(VideoJob):
+    """Picks again from the ledgers of the artifact `built`."""
+
+    built: Path
+    sources: SourceLocator
+
+    def file(self, unit: Unit) -> Path | str:
+        """Where the video was last seen, or its name."""
+        source: Source = unit.payload
+        return place_of(self.built, source.sha256) or source.file
+
+    def make(self, unit: Unit) -> None:
+        """Pick the sets of a video again."""
+        video = partial(self.sources.video, unit.payload)
+        pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, video, unit.stamp)
 
 
 def _maker(config: Filter) -> str:
@@ -181,37 +188,6 @@ def _check_built(artifact: Artifact) -> None:
         raise DataError(f"{artifact.path / MANIFEST} does not say {missing[0]}", hint="run ctxr build-sets again")
 
 
-def _video(job: FilterJob, task: ProgressTask, unit: SourceUnit) -> None:
-    """Pick the sets of a video again, or reuse those of an earlier run."""
-    source, built = unit.source, job.built.path
-    stamp = job.stamps[source.name]
-    if not job.run.take(source.name, stamp):
-        job.run.attempt(
-            source.name,
-            lambda: place_of(built, source.sha256) or source.file,
-            lambda: pick_from_ledger(job.run.context, unit, built, partial(job.sources.video, source), stamp),
-        )
-    task.advance()
-
-
-def _photos(job: FilterJob, albums: Sequence[SourceUnit]) -> None:
-    run, stamps = job.run, {unit.source.name: job.stamps[unit.source.name] for unit in albums}
-    if all(run.take(name, stamp) for name, stamp in stamps.items()):
-        return
-    found = [_album(job.sources, unit) for unit in albums]
-    known = {unit.source.name: unit for unit in albums}
-    pool = gather_pool(run.context.artifact, found, known, {}, run.context.embedder, lambda count: None)
-    measures = run.context.picking.quality.stamps()
-    facts = {
-        (unit.source.name, row.index): row
-        for unit in albums
-        for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
-    }
-    config = job.built.manifest.config
-    choice = PhotoPicking(job.models["selection"]["duplicate"], config["sample"], config["seed"])
-    run.pick_photos(pool, found, stamps, choice, facts, "filter photos")
-
-
 def _album(sources: SourceLocator, unit: SourceUnit) -> InputSource:
     """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
     source, folder = unit.source, sources.album(unit.source)
@@ -221,17 +197,12 @@ def _album(sources: SourceLocator, unit: SourceUnit) -> InputSource:
     return InputSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
-def _embedder(described: dict[str, Any], built: dict[str, Any], config: Filter, progress: Progress) -> Embedder:
-    """The encoder that the sets were built with, loaded only if a decision must be repeated."""
-
-    @cache
-    def make() -> "Encoder":
-        encoder = load_encoder(described["name"], config.device, built["precision"], warn=progress.warn)
-        if encoder.fingerprint != described["fingerprint"]:
-            raise DataError(
-                f"the encoder {described['name']} is not the one the sets were built with (other weights)",
-                hint="run ctxr build-sets again, then filter",
-            )
-        return encoder
-
-    return Embedder(make, threading.Lock())
+def _recorded_encoder(recorded: dict[str, Any], device: str, precision: str, progress: Progress) -> Encoder:
+    """The encoder that the sets were built with."""
+    encoder = load_encoder(recorded["name"], device, precision, warn=progress.warn)
+    if encoder.fingerprint != recorded["fingerprint"]:
+        raise DataError(
+            f"the encoder {recorded['name']} is not the one the sets were built with (other weights)",
+            hint="run ctxr build-sets again, then filter",
+        )
+    return encoder

@@ -1,32 +1,291 @@
-"""Units become an artifact of image sets: merged tables, splits and counts."""
+"""Sources become units, by any engine and any number of ranks, and units an artifact of image sets: tables, splits and counts."""
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.changes import changed
+import msgspec
+
+from ctxr.datasets.changes import changed, discard
+from ctxr.datasets.image_sets import report_on
 from ctxr.datasets.splits import assign_splits, find_leakage
 from ctxr.engine.progress import Progress
-from ctxr.engine.stage import Stage
-from ctxr.store.artifacts import Artifact, Content
+from ctxr.engine.report import SetsReport
+from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
+from ctxr.engine.units import Job, Results, Unit, find_engine, map_units
+from ctxr.errors import DataError, UnfinishedError, plural, some
+from ctxr.media.scan import ScanFailed
+from ctxr.media.sources import InputSource
+from ctxr.media.video import VideoError
+from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos
+from ctxr.pipelines.curation.quality import Unmeasurable
+from ctxr.pipelines.curation.videos import UnitContext
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, plain
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import Failure, Split, SplitName
+from ctxr.store.records import Facts, Failure, Split, SplitName
 from ctxr.store.tables import write_table
-from ctxr.store.units import SourceUnit, merge_units, tidy
+from ctxr.store.units import (
+    FailedUnit,
+    RankRun,
+    SourceUnit,
+    Stamp,
+    merge_units,
+    rank_lock,
+    read_failed,
+    read_stamp,
+    read_unit,
+    tidy,
+    write_failed,
+)
+
+CommandOf = Callable[[int], str]
+"""The command of a rank."""
+
+
+@dataclass
+class VideoJob(Job):
+    """Makes the units of videos.
+
+    Attributes:
+        retry: the command that tries failed sources again. hint: the hint for failures that have none.
+    """
+
+    context: UnitContext
+    retry: str
+    hint: str
+
+    @abstractmethod
+    def make(self, unit: Unit) -> object:
+        """Write the unit."""
+
+    @abstractmethod
+    def file(self, unit: Unit) -> Path | str:
+        """The file of a video, for failures."""
+
+    def __call__(self, unit: Unit) -> FailedUnit | None:
+        """Write the unit; the failure of a video that cannot be used."""
+        try:
+            self.make(unit)
+        except (ScanFailed, VideoError, Unmeasurable) as error:
+            hint = error.hint or self.hint
+            failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, self.retry)
+            return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
+        return None
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self.context.stopping.set()
+
+
+@dataclass
+class SetsJob:
+    """A build or a filter run whose options and inputs are valid.
+
+    Attributes:
+        work: makes units of the `videos`. stamps: of the albums, by name.
+        models: as in the manifest. published: splits that are fixed. salt: of the others. earlier: failures of the parent.
+        units: those that are done, by source. failures: sources and photos that gave nothing.
+    """
+
+    work: VideoJob
+    progress: Progress
+    videos: Sequence[Unit]
+    stamps: Mapping[str, Stamp]
+    models: Mapping[str, Any]
+    published: Mapping[str, SplitName]
+    salt: str
+    earlier: Sequence[Failure] = ()
+    units: dict[str, SourceUnit] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def take(self, name: str, stamp: Stamp) -> bool:
+        """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
+        artifact = self.work.context.artifact
+        unit = readable_unit(artifact, name) if read_stamp(artifact, name) == stamp else None
+        if unit is not None:
+            self.units[name] = unit
+        return unit is not None
+
+    def fail(self, failed: FailedUnit) -> None:
+        """Record a video that gave nothing."""
+        self.failures.append(failed.failure)
+        self.progress.warn(failed.warning)
+
+    def fail_photos(self, unreadable: Sequence[tuple[InputSource, int, str]]) -> None:
+        """Record photos (album, position, why) that could not be read."""
+        for album, position, message in unreadable:
+            file = str(album.photos[position])
+            self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
+            self.progress.warn(message)
+
+    def pick_photos(
+        self,
+        pool: PhotoPool,
+        albums: Sequence[InputSource],
+        choice: PhotoPicking,
+        facts: Mapping[tuple[str, int], Facts],
+        label: str,
+    ) -> None:
+        """The units of all albums, whose photos are one pool; see `photos.pick_photos`."""
+        with self.progress.task(label, len(pool.photos)) as task:
+            made = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts, task.advance)
+        self.units.update({unit.source.name: unit for unit in made})
+
+
+class NothingBuilt(DataError, NothingWritten):
+    """No source could be used."""
 
 
 class SetsStage(Stage):
-    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too."""
+    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too.
+
+    Attributes:
+        label: of the progress of videos. nothing: the hint where no source can be used.
+    """
 
     KIND = IMAGE_SETS
+    options: BuildSets | Filter
+    label = "videos"
+    nothing = ""
     changed: tuple[Sequence[str], Sequence[str]] = ((), ())
     """Files of the earlier result that were modified, and their units."""
+
+    def __init__(self, options: BuildSets | Filter, of_rank: CommandOf | None = None) -> None:
+        """`of_rank`: make no unit of a video; the error about a missing one names this command."""
+        super().__init__(options)
+        self._of_rank = of_rank
+
+    @abstractmethod
+    def photos(self, job: SetsJob) -> None:
+        """The units of all albums."""
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, arrays and pictures."""
         self.changed = files, _ = changed(artifact)
         return files
+
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Note whether there is an earlier result, and resolve the job."""
+        self._earlier_result = (out / MANIFEST).is_file()
+        self.job = self.resolve(inputs, out, progress)
+        return inputs
+
+    @abstractmethod
+    def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
+        """The job, with its encoder and quality measures."""
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+        """Make the missing units, and merge all; a rank makes its own alone."""
+        job = self.job
+        if self.shard:
+            if self.changed[0]:
+                hint = "run the same command once without --rank: it rebuilds what changed"
+                raise DataError(f"{out / self.changed[0][0]} has changed since it was written", hint=hint)
+            with rank_lock(out, self.shard.rank, RankRun(self.options.COMMAND, self.shard.world, typed(self.options))):
+                self.videos(job)
+            return None
+        discard(out, *self.changed, progress)
+        self.videos(job)
+        if job.stamps:
+            self.photos(job)
+        self._require_units(job)
+        models, published = job.models, job.published
+        failures = [*job.earlier, *job.failures]
+        return complete(out, job.units, failures, progress, models=models, published=published, salt=job.salt)
+
+    def videos(self, job: SetsJob) -> list[SourceUnit]:
+        """Make the units of videos that are missing; returns those that were made."""
+        options, artifact, made = self.options, job.work.context.artifact, []
+
+        def finished(unit: Unit) -> bool:
+            if job.take(unit.name, unit.stamp):
+                return True
+            failed = None if options.retry_failed else read_failed(artifact, unit.name)
+            if failed is None or failed.stamp != unit.stamp:
+                return False
+            job.fail(failed)
+            return True
+
+        engine = _Merged(job.videos, self._of_rank) if self._of_rank else find_engine(options.engine, options.workers)
+        for unit, failed in map_units(job.work, job.videos, engine, job.progress, self.label, finished, self.shard):
+            if failed is not None:
+                job.fail(failed)
+                if self.shard:
+                    write_failed(artifact, failed)
+            elif job.take(unit.name, unit.stamp):
+                made.append(job.units[unit.name])
+            else:
+                raise DataError(
+                    f"the unit {unit.name} in {artifact} was changed meanwhile", hint="run the command again"
+                )
+        return made
+
+    def _require_units(self, job: SetsJob) -> None:
+        """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
+        if job.units or not job.failures:
+            return
+        if not self._earlier_result:
+            write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
+        first = min(job.failures, key=lambda failure: failure.key())
+        more = f" (and {len(job.failures) - 1} more)" if len(job.failures) > 1 else ""
+        raise NothingBuilt(f"no source could be used: {first.message}{more}", hint=self.nothing)
+
+    def report(self, progress: Progress, curve: bool = False, read: Path | None = None) -> SetsReport:
+        """Run the stage, and report on its result, or on what a rank did."""
+        result = execute(self, progress)
+        if self.shard is None or result.up_to_date:
+            return report_on(self.out(), result.up_to_date, curve, read)
+        job, models = self.job, self.job.models
+        counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
+        return SetsReport(
+            artifact=self.out(),
+            up_to_date=False,
+            encoder=models["encoder"]["name"],
+            threshold=models["selection"]["threshold"],
+            counts=counts,
+            failures=[msgspec.structs.asdict(failure) for failure in job.failures],
+            read=read,
+            rank=f"{self.shard.rank} of {self.shard.world}",
+        )
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """The engine of a merge: ranks make units."""
+
+    videos: Sequence[Unit]
+    command: CommandOf
+
+    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+        """Nothing. Raises UnfinishedError."""
+        names = [unit.name for unit in units]
+        missing = f"{plural(len(names), 'source')} of {len(self.videos)} not finished by any rank: {some(names)}"
+        position = sorted(unit.name for unit in self.videos).index(names[0])
+        raise UnfinishedError(f"{missing}", hint=self.command(position))
+
+
+_OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
+"""Options in which ranks of one run may differ."""
+
+
+def typed(options: BuildSets | Filter) -> dict[str, Any]:
+    """The options that are not at their defaults, by field, without those in which ranks may differ."""
+    names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
+    return plain(
+        {name: getattr(options, name) for name in names if getattr(options, name) != getattr(type(options)(), name)}
+    )
+
+
+def readable_unit(out: Path, name: str) -> SourceUnit | None:
+    """The unit; None if it is missing or damaged."""
+    try:
+        return read_unit(out, name)
+    except DataError:
+        return None
 
 
 def complete(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ctxr.engine.units import Portable
 from ctxr.errors import DataError
 from ctxr.media.brisque import Brisque
 from ctxr.media.images import Pixels
@@ -75,7 +76,7 @@ class Unmeasurable(DataError):
 
 
 @dataclass(frozen=True)
-class QualityGate:
+class QualityGate(Portable):
     """Measures what `limits` need, with instruments that are made when first used.
 
     Attributes:
@@ -86,7 +87,7 @@ class QualityGate:
     brisque_weights: str = "live"
     ocr: str = "auto"
     # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
-    _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
+    _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
 
     @property
     def brisque(self) -> "Brisque":

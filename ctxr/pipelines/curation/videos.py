@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
@@ -192,16 +194,26 @@ BATCH_BYTES = 160 * 2**20
 
 
 @dataclass(frozen=True)
-class Embedder:
+class Embedder(Portable):
     """An encoder that is made when first needed and used by one thread at a time."""
 
     make: Callable[[], "Encoder"]
-    lock: threading.Lock
+    lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False, compare=False)
+
+    @property
+    def encoder(self) -> "Encoder":
+        """The encoder."""
+        with self.lock:
+            return self._encoder
+
+    @cached_property
+    def _encoder(self) -> "Encoder":
+        return self.make()
 
     def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
         """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
         with self.lock:
-            vectors: Vectors = self.make().encode_images(pictures, exact=exact)
+            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact)
         if not np.isfinite(vectors).all():
             raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
@@ -212,7 +224,7 @@ class Embedder:
 
 
 @dataclass(frozen=True)
-class UnitContext:
+class UnitContext(Portable):
     """What the units of one run are made with.
 
     Attributes:
@@ -225,7 +237,7 @@ class UnitContext:
     picking: Picking
     embedder: Embedder
     options: ScanOptions = field(default_factory=ScanOptions)
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def save(self, unit: SourceUnit) -> SourceUnit:
         """Write a unit, and remember what was measured on its source."""

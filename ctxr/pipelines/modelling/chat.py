@@ -9,7 +9,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -20,6 +20,7 @@ from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import ProgressTask
+from ctxr.engine.units import parallel
 from ctxr.media.images import read_image
 from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, Rejected, ServerLimits, Unreadable
 from ctxr.problems.queries import EvalQuery
@@ -382,37 +383,21 @@ def ask_all(
 
     Whatever `ask` raises is raised when those on the way are done; `stop` is called at once, and so when interrupted.
     """
-    found: list[Reply] = []
-    left = iter(requests)
-    on_the_way: dict[Future[Reply], Request] = {}
-    with ThreadPoolExecutor(at_once) as pool:
-        try:
-            for request in left:
-                if not purse.reaches(request, len(on_the_way)):
-                    # those on the way may turn out cheaper than feared
-                    found += _arrived(on_the_way, purse, task, everything=True)
-                    if not purse.reaches(request, 0):
-                        break
-                on_the_way[pool.submit(ask, request)] = request
-                if len(on_the_way) == at_once:
-                    found += _arrived(on_the_way, purse, task)
-            found += _arrived(on_the_way, purse, task, everything=True)
-        except BaseException:
-            stop()
-            raise
-    return found
+    replies: list[Reply] = []
 
+    def affordable() -> Iterator[Request | None]:
+        for started, request in enumerate(requests):
+            # those on the way may turn out cheaper than feared
+            while not purse.reaches(request, started - len(replies)):
+                if started == len(replies):
+                    return
+                yield None
+            yield request
 
-def _arrived(
-    on_the_way: dict[Future[Reply], Request], purse: Budget, task: ProgressTask, everything: bool = False
-) -> Iterator[Reply]:
-    """Replies that have come, at least one where any is awaited; they are on the way no longer."""
-    while on_the_way:
-        for done in wait(on_the_way, return_when=FIRST_COMPLETED).done:
-            reply = done.result()
-            purse.pay(purse.cost(reply, on_the_way.pop(done).tokens))
+    with closing(parallel(ask, affordable(), at_once, stop=stop)) as arriving:
+        for request, reply in arriving:
+            replies.append(reply)
+            purse.pay(purse.cost(reply, request.tokens))
             task.say(f"{purse.spent:.2f} spent" if purse.spent else "")
             task.advance()
-            yield reply
-        if not everything:
-            return
+    return replies

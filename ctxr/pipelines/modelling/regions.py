@@ -4,11 +4,9 @@
 `image_h`, or `w` and `h`. Nothing in it is unpickled.
 """
 
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +19,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
-from ctxr.media.images import Pixels, read_image
+from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
 from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
 from ctxr.problems.embeddings import cached
@@ -202,8 +200,7 @@ class PictureRegions:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
         found: list[Array | None] = []
         for start in range(0, len(contents), AT_ONCE):
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                read = list(pool.map(self._read, contents[start : start + AT_ONCE]))
+            read = decoded(self._read, contents[start : start + AT_ONCE])
             made = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
             found += [None if pixels is None else next(made) for pixels in read]
         return found

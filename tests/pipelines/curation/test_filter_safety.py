@@ -139,7 +139,7 @@ def test_a_number_of_workers_out_of_range_is_refused(own: Path, tmp_path: Path, 
 
 
 def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxr.engine import parallel
+    from ctxr.engine import units
 
     asked: list[int] = []
 
@@ -148,7 +148,7 @@ def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monke
         return ThreadPoolExecutor(workers)
 
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setattr(parallel, "ThreadPoolExecutor", watched)
+    monkeypatch.setattr(units, "ThreadPoolExecutor", watched)
     refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     assert asked == [3]
 

@@ -1,6 +1,5 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +38,7 @@ class Means:
         return cast("Vectors", rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
     def embedder(self) -> Embedder:
-        return Embedder(lambda: cast("Encoder", self), threading.Lock())
+        return Embedder(lambda: cast("Encoder", self))
 
 
 def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:

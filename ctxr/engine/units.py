@@ -1,0 +1,225 @@
+"""Work in units: one loop over threads or processes, engines by name, and ranks whose units another run merges."""
+
+import math
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field, fields
+from multiprocessing import active_children, get_context
+from pkgutil import resolve_name
+from typing import Annotated, Any, Protocol, TypeVar
+
+from ctxr.engine.options import NotDecisive, Range
+from ctxr.engine.processes import die_with_parent
+from ctxr.engine.progress import Progress, ProgressTask, Silent
+from ctxr.errors import UsageError, did_you_mean
+
+T = TypeVar("T")
+R = TypeVar("R")
+Results = Generator[tuple[T, R], None, None]
+
+EngineName = Annotated[str, NotDecisive]
+Rank = Annotated[int | None, NotDecisive, Range(0, math.inf, "a whole number from 0, below --world-size")]
+WorldSize = Annotated[int | None, NotDecisive, Range(1, math.inf, "a number of ranks, at least 1")]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of the work that is written by one rename.
+
+    Attributes:
+        name: unique. stamp: whatever decides its bytes. payload: what the job needs to know; picklable.
+    """
+
+    name: str
+    stamp: Any
+    payload: Any = None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every `world`-th unit by name, from number `rank` on."""
+
+    rank: int
+    world: int
+
+    @classmethod
+    def of(cls, options: Any) -> "Shard | None":
+        """The share of a rank, None for a whole run."""
+        rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
+        return None if rank is None or world is None else cls(rank, world)
+
+
+def shard_rules(rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
+    """Rules of options: ranks that are none."""
+    if (rank is None) != (world is None):
+        yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
+    elif rank is not None and world is not None and rank >= world:
+        yield f"--rank {rank} is not below --world-size {world}", f"ranks are 0 to {world - 1}"
+
+
+class Portable:
+    """A dataclass that can be pickled: fields that are no arguments, such as locks and child processes, are created anew."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = [part.name for part in fields(self) if part.init]  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, name) for name in arguments)
+
+
+@dataclass
+class Job(Portable, ABC):
+    """What is done to each unit, by several threads or processes at once.
+
+    Attributes:
+        task: shows what happens within a unit, if an engine works in this process. shares: how much of a unit it has shown.
+    """
+
+    task: ProgressTask = field(default_factory=Silent, init=False)
+    shares: dict[str, float] = field(default_factory=dict, init=False)
+
+    @abstractmethod
+    def __call__(self, unit: Unit) -> Any:
+        """Write the unit. A unit that cannot be made is a result; an exception ends all work."""
+
+    def stop(self) -> None:
+        """End what is under way, from any thread."""
+
+    def close(self) -> None:
+        """Let go of what threads shared."""
+
+
+class Engine(Protocol):
+    """Runs a job on units, in any order and on any machine that sees the folder, where each process unpickles the job once."""
+
+    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+        """Each unit with what the job returned. Raises what the job raises, after `job.stop`."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Threads, or processes, of this machine."""
+
+    workers: int = 0
+    processes: bool = False
+
+    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+        """Each unit with what the job returned, as they finish."""
+        return parallel(job, units, self.workers, processes=self.processes, stop=job.stop)
+
+
+def processes(workers: int) -> Local:
+    """The engine of that name."""
+    return Local(workers, processes=True)
+
+
+ENGINES = {"threads": "ctxr.engine.units:Local", "processes": "ctxr.engine.units:processes"}
+"""What makes an engine of a number of workers, by name. Another engine is a row, and a module with a class."""
+
+
+def find_engine(name: str, workers: int) -> Engine:
+    """The engine of that name. Raises UsageError for an unknown one."""
+    if name not in ENGINES:
+        hint = did_you_mean(name, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
+        raise UsageError(f"--engine {name} is unknown", hint=hint)
+    engine: Engine = resolve_name(ENGINES[name])(workers)
+    return engine
+
+
+def map_units(
+    job: Job,
+    units: Sequence[Unit],
+    engine: Engine,
+    progress: Progress,
+    label: str,
+    finished: Callable[[Unit], bool],
+    shard: Shard | None = None,
+) -> Iterator[tuple[Unit, Any]]:
+    """Each unit of the shard that is not `finished`, with what the job returned, as they finish."""
+    units = sorted(units, key=lambda unit: unit.name)
+    if shard:
+        units = units[shard.rank :: shard.world]
+    todo = [unit for unit in units if not finished(unit)]
+    if len(todo) < len(units):
+        progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} are finished already")
+    if not todo:
+        return
+    with closing(job), progress.task(label, len(todo)) as job.task, closing(engine.run(job, todo)) as results:
+        for unit, result in results:
+            job.task.advance(1 - job.shares.pop(unit.name, 0.0))
+            yield unit, result
+
+
+def parallel(
+    work: Callable[[T], R],
+    items: Iterable[T | None],
+    workers: int = 0,
+    *,
+    processes: bool = False,
+    ordered: bool = False,
+    queued: int = 0,
+    stop: Callable[[], object] = lambda: None,
+) -> Results[T, R]:
+    """Each item with what `work` returned, as they finish, or in order.
+
+    An item is taken when a worker is free. The first exception, Ctrl-C included, calls `stop`, drops the items that have not
+    begun, and is raised when no thread works any more; so does closing the iterator.
+
+    Args:
+        items: may have no end; a None among them waits until an item has finished.
+        workers: threads, or processes, for which `work` is pickled once; 0 = half the cores.
+        queued: items to take beyond those, for a caller that is slow to fetch results.
+    """
+    workers = workers or half_of_cores()
+    flying: dict[Future[R], T] = {}
+
+    def arrived() -> Iterator[tuple[T, R]]:
+        first = [next(iter(flying))] if ordered else flying
+        for future in wait(first, return_when=FIRST_COMPLETED).done:
+            yield flying.pop(future), future.result()
+
+    others = active_children()
+    with _pool(work, workers, processes) as pool:
+        call: Any = _call if processes else work
+        try:
+            for item in items:
+                if item is not None:
+                    flying[pool.submit(call, item)] = item
+                if flying and (item is None or len(flying) >= workers + queued):
+                    yield from arrived()
+            while flying:
+                yield from arrived()
+        except BaseException:
+            stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children() if processes else ():
+                if child not in others:
+                    child.kill()
+            raise
+
+
+def half_of_cores() -> int:
+    """The default number of workers."""
+    return max(1, (os.cpu_count() or 2) // 2)
+
+
+def _pool(work: Callable[[Any], Any], workers: int, processes: bool) -> Executor:
+    if not processes:
+        return ThreadPoolExecutor(workers)
+    return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,))
+
+
+_WORK: list[Callable[[Any], Any]] = []
+"""What a child process works on."""
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    die_with_parent()()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its children
+    _WORK.append(work)
+
+
+def _call(item: Any) -> Any:
+    return _WORK[0](item)

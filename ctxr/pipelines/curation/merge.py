@@ -1,0 +1,66 @@
+"""`ctxr merge`: the units that ranks made become an artifact."""
+
+from typing import Any
+
+from ctxr.datasets.image_sets import report_on
+from ctxr.engine.options import typed
+from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.report import SetsReport
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.curation import build_sets, filter
+from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
+from ctxr.store.artifacts import MANIFEST, locked
+from ctxr.store.units import SOURCES, RankRun, read_ranks
+
+VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, build_sets.run), "filter": (Filter, filter.run)}
+"""Options and work of the verbs that have ranks."""
+
+
+def run(config: Merge, progress: Progress | None = None) -> SetsReport:
+    """Merge finished units and recorded failures with the options of the ranks.
+
+    Raises UnfinishedError while a rank works, or where a unit is missing; DataError for ranks with different options; and what
+    the verb raises.
+    """
+    folder = config.folder()
+    ranks = {}
+    if (folder / SOURCES).is_dir():
+        with locked(folder):
+            ranks = read_ranks(folder)
+    if not ranks:
+        if (folder / MANIFEST).is_file():
+            return report_on(folder, up_to_date=True)
+        raise UnfinishedError(
+            f"no rank has worked on {folder}",
+            hint="run the ranks first: ctxr build-sets videos/ --rank 0 --world-size 2",
+        )
+    (first, ran), *others = ranks.items()
+    for rank, other in others:
+        if other != ran:
+            different = " and ".join(_differences(ran, other) or _differences(other, ran))
+            raise DataError(
+                f"ranks {first} and {rank} ran with different options: {different}", hint="run one of them again"
+            )
+    kind, verb = VERBS[ran.verb]
+    options = kind.parse(ran.options, f"{folder / SOURCES}: rank {first}")
+    if options.folder().resolve() != folder.resolve():
+        raise UsageError(
+            f"the ranks wrote to {options.folder()}, which is another folder from here",
+            hint="run ctxr merge where the ranks ran",
+        )
+    sources = getattr(options, "sources", ())
+    changes = {"sources": ()} if sources else {}
+
+    def command(position: int) -> str:
+        line: str = options.command_line(*sources, **changes, rank=position % ran.world, world_size=ran.world)
+        return line
+
+    report: SetsReport = verb(options, progress or Silent(), command)
+    return report
+
+
+def _differences(one: RankRun, other: RankRun) -> list[str]:
+    """Options of a run that the other does not have."""
+    rows = {"world_size": one.world} | one.options
+    theirs = {"world_size": other.world, "verb": other.verb} | other.options
+    return [f"{typed(name)} {value}" for name, value in rows.items() if theirs.get(name) != value]
