@@ -68,9 +68,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     album = InputSource("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
     photos = [PooledPhoto(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
     picking = Picking(0.0, 4, 0.0, QualityGate(QualityLimits(), "live", "auto"))
-    context = UnitContext(
-        tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed"))
-    )
+    context = UnitContext(tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
     pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, PhotoPicking(0.07, None, seed), {}, lambda count: None)
     assert unit.sets

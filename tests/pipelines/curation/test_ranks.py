@@ -1,0 +1,181 @@
+"""Ranks and engines: whoever makes the units, and however often they are killed, the artifact has the same bytes."""
+
+import pickle  # noqa: TID251 (what the test itself wrote)
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.cli.app import app
+from ctxr.engine.units import ENGINES, Job, Unit
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.curation.config import Merge
+from ctxr.pipelines.curation.merge import run as merge
+from ctxr.store.artifacts import MANIFEST, locked
+from tests.pipelines.conftest import THRESHOLD
+from tests.pipelines.curation.test_build_sets import build, same_tree
+from tests.pipelines.curation.test_filter import refilter
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def rough(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three videos, one that is none, and an album."""
+    folder = tmp_path_factory.mktemp("rough") / "own"
+    shutil.copytree(footage, folder)
+    (folder / "videos" / "text.mp4").write_text("this is no video")
+    return folder
+
+
+def make(rough: Path, out: Path, **options: Any) -> Any:
+    return build(rough, out, sources=(str(rough),), set_size=5, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(rough: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "sets"
+    make(rough, out)
+    return out
+
+
+def typed(rough: Path, out: Path, *more: object) -> list[str]:
+    options = ["--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--set-size", "5", "--out", str(out)]
+    return ["build-sets", str(rough), *options, *map(str, more)]
+
+
+def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    with pytest.raises(UnfinishedError, match="no rank has worked"):
+        merge(Merge(artifact=out))
+    for rank in (2, 0):
+        report = make(rough, out, rank=rank, world_size=3)
+        assert report.rank == f"{rank} of 3"
+    assert not (out / MANIFEST).exists()
+    with pytest.raises(UnfinishedError, match="1 source of 4 not finished by any rank: clip1") as caught:
+        merge(Merge(artifact=out))
+    assert caught.value.hint.startswith(f"ctxr build-sets {rough}")
+    assert "--rank 1 --world-size 3" in caught.value.hint
+    make(rough, out, rank=1, world_size=3)
+    merge(Merge(artifact=out))
+    assert same_tree(out, whole)
+    assert merge(Merge(artifact=out)).up_to_date
+
+
+def test_a_run_without_a_rank_merges_too_and_takes_failures_as_they_are(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "sets"
+    make(rough, out, rank=0, world_size=1)
+    monkeypatch.setattr("ctxr.media.scan.Scanner.scan", None)
+    assert make(rough, out, rank=0, world_size=1).counts == {"sources": 4, "finished": 3, "failed": 1}
+    with pytest.raises(TypeError):
+        make(rough, out, rank=0, world_size=1, retry_failed=True)
+    make(rough, out)
+    assert same_tree(out, whole)
+
+
+def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    first, second = (
+        [sys.executable, "-m", "ctxr", *typed(rough, out, "--rank", rank, "--world-size", 2, "--workers", 1)]
+        for rank in (0, 1)
+    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(first, **quiet) as other, subprocess.Popen(second, **quiet) as killed:  # type: ignore[call-overload]
+        while not list(out.glob("sources/.*.vectors")):
+            time.sleep(0.01)
+        killed.kill()
+        killed.wait()
+        other.wait()
+    assert runner.invoke(app, ["merge", str(out)]).exit_code in (0, 4)
+    subprocess.run(second, check=True, capture_output=True)
+    assert runner.invoke(app, ["merge", str(out)]).exit_code == 0
+    assert same_tree(out, whole)
+
+
+def test_ranks_share_a_lock_that_excludes_the_merge(rough: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    make(rough, out, rank=1, world_size=4)
+    with locked(out, shared=True):
+        make(rough, out, rank=1, world_size=4)
+        for command in (["merge", str(out)], typed(rough, out)):
+            shown = runner.invoke(app, command)
+            assert shown.exit_code == 4
+            assert "is being written by another ctxr process" in shown.stderr
+    with locked(out):
+        assert runner.invoke(app, typed(rough, out, "--rank", 1, "--world-size", 4)).exit_code == 4
+
+
+def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
+    make(rough, tmp_path / "sets", rank=1, world_size=4)
+    make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=4.0)
+    with pytest.raises(DataError, match="ranks 0 and 1 ran with different options: --rate 4"):
+        merge(Merge(artifact=tmp_path / "sets"))
+    (tmp_path / "sets").rename(tmp_path / "moved")
+    make(rough, tmp_path / "moved", rank=0, world_size=1)
+    (tmp_path / "moved").rename(tmp_path / "sets")
+    with pytest.raises(UsageError, match="another folder from here"):
+        merge(Merge(artifact=tmp_path / "sets"))
+
+
+@pytest.mark.parametrize(
+    "rank", [("--rank", 2, "--world-size", 2), ("--rank", -1, "--world-size", 2), ("--rank", 0), ("--world-size", 2)]
+)
+def test_a_rank_that_is_none_is_a_wrong_argument(rough: Path, tmp_path: Path, rank: tuple[object, ...]) -> None:
+    shown = runner.invoke(app, typed(rough, tmp_path / "sets", *rank))
+    assert shown.exit_code == 2
+    assert "hint:" in shown.stderr
+
+
+def test_a_rank_changes_nothing_of_a_result_that_was_edited(rough: Path, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "sets")
+    ledger = tmp_path / "sets" / "sources" / "clip1" / "ledger.jsonl"
+    ledger.write_text("")
+    with pytest.raises(DataError, match="has changed since it was written"):
+        make(rough, tmp_path / "sets", rank=0, world_size=2)
+    make(rough, tmp_path / "sets")
+    assert same_tree(tmp_path / "sets", whole)
+
+
+def test_filtering_has_ranks_too(whole: Path, tmp_path: Path) -> None:
+    refilter(whole, tmp_path / "one", min_size=10, brisque=0.4)
+    for rank in range(2):
+        refilter(whole, tmp_path / "two", min_size=10, brisque=0.4, rank=rank, world_size=2)
+    merge(Merge(artifact=tmp_path / "two"))
+    assert same_tree(tmp_path / "one", tmp_path / "two")
+
+
+CHILD = "import pickle, sys; job, unit = pickle.load(sys.stdin.buffer); pickle.dump(job(unit), sys.stdout.buffer)"
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """An engine as a cluster has it: each unit in an interpreter of its own, the last one first."""
+
+    workers: int
+
+    def run(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[Unit, Any]]:
+        for unit in units[::-1]:
+            given = pickle.dumps((job, unit))
+            done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
+            yield unit, pickle.loads(done.stdout)  # noqa: S301 (our own)
+
+
+@pytest.mark.parametrize("engine", ["processes", "reversed"])
+def test_another_engine_is_a_row(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:Reversed")
+    make(rough, tmp_path / "sets", engine=engine)
+    assert same_tree(tmp_path / "sets", whole)
+    refilter(whole, tmp_path / "filtered", brisque=0.4, engine=engine)
+    refilter(whole, tmp_path / "expected", brisque=0.4)
+    assert same_tree(tmp_path / "filtered", tmp_path / "expected")
