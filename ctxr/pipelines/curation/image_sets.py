@@ -169,7 +169,10 @@ class SetsStage(Stage):
         return files
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Note whether there is an earlier result, and resolve the job."""
+        """Resolve the job. Raises DataError for a rank where files were modified: only a whole run can rebuild them."""
+        if self.shard and self.changed[0]:
+            hint = "run the same command once without --rank: it rebuilds what changed"
+            raise DataError(f"{out / self.changed[0][0]} has changed since it was written", hint=hint)
         self._earlier_result = (out / MANIFEST).is_file()
         self.job = self.resolve(inputs, out, progress)
         return inputs
@@ -182,9 +185,6 @@ class SetsStage(Stage):
         """Make the missing units, and merge all; a rank makes its own alone."""
         job = self.job
         if self.shard:
-            if self.changed[0]:
-                hint = "run the same command once without --rank: it rebuilds what changed"
-                raise DataError(f"{out / self.changed[0][0]} has changed since it was written", hint=hint)
             with rank_lock(out, self.shard.rank, RankRun(self.options.COMMAND, self.shard.world, typed(self.options))):
                 self.videos(job)
             return None
@@ -216,12 +216,9 @@ class SetsStage(Stage):
                 job.fail(failed)
                 if self.shard:
                     write_failed(artifact, failed)
-            elif job.take(unit.name, unit.stamp):
-                made.append(job.units[unit.name])
             else:
-                raise DataError(
-                    f"the unit {unit.name} in {artifact} was changed meanwhile", hint="run the command again"
-                )
+                job.units[unit.name] = read_unit(artifact, unit.name)
+                made.append(job.units[unit.name])
         return made
 
     def _require_units(self, job: SetsJob) -> None:
@@ -265,7 +262,7 @@ class _Merged:
         names = [unit.name for unit in units]
         missing = f"{plural(len(names), 'source')} of {len(self.videos)} not finished by any rank: {some(names)}"
         position = sorted(unit.name for unit in self.videos).index(names[0])
-        raise UnfinishedError(f"{missing}", hint=self.command(position))
+        raise UnfinishedError(missing, hint=self.command(position))
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
