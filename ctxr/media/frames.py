@@ -1,11 +1,12 @@
 """Decode given frames of many videos, each video once and in a process that can be killed."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import parallel
@@ -101,22 +102,27 @@ class Wanted:
     images: Sequence[Any]
 
 
-Visit = Callable[[Any, Pixels, int | None], None]
-"""Called with an image, its pixels uint8 [H, W, 3], and the number of the stream."""
+V = TypeVar("V")
 
 
 def decode_frames(
-    wanted: Sequence[Wanted], sources: SourceLocator, visit: Visit, progress: Progress, workers: int = 0
-) -> dict[str, DataError]:
-    """Give every wanted frame to `visit`, videos side by side, frames of one in ascending order; returns what failed, by video.
+    wanted: Sequence[Wanted],
+    sources: SourceLocator,
+    visit: Callable[[Any, Pixels, int | None], V],
+    progress: Progress,
+    workers: int = 0,
+) -> Iterator[tuple[Wanted, list[V], DataError | None]]:
+    """Each video with what `visit` returned for its frames, and why a frame could not be read, which ends that video alone.
 
-    A video that cannot be read costs only itself; what `visit` raises ends all.
+    `visit` gets an image, its pixels uint8 [H, W, 3] and the number of the stream; videos side by side, frames in ascending order.
+    What it raises ends all.
     """
     stop = threading.Event()
     if wanted:
         _ = sources.found  # searched first: one progress line at a time
 
-    def decode(video: Wanted) -> DataError | None:
+    def decode(video: Wanted) -> tuple[list[V], DataError | None]:
+        results: list[V] = []
         with ChildFrameReader(lambda: sources.video(video), video.decoder) as reader:
             for image in sorted(video.images, key=lambda image: (image.index, image.id)):
                 if stop.is_set():
@@ -124,14 +130,18 @@ def decode_frames(
                 try:
                     pixels = reader.read(image.index, image.time)
                 except DataError as error:
-                    return error
-                visit(image, pixels, reader.stream)
+                    return results, error
+                results.append(visit(image, pixels, reader.stream))
                 task.advance()
-        return None
+        return results, None
 
-    with progress.task("decode frames", sum(len(video.images) for video in wanted)) as task:
-        results = list(parallel(decode, wanted, workers, stop=stop.set))
-    return {video.name: error for video, error in results if error}
+    frames = sum(len(video.images) for video in wanted)
+    with (
+        progress.task("decode frames", frames) as task,
+        closing(parallel(decode, wanted, workers, stop=stop.set)) as done,
+    ):
+        for video, (results, error) in done:
+            yield video, results, error
 
 
 def pixels_sha256(rgb: Pixels) -> str:

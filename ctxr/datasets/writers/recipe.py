@@ -4,7 +4,6 @@ Each video is decoded once more for the hashes of its frames, and each frame sav
 that does not reproduce its own images is not written.
 """
 
-import threading
 from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
@@ -111,23 +110,20 @@ def _decoded(
         missing = [image for image in images[name] if not _known(image, seen[name])]
         if missing:
             wanted.append(Wanted(name, source.file, source.sha256, source.decoder or "pyav", missing))
-    lock, left = threading.Lock(), {one.name: len(one.images) for one in wanted}
 
-    def visit(image: Image, rgb: Pixels, stream: int | None) -> None:
-        name = _source_of(image, videos).name
+    def visit(image: Image, rgb: Pixels, stream: int | None) -> tuple[int, _Seen]:
         if image.index is None or image.time is None:
             raise DataError(f"{image.id} is a frame without number or time")
-        found = _Seen(image.time, pixels_sha256(rgb), sha256_bytes(encode_jpeg(rgb)), stream)
-        with lock:
-            seen[name][image.index] = found
-            left[name] -= 1
-            done = not left[name]
-        if done:
-            memory.store(videos[name], seen[name])
+        return image.index, _Seen(image.time, pixels_sha256(rgb), sha256_bytes(encode_jpeg(rgb)), stream)
 
-    failed = decode_frames(
-        wanted, SourceLocator(job.origin, job.videos, job.progress), visit, job.progress, job.workers
-    )
+    failed = {}
+    locator = SourceLocator(job.origin, job.videos, job.progress)
+    for video, frames, error in decode_frames(wanted, locator, visit, job.progress, job.workers):
+        seen[video.name] |= dict(frames)
+        if error:
+            failed[video.name] = error
+        else:
+            memory.store(videos[video.name], seen[video.name])
     for error in (failed[name] for name in sorted(failed)):
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise DataError(f"{error.message}{more}: a recipe needs every source", hint=error.hint)

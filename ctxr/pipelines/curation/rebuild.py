@@ -1,6 +1,5 @@
 """`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
 
-import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,7 +70,12 @@ class RebuildStage(Stage):
         made = _Made(out)
         missing = [image for image in frames if not made.had(image)]
         wanted = wanted_frames(missing, recipe)
-        failed: dict[str, DataError] = dict(decode_frames(wanted, sources, made.frame, progress, self.options.workers))
+        failed: dict[str, DataError] = {}
+        for video, results, error in decode_frames(wanted, sources, made.frame, progress, self.options.workers):
+            for row, difference in results:
+                made.add(row, difference)
+            if error:
+                failed[video.name] = error
         failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, progress)
         if not made.images:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
@@ -144,7 +148,7 @@ class _Made:
     """Finished pictures by id, and how they differ from the recipe."""
 
     def __init__(self, out: Path) -> None:
-        self._out, self._lock = out, threading.Lock()
+        self._out = out
         self.images: dict[str, Image] = {}
         self.differences: list[ImageDifference] = []
 
@@ -152,36 +156,36 @@ class _Made:
         """Whether the picture of an earlier run equals that of the recipe."""
         if not _holds(self._out / image.path, image.sha256):
             return False
-        self._add(image, image.sha256)
+        self.add(_image(image, image.sha256, image.height, image.width))
         return True
 
-    def frame(self, image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
-        """Save a decoded frame."""
-        same, content = pixels_sha256(rgb) == image.pixels, encode_jpeg(rgb)
-        found = sha256_bytes(content)
+    def frame(self, image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[Image, ImageDifference | None]:
+        """Save a decoded frame; for `add`."""
+        content, difference = encode_jpeg(rgb), None
+        sha256 = sha256_bytes(content)
         write_bytes(self._out / image.path, content, durable=False)
-        if not same:
+        if pixels_sha256(rgb) != image.pixels:
             what = "the decoded frame has other pixels than the recipe says"
-            self._differs(ImageDifference(image.id, "pixels", what))
-        elif found != image.sha256:
+            difference = ImageDifference(image.id, "pixels", what)
+        elif sha256 != image.sha256:
             what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
-            self._differs(ImageDifference(image.id, "saved_file", what))
-        self._add(image, found, rgb)
+            difference = ImageDifference(image.id, "saved_file", what)
+        return _image(image, sha256, *rgb.shape[:2]), difference
 
     def photo(self, image: RecipeImage, file: Path) -> None:
         """Copy a photo."""
         link_or_copy(file, self._out / image.path)
-        self._add(image, image.sha256)
+        self.add(_image(image, image.sha256, image.height, image.width))
 
-    def _differs(self, difference: ImageDifference) -> None:
-        with self._lock:
+    def add(self, row: Image, difference: ImageDifference | None = None) -> None:
+        """Record a picture that is saved."""
+        self.images[row.id] = row
+        if difference:
             self.differences.append(difference)
 
-    def _add(self, image: RecipeImage, sha256: str, rgb: Pixels | None = None) -> None:
-        height, width = (image.height, image.width) if rgb is None else rgb.shape[:2]
-        row = Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
-        with self._lock:
-            self.images[image.id] = row
+
+def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
+    return Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
 
 
 def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[Wanted]:

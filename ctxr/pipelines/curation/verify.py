@@ -1,10 +1,9 @@
 """`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -42,73 +41,92 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     return verify_sets(path, config, progress)
 
 
-P = TypeVar("P", Image, RecipeImage)
+class _Comparison:
+    """Images by id, with how they differ (None: proven equal), and by source why it proves nothing."""
 
+    def __init__(self, path: Path, config: Verify, progress: Progress) -> None:
+        self._sources, self._progress, self._workers = (
+            SourceLocator(path, config.videos, progress),
+            progress,
+            config.workers,
+        )
+        self.verdicts: dict[str, ImageDifference | None] = {}
+        self.problems: dict[str, str] = {}
 
-class _Tally:
-    """Results by image id."""
+    def frames(self, wanted: list[Wanted], compare: Callable[[Any, Pixels], ImageDifference | None]) -> None:
+        """Decode and compare frames."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.equal: set[str] = set()
-        self.differences: dict[str, ImageDifference] = {}
+        def visit(image: Any, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
+            return image.id, compare(image, rgb)
 
-    def same(self, name: str) -> None:
-        """Record an image that is proven equal."""
-        with self._lock:
-            self.equal.add(name)
+        for video, results, error in decode_frames(wanted, self._sources, visit, self._progress, self._workers):
+            self.verdicts |= dict(results)
+            if error:
+                self.problems[video.name] = error.message
 
-    def differs(self, name: str, what: Any, message: str, distance: int | None = None) -> None:
-        """Record an image that differs."""
-        with self._lock:
-            self.differences[name] = ImageDifference(name, what, message, distance)
+    def photos(
+        self,
+        photos: list[tuple[Any, str]],
+        sources: Iterable[Source],
+        compare: Callable[[Any, Path], ImageDifference | None],
+    ) -> None:
+        """Compare each photo, which comes with its album's name, with its file among the sources."""
+        albums = {source.name: source.sha256 for source in sources if source.kind == "photos"}
+        files = self._sources.photos(albums) if photos else {}
+        lost: Counter[str] = Counter()
+        for image, album in photos:
+            if image.sha256 in files:
+                self.verdicts[image.id] = compare(image, files[image.sha256])
+            else:
+                lost[album] += 1
+        for name, count in lost.items():
+            self.problems[name] = f"{plural(count, 'photo')} of {name} missing or changed"
+
+    @property
+    def differences(self) -> dict[str, ImageDifference]:
+        """Images that differ, by id."""
+        return {name: difference for name, difference in sorted(self.verdicts.items()) if difference}
+
+    def report(self, path: Path, kind: str, images: set[str], software: str = "") -> VerifyReport:
+        """The report."""
+        return VerifyReport(
+            artifact=path,
+            kind=kind,
+            images=len(images),
+            equal=len(self.verdicts) - len(self.differences),
+            differences=[msgspec.structs.asdict(difference) for difference in self.differences.values()],
+            unproven=sorted(images - self.verdicts.keys()),
+            sources=dict(sorted(self.problems.items())),
+            software=software,
+        )
 
 
 def verify_recipe(path: Path, config: Verify, progress: Progress) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
     _, recipe = recipe_of(path)
-    tally, sources = _Tally(), SourceLocator(path, config.videos, progress)
+    comparison = _Comparison(path, config, progress)
 
-    def visit(image: RecipeImage, rgb: Pixels, stream: int | None) -> None:
+    def frame(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)
-        same_pixels, same_file = pixels_sha256(rgb) == image.pixels, sha256_bytes(content) == image.sha256
-        if same_pixels and same_file:
-            tally.same(image.id)
-            return
-        distance = _distance_from(config.pictures, image, content)
-        if not same_pixels:
-            tally.differs(image.id, "pixels", "the decoded frame has other pixels than the recipe says", distance)
+        if pixels_sha256(rgb) != image.pixels:
+            what = "pixels", "the decoded frame has other pixels than the recipe says"
+        elif sha256_bytes(content) != image.sha256:
+            what = "saved_file", "the frame is the same, its JPEG file is another"
         else:
-            tally.differs(image.id, "saved_file", "the frame is the same, its JPEG file is another", distance)
+            return None
+        return ImageDifference(image.id, *what, _distance_from(config.pictures, image, content))  # type: ignore[arg-type]
 
-    frames = [image for image in recipe.images.values() if image.index is not None]
-    failed = decode_frames(wanted_frames(frames, recipe), sources, visit, progress, config.workers)
-    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
-    photos = [(image, image.source) for image in recipe.images.values() if image.index is None]
-
-    def read(image: RecipeImage, file: Path) -> None:
+    def photo(image: RecipeImage, file: Path) -> ImageDifference | None:
         if pixels_sha256(read_image(file)) == image.pixels:
-            tally.same(image.id)
-        else:
-            tally.differs(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
+            return None
+        return ImageDifference(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
 
-    told = {name: error.message for name, error in failed.items()} | _photos(photos, albums, sources, read)
-    software = other_software(recipe.head.software) if tally.differences else ""
-    return _report(path, "recipe", set(recipe.images), tally, told, software)
-
-
-def _photos(
-    photos: list[tuple[P, str]], albums: dict[str, str], sources: SourceLocator, visit: Callable[[P, Path], None]
-) -> dict[str, str]:
-    """Give each photo, which comes with its album's name, to `visit` with its file among the sources; returns what is lost by album."""
-    found = sources.photos(albums) if photos else {}
-    lost: Counter[str] = Counter()
-    for image, album in photos:
-        if image.sha256 in found:
-            visit(image, found[image.sha256])
-        else:
-            lost[album] += 1
-    return {name: f"{plural(count, 'photo')} of {name} missing or changed" for name, count in lost.items()}
+    images = recipe.images.values()
+    comparison.frames(wanted_frames([image for image in images if image.index is not None], recipe), frame)
+    photos = [(image, image.source) for image in images if image.index is None]
+    comparison.photos(photos, recipe.sources.values(), photo)
+    software = other_software(recipe.head.software) if comparison.differences else ""
+    return comparison.report(path, "recipe", set(recipe.images), software)
 
 
 def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:
@@ -116,36 +134,30 @@ def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:
     photo must still lie among the sources.
     """
     _, dataset = open_sets(path)
-    tally, sources = _Tally(), SourceLocator(path, config.videos, progress)
-    by_name = {source.name: source for source in dataset.sources}
-    saved, frames, photos = {}, [], []
+    comparison = _Comparison(path, config, progress)
+    frames, photos = [], []
     with progress.task("read pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
             if (trouble := _trouble(path, image)) is not None:
-                tally.differs(image.id, *trouble)
+                comparison.verdicts[image.id] = trouble
             elif image.index is None:
                 photos.append((image, _source_name(image)))
             else:
-                saved[image.id] = path / image.path
                 frames.append(image)
             task.advance()
 
-    def visit(image: Image, rgb: Pixels, stream: int | None) -> None:
+    def frame(image: Image, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)
         if sha256_bytes(content) == image.sha256:
-            tally.same(image.id)
-            return
-        distance = _distance(saved[image.id], content)
+            return None
         message = "the frame decoded and saved here is another file than the picture"
-        tally.differs(image.id, "saved_file", message, distance)
+        return ImageDifference(image.id, "saved_file", message, _distance(path / image.path, content))
 
-    wanted, told = _by_video(frames, by_name)
-    failed = decode_frames(wanted, sources, visit, progress, config.workers)
-    told |= {name: error.message for name, error in failed.items()}
-    albums = {source.name: source.sha256 for source in dataset.sources if source.kind == "photos"}
+    wanted, comparison.problems = _by_video(frames, {source.name: source for source in dataset.sources})
+    comparison.frames(wanted, frame)
     # a photo is a copy of its source: the same file says all
-    told |= _photos(photos, albums, sources, lambda image, _: tally.same(image.id))
-    return _report(path, "image_sets", set(dataset.images), tally, told, "")
+    comparison.photos(photos, dataset.sources, lambda image, file: None)
+    return comparison.report(path, "image_sets", set(dataset.images))
 
 
 def _by_video(frames: list[Image], sources: dict[str, Source]) -> tuple[list[Wanted], dict[str, str]]:
@@ -164,12 +176,12 @@ def _source_name(image: Image) -> str:
     return image.id.rpartition("/")[0] or image.group
 
 
-def _trouble(path: Path, image: Image) -> tuple[str, str] | None:
+def _trouble(path: Path, image: Image) -> ImageDifference | None:
     try:
         same = sha256_file(path / image.path) == image.sha256
     except OSError as error:
-        return "missing", f"{image.path} cannot be read: {error.strerror}"
-    return None if same else ("changed", f"{image.path} was changed since it was saved")
+        return ImageDifference(image.id, "missing", f"{image.path} cannot be read: {error.strerror}")
+    return None if same else ImageDifference(image.id, "changed", f"{image.path} was changed since it was saved")
 
 
 def _distance_from(pictures: Path | None, image: RecipeImage, content: bytes) -> int | None:
@@ -190,18 +202,3 @@ def _distance(saved: Path, content: bytes) -> int | None:
     if then.shape != now.shape:
         return None
     return int(np.abs(then.astype(np.int16) - now.astype(np.int16)).max(initial=0))
-
-
-def _report(
-    path: Path, kind: str, images: set[str], tally: _Tally, told: dict[str, str], software: str
-) -> VerifyReport:
-    return VerifyReport(
-        artifact=path,
-        kind=kind,
-        images=len(images),
-        equal=len(tally.equal),
-        differences=[msgspec.structs.asdict(tally.differences[name]) for name in sorted(tally.differences)],
-        unproven=sorted(images - tally.equal - tally.differences.keys()),
-        sources=dict(sorted(told.items())),
-        software=software,
-    )
