@@ -1,8 +1,7 @@
 """The table of commands. A row names modules and imports none, so that `ctxr --help` stays fast."""
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from pkgutil import resolve_name
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,8 @@ class Command:
     resumes: bool = False
 
 
-def named(dotted: str) -> Any:
-    """Import `module:name`."""
-    module, _, name = dotted.partition(":")
-    return getattr(import_module(module), name)
-
+named = resolve_name
+"""Imports `module:name`."""
 
 COMMANDS = {
     "build-sets": Command(

@@ -16,7 +16,7 @@ import msgspec
 from ctxr import __version__
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.tables import decode_other, encode_other
 
 FORMAT = 1
@@ -73,20 +73,13 @@ class Artifact:
 
     def is_unchanged(self) -> bool:
         """Whether the manifest on the disk is the one that was read."""
-        return _digest(self.path / MANIFEST) == self.sha256
+        return sha256_if_readable(self.path / MANIFEST) == self.sha256
 
     def changed_files(self, under: str = "") -> list[str]:
         """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone; of those `under` a
         prefix of their names."""
         known = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
-        return [name for name, entry in known.items() if _digest(self.path / name) != entry.sha256]
-
-
-def _digest(file: Path) -> str:
-    try:
-        return sha256_file(file)
-    except OSError:
-        return ""
+        return [name for name, entry in known.items() if sha256_if_readable(self.path / name) != entry.sha256]
 
 
 def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:

@@ -16,6 +16,14 @@ def sha256_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def sha256_if_readable(path: Path) -> str | None:
+    """SHA-256 of the bytes of a file; None if it cannot be read."""
+    try:
+        return sha256_file(path)
+    except OSError:
+        return None
+
+
 def sha256_file(path: Path, passed: Callable[[int], None] | None = None) -> str:
     """SHA-256 of a file's bytes, 64 hex digits; reads in constant memory. `passed` hears of every block's bytes."""
     with path.open("rb") as stream:

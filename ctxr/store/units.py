@@ -33,17 +33,10 @@ DROPPED = "dropped"
 """Folder of frames that were measured and are in no set: `dropped/<source>/imgN.jpg`."""
 
 
-PARTS = (
-    "source.json",
-    "ledger.jsonl",
-    "embeddings.npy",
-    "exact.npy",
-    "shots.jsonl",
-    "facts.jsonl",
-    "sets.jsonl",
-    "images.jsonl",
-)
-"""Files of a unit."""
+TABLES: dict[str, Any] = {"shots": Shot, "ledger": LedgerRow, "facts": Facts, "sets": ImageSet, "images": Image}
+"""Tables of a unit, `NAME.jsonl`."""
+
+_VECTORS = {"vectors": "embeddings.npy", "exact": "exact.npy"}
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|failed|rank|shard\d+\.(?:json|npy))")
@@ -120,18 +113,9 @@ def read_unit(artifact: Path, name: str) -> SourceUnit:
     folder = unit_folder(artifact, name)
     head = _read_head(folder)
     try:
-        unit = SourceUnit(
-            stamp=head.stamp,
-            source=head.source,
-            shots=read_table(folder / "shots.jsonl", Shot),
-            ledger=read_table(folder / "ledger.jsonl", LedgerRow),
-            facts=read_table(folder / "facts.jsonl", Facts),
-            sets=read_table(folder / "sets.jsonl", ImageSet),
-            images=read_table(folder / "images.jsonl", Image),
-            vectors=load_vectors(folder / "embeddings.npy"),
-            exact=load_vectors(folder / "exact.npy"),
-            folder=folder,
-        )
+        parts: dict[str, Any] = {name: read_table(folder / f"{name}.jsonl", row) for name, row in TABLES.items()}
+        parts |= {name: load_vectors(folder / file) for name, file in _VECTORS.items()}
+        unit = SourceUnit(stamp=head.stamp, source=head.source, folder=folder, **parts)
     except OSError as error:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}", hint=_again(folder)) from error
     _check_paths(folder / "images.jsonl", unit.images)
@@ -176,13 +160,10 @@ def write_unit(artifact: Path, unit: SourceUnit) -> None:
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
     head = msgspec.json.encode(_Head(unit.stamp, unit.source), enc_hook=encode_other)
-    write_table(making / "shots.jsonl", unit.shots)
-    write_table(making / "ledger.jsonl", unit.ledger)
-    write_table(making / "facts.jsonl", unit.facts)
-    write_table(making / "sets.jsonl", unit.sets)
-    write_table(making / "images.jsonl", unit.images)
-    save_vectors(making / "embeddings.npy", unit.vectors)
-    save_vectors(making / "exact.npy", unit.exact)
+    for name in TABLES:
+        write_table(making / f"{name}.jsonl", getattr(unit, name))
+    for name, file in _VECTORS.items():
+        save_vectors(making / file, getattr(unit, name))
     write_bytes(making / "source.json", msgspec.json.format(head, indent=1) + b"\n")
     replace_folder(making, final)
 
@@ -296,15 +277,16 @@ def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], 
 def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
     """Write the artifact's own tables from its units; returns their names, and the units' files, for the manifest."""
     listed = sorted(units, key=lambda unit: unit.source.name)
-    write_table(artifact / "sources.jsonl", [unit.source for unit in listed])
-    write_table(artifact / "shots.jsonl", [row for unit in listed for row in unit.shots])
-    write_table(artifact / "facts.jsonl", [row for unit in listed for row in unit.facts])
-    write_table(artifact / "sets.jsonl", [row for unit in listed for row in unit.sets])
+    tables: dict[str, Any] = {name: [row for unit in listed for row in getattr(unit, name)] for name in TABLES}
     # a photo of one album can be a neighbour in a set of another: both units list it, the same
-    images = {row.id: row for unit in listed for row in unit.images}
-    write_table(artifact / "images.jsonl", images.values())
-    own = ["sources.jsonl", "shots.jsonl", "facts.jsonl", "sets.jsonl", "images.jsonl"]
-    return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in PARTS]
+    tables["images"] = {row.id: row for row in tables["images"]}.values()
+    tables["sources"] = [unit.source for unit in listed]
+    del tables["ledger"]
+    for name, rows in tables.items():
+        write_table(artifact / f"{name}.jsonl", rows)
+    parts = ["source.json", *_VECTORS.values(), *(f"{name}.jsonl" for name in TABLES)]
+    own = [f"{name}.jsonl" for name in tables]
+    return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in parts]
 
 
 def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:

@@ -48,14 +48,6 @@ def run(config: BuildSets, progress: Progress | None = None, of_rank: CommandOf 
     return report
 
 
-@dataclass(frozen=True)
-class BuildInput:
-    """What sets are built from: sources, and the encoder, which is loaded once it is needed."""
-
-    sources: Sequence[InputSource]
-    embedder: Embedder
-
-
 class BuildStage(SetsStage):
     """Builds image sets from sources."""
 
@@ -67,7 +59,7 @@ class BuildStage(SetsStage):
         return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
-        """The sources, which are known by their content."""
+        """The sources, which are known by their content, and the encoder, which is loaded once it is needed."""
         options = self.options
         search = find_sources(options.sources, lambda total: progress.task("read sources, MiB", round(total)))
         for path, why in search.left_out:
@@ -79,7 +71,7 @@ class BuildStage(SetsStage):
                 )
         load = partial(load_encoder, options.encoder, options.device, options.precision, warn=progress.warn)
         parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
-        return Inputs(parents, BuildInput(search.found, Embedder(load)))
+        return Inputs(parents, (search.found, Embedder(load)))
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for all image sets; failures to retry, and other weights in a folder of them, are work to do."""
@@ -88,12 +80,13 @@ class BuildStage(SetsStage):
             return None
         if options.encoder.startswith(("local-dir:", "checkpoint:")):
             recorded = ready.manifest.models["encoder"]["fingerprint"]
-            return ready if inputs.data.embedder.encoder.fingerprint == recorded else None
+            _, embedder = inputs.data
+            return ready if embedder.encoder.fingerprint == recorded else None
         return ready
 
     def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
         """Load the encoder and the quality measures, and read the file of splits."""
-        options, sources, embedder = self.options, inputs.data.sources, inputs.data.embedder
+        options, (sources, embedder) = self.options, inputs.data
         if not self.shard:
             _warn_of_removal(out, sources, progress)
         remember_paths(out, {source.sha256: source.path for source in sources})

@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, NotDecisive, Options, Range, Workers
 from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
 from ctxr.store.hashing import sha256_file
 
@@ -14,7 +14,6 @@ Place = Annotated[Path | None, NotDecisive]
 """A path, on which no result depends."""
 
 Workdir = Annotated[Path, NotDecisive]
-Workers = Annotated[int, NotDecisive, Range(0, 256, "0 = half the cores")]
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100; the paper uses 0.65")]
 TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
 SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side")]

@@ -185,7 +185,9 @@ class SetsStage(Stage):
         """Make the missing units, and merge all; a rank makes its own alone."""
         job = self.job
         if self.shard:
-            with rank_lock(out, self.shard.rank, RankRun(self.options.COMMAND, self.shard.world, typed(self.options))):
+            with rank_lock(
+                out, self.shard.rank, RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
+            ):
                 self.videos(job)
             return None
         discard(out, *self.changed, progress)
@@ -269,7 +271,7 @@ _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_faile
 """Options in which ranks of one run may differ."""
 
 
-def typed(options: BuildSets | Filter) -> dict[str, Any]:
+def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     """The options that are not at their defaults, by field, without those in which ranks may differ."""
     names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
     return plain(

@@ -26,9 +26,6 @@ from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, file_names
 Positions = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
 
-BLOCK = 256
-"""Photos per block of distances to the whole pool, computed where the nearest `NEIGHBOURS` are not enough."""
-
 
 def deduplicate(
     contents: Sequence[str], vectors: Vectors, around: Positions, distances: Distances, duplicate: float
@@ -54,32 +51,20 @@ def deduplicate(
             at = root[at]
         return at
 
+    def join(at: int, other: int) -> None:
+        earlier, later = sorted((find(at), find(other)))
+        root[later] = earlier
+
     close = distances < duplicate
     for at, other in zip(np.nonzero(close)[0].tolist(), around[close].tolist(), strict=True):
-        one, two = find(at), find(other)
-        root[max(one, two)] = min(one, two)
+        join(at, other)
     # all known neighbours are copies: there may be more of them
-    full = np.flatnonzero(close.all(axis=1)) if 0 < around.shape[1] < len(root) - 1 else np.zeros(0, np.int64)
-    for start in range(0, len(full), BLOCK):
-        for at, others in _all_close(vectors, full[start : start + BLOCK], duplicate):
-            for other in others.tolist():
-                one, two = find(at), find(other)
-                root[max(one, two)] = min(one, two)
+    if 0 < around.shape[1] < len(root) - 1 and (full := np.flatnonzero(close.all(axis=1)).tolist()):
+        ranking = PhotoRanking(vectors)
+        for at in full:
+            for other in ranking.within(at, duplicate):
+                join(at, other)
     return np.array([find(at) for at in range(len(root))], np.int64)
-
-
-def _all_close(vectors: Vectors, rows: Positions, duplicate: float) -> list[tuple[int, Positions]]:
-    """For each of `rows` every photo nearer than `duplicate`: found by products in float32, decided by differences in float64."""
-    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-    slack = vectors.shape[1] * 2.0**-22 * float(squares.max(initial=0.0)) + 1e-9
-    rough = squares[rows, None] + squares[None, :] - 2 * (vectors[rows] @ vectors.T)
-    found = []
-    for place, at in enumerate(rows.tolist()):
-        near = np.flatnonzero(rough[place] < duplicate**2 + slack)
-        difference = np.asarray(vectors[near], np.float64) - np.asarray(vectors[at], np.float64)
-        exact = np.sqrt(np.einsum("nd,nd->n", difference, difference)).astype(np.float32)
-        found.append((at, near[exact < duplicate]))
-    return found
 
 
 SHARD = 256
@@ -365,7 +350,7 @@ class PhotoRanking:
 
     def around(self, anchor: int) -> Iterator[int]:
         """All photos by distance from `anchor`, itself included; equal distances by position."""
-        rough = self._squares + self._squares[anchor] - 2 * (self.vectors @ self.vectors[anchor])
+        rough = self._rough(anchor)
         order = np.argsort(rough)
         waiting: list[tuple[float, int]] = []
         for stop in range(DISTANCE_BLOCK, len(order) + DISTANCE_BLOCK, DISTANCE_BLOCK):
@@ -375,6 +360,18 @@ class PhotoRanking:
             sure = float(rough[order[stop]]) - self.slack if stop < len(order) else np.inf
             while waiting and waiting[0][0] < sure:
                 yield heappop(waiting)[1]
+
+    def within(self, anchor: int, distance: float) -> list[int]:
+        """The photos nearer to `anchor` than `distance`."""
+        near = np.flatnonzero(self._rough(anchor) < distance**2 + self.slack)
+        close: list[int] = near[np.sqrt(self.squared(anchor, near)).astype(np.float32) < distance].tolist()
+        return close
+
+    def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
+        rough: npt.NDArray[np.float64] = (
+            self._squares + self._squares[anchor] - 2 * (self.vectors @ self.vectors[anchor])
+        )
+        return rough
 
     def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
         """Exact squared distances of the photos `rows` from `anchor`."""
@@ -447,6 +444,7 @@ def _write(
             for owner, position, _ in pool.unreadable
             if owner.name == album.name
         ]
+        unreadable = len(album.photos) - len(own)
         in_sets = sorted({member for anchor in anchors for member in sets[anchor]})
         unit = SourceUnit(
             stamp=stamps[album.name],
@@ -458,7 +456,7 @@ def _write(
                 bytes=album.bytes,
                 frames=len(own),
                 considered=len(ledger),
-                damage=_damage(len(album.photos) - len(own)),
+                damage=f"{unreadable} photos could not be read" if unreadable else None,
             ),
             shots=[],
             ledger=ledger,
@@ -470,10 +468,6 @@ def _write(
         )
         units.append(context.save(unit))
     return units
-
-
-def _damage(unreadable: int) -> str | None:
-    return f"{unreadable} photos could not be read" if unreadable else None
 
 
 def _image(photo: PooledPhoto) -> Image:

@@ -19,7 +19,7 @@ from ctxr.media.images import Pixels
 from ctxr.media.text_area import TextReader
 from ctxr.metrics.selection import Rejection
 from ctxr.store.atomic import link_or_copy
-from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Facts
 from ctxr.store.tables import read_table, write_table
@@ -89,26 +89,15 @@ class QualityGate(Portable):
     # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
     _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
 
-    @property
-    def brisque(self) -> "Brisque":
-        """This thread's BRISQUE scorer."""
-        if not hasattr(self._own, "brisque"):
-            self._own.brisque = Brisque(self.brisque_weights)
-        made: Brisque = self._own.brisque
-        return made
-
-    @property
-    def text(self) -> "TextReader":
-        """This thread's OCR engine."""
-        if not hasattr(self._own, "text"):
-            self._own.text = TextReader(self.ocr)
-        made: TextReader = self._own.text
-        return made
+    def _instrument(self, name: str) -> Any:
+        """This thread's BRISQUE scorer, or OCR engine."""
+        if not hasattr(self._own, name):
+            setattr(self._own, name, Brisque(self.brisque_weights) if name == "brisque" else TextReader(self.ocr))
+        return getattr(self._own, name)
 
     def describe(self) -> dict[str, object]:
         """Instruments in use, for the manifest."""
-        used = {"brisque": lambda: self.brisque.describe(), "text": lambda: self.text.describe()}
-        return {name: used[name]() for name in self.limits.measured}
+        return {name: self._instrument(name).describe() for name in self.limits.measured}
 
     def stamps(self) -> dict[str, str]:
         """A key per measurement; facts with another key were measured differently and are not reused."""
@@ -116,8 +105,7 @@ class QualityGate(Portable):
 
     def complete(self, facts: Facts) -> bool:
         """Whether everything the limits need has been measured."""
-        have = {"brisque": facts.brisque, "text": facts.text_share}
-        return all(have[name] is not None for name in self.limits.measured)
+        return all(getattr(facts, _COLUMNS[name][0]) is not None for name in self.limits.measured)
 
     def measure(self, facts: Facts, read: Callable[[], Pixels]) -> Facts:
         """`facts` with what was missing measured on the picture uint8 [H, W, 3] that `read` gives.
@@ -131,9 +119,9 @@ class QualityGate(Portable):
 
     def _measured(self, facts: Facts, rgb: Pixels) -> Facts:
         if "brisque" in self.limits.measured and facts.brisque is None:
-            facts = msgspec.structs.replace(facts, brisque=round(self.brisque.score(rgb), 6))
+            facts = msgspec.structs.replace(facts, brisque=round(self._instrument("brisque").score(rgb), 6))
         if "text" in self.limits.measured and facts.text_share is None:
-            text = self.text.measure(rgb)
+            text = self._instrument("text").measure(rgb)
             facts = msgspec.structs.replace(
                 facts,
                 text_share=round(text.area_share, 6),
@@ -186,7 +174,7 @@ class FactCache:
                     continue
                 file = self.folder / _picture(row)
                 if file not in hashes:
-                    hashes[file] = _hash(file)
+                    hashes[file] = sha256_if_readable(file)
                 if hashes[file] == row.sha256:
                     merged = found[row.index][0] if row.index in found else row
                     found[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
@@ -210,7 +198,7 @@ class FactCache:
                 if rows.get(row.index) == new and picture in there:
                     continue
                 file = self.folder / picture
-                if row.index not in linked and _hash(file) != row.sha256:
+                if row.index not in linked and sha256_if_readable(file) != row.sha256:
                     link_or_copy(artifact / row.path, file)
                 linked.add(row.index)
                 changed[row.index] = new
@@ -230,13 +218,6 @@ class FactCache:
 def _picture(row: Facts) -> str:
     """Name of a frame's picture in the memory."""
     return f"img{row.index}{Path(row.path).suffix}"
-
-
-def _hash(file: Path) -> str | None:
-    try:
-        return sha256_file(file)
-    except OSError:
-        return None
 
 
 def _measured(row: Facts, name: str) -> dict[str, Any]:

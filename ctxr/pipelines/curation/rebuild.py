@@ -19,7 +19,7 @@ from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, Shot
@@ -141,7 +141,9 @@ def require_rebuilt(out: Path) -> None:
 
 def pictures_unchanged(out: Path) -> bool:
     """Whether every picture of a rebuilt artifact is as it was saved."""
-    return all(_holds(out / image.path, image.sha256) for image in read_table(out / "images.jsonl", Image))
+    return all(
+        sha256_if_readable(out / image.path) == image.sha256 for image in read_table(out / "images.jsonl", Image)
+    )
 
 
 class _Made:
@@ -154,7 +156,7 @@ class _Made:
 
     def had(self, image: RecipeImage) -> bool:
         """Whether the picture of an earlier run equals that of the recipe."""
-        if not _holds(self._out / image.path, image.sha256):
+        if sha256_if_readable(self._out / image.path) != image.sha256:
             return False
         self.add(_image(image, image.sha256, image.height, image.width))
         return True
@@ -289,10 +291,3 @@ def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) 
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         (out / MARKER).touch()
-
-
-def _holds(file: Path, sha256: str) -> bool:
-    try:
-        return sha256_file(file) == sha256
-    except OSError:
-        return False

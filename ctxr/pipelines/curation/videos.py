@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -218,10 +218,6 @@ class Embedder(Portable):
             raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
 
-    def embed_exactly(self, pictures: Sequence[Pixels]) -> Vectors:
-        """As `embed`, in full precision."""
-        return self.embed(pictures, exact=True)
-
 
 @dataclass(frozen=True)
 class UnitContext(Portable):
@@ -262,7 +258,7 @@ class _Pass:
         self._batch: list[tuple[CandidateFrame, Pixels]] = []
         self._live: dict[int, Pixels] = {}
         self.picker = Picker(
-            context.artifact, found.name, context.picking, self._pixels, context.embedder.embed_exactly
+            context.artifact, found.name, context.picking, self._pixels, partial(context.embedder.embed, exact=True)
         )
 
     def take(self, candidate: CandidateFrame) -> None:
@@ -355,7 +351,7 @@ def pick_from_ledger(
             old.source.name,
             context.picking,
             lambda index: reader.read(index, times[index]),
-            context.embedder.embed_exactly,
+            partial(context.embedder.embed, exact=True),
             facts=known,
             files={index: file for index, file in files.items() if file.is_file()},
             exact={row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None},
