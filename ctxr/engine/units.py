@@ -28,10 +28,10 @@ WorldSize = Annotated[int | None, NotDecisive, Range(1, math.inf, "a number of r
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of the work that is written by one rename.
+    """A part of the work, with an output of its own.
 
     Attributes:
-        name: unique. stamp: whatever decides its bytes. payload: what the job needs to know; picklable.
+        name: unique. stamp: the key of its bytes. payload: input of the job; picklable.
     """
 
     name: str
@@ -62,7 +62,7 @@ def shard_rules(rank: int | None, world: int | None) -> Iterator[tuple[str, str]
 
 
 class Portable:
-    """A dataclass that can be pickled: fields that are no arguments, such as locks and child processes, are created anew."""
+    """A dataclass that can be pickled. Fields with `init=False`, such as locks, are not: they get their defaults again."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = [part.name for part in fields(self) if part.init]  # type: ignore[arg-type]

@@ -111,6 +111,8 @@ def test_tidying_removes_what_earlier_runs_left(tmp_path: Path) -> None:
         "sources/..album.shard0.json.12-ab.part",
         "sources/.clip.making/shots.jsonl",
         "sources/.clip.old/source.json",
+        "sources/.clip.failed",
+        "sources/.0-of-2.rank",
         ".sets.jsonl.12-ab.part",
     ]
     for name in left:

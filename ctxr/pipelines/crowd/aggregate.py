@@ -302,10 +302,6 @@ class DatasetStage(Stage):
     source: Path
     figures: "_Figures"
 
-    def out(self) -> Path:
-        """The folder of the dataset."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The answers, with everything that is decided and measured from them."""
         config, out = self.options, self.out()

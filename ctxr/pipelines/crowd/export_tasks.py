@@ -23,10 +23,6 @@ class TaskStage(Stage):
     options: ExportTasks
     batch: TaskBatch
 
-    def out(self) -> Path:
-        """The folder of the tasks."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The units, and those of an earlier round that somebody has seen."""
         config, out = self.options, self.out()

@@ -54,10 +54,6 @@ class BuildStage(SetsStage):
     options: BuildSets
     nothing = "the warnings above give every reason"
 
-    def out(self) -> Path:
-        """The folder of the artifact."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The sources, which are known by their content, and the encoder, which is loaded once it is needed."""
         options = self.options

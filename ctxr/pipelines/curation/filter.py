@@ -58,10 +58,6 @@ class FilterStage(SetsStage):
     label = "filter videos"
     nothing = RESTORE
 
-    def out(self) -> Path:
-        """The folder of the artifact."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The finished sets."""
         built = open_artifact(self.options.source(), IMAGE_SETS, _maker(self.options))

@@ -46,10 +46,6 @@ class RebuildStage(Stage):
     KIND = IMAGE_SETS
     options: Rebuild
 
-    def out(self) -> Path:
-        """The folder of the artifact."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The recipe, and a folder that may be written."""
         artifact, recipe = recipe_of(self.options.source())

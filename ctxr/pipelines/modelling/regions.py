@@ -345,10 +345,6 @@ class RegionsStage(Stage):
     KIND = REGION_FEATURES
     options: RegionsConfig
 
-    def out(self) -> Path:
-        """In `regions/` of the project."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The pictures by content, and the extractor with its resolved name."""
         dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
