@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -286,29 +287,31 @@ def pick_photos(
     )
     contents = [photo.sha256 for photo in pool.photos]
     same = deduplicate(contents, pool.vectors, around, distances, picking.duplicate)
-    rows = {position: _photo_row(pool.photos[position]) for position in range(count)}
+    rows: dict[int, LedgerRow] = {}
     ranking = PhotoRanking(pool.vectors)
     sets: dict[int, list[int]] = {}
-    for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
-        watch(1)
-        closest = (int(around[anchor, 0]), float(distances[anchor, 0])) if k else (None, None)
-        row = _with_nearest(pool, rows[anchor], anchor, *closest)
+
+    def outcome(anchor: int) -> dict[str, Any]:
         if picking.sample is not None and len(sets) >= picking.sample:
-            rows[anchor] = msgspec.structs.replace(row, reason="not_sampled")
-            continue
+            return {"reason": "not_sampled"}
         if same[anchor] < anchor:
-            rows[anchor] = msgspec.structs.replace(row, reason="duplicate", value=0.0)
-            continue
-        rejection = judge(anchor)
-        if rejection:
-            rows[anchor] = msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
-            continue
+            return {"reason": "duplicate", "value": 0.0}
+        if rejection := judge(anchor):
+            return {"reason": rejection.reason, "value": round(rejection.value, 6)}
         members = _members(ranking, anchor, around, same, set_size, judge)
         if len(members) < set_size:
-            rows[anchor] = msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
-            continue
+            return {"reason": "too_few_neighbours", "value": float(len(members))}
         sets[anchor] = members
-        rows[anchor] = msgspec.structs.replace(row, image_set=_set_id(pool.photos[anchor]))
+        return {"image_set": _set_id(pool.photos[anchor])}
+
+    for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
+        watch(1)
+        photo, columns = pool.photos[anchor], outcome(anchor)
+        if k:
+            neighbour = pool.photos[around[anchor, 0]]
+            columns["nearest"] = neighbour.position if neighbour.album.name == photo.album.name else None
+            columns["distance"] = round(float(distances[anchor, 0]), 6)
+        rows[anchor] = LedgerRow(photo.album.name, photo.position, None, None, photo.file.name, photo.row, **columns)
     return _write(context, pool, albums, stamps, rows, sets, judge.facts)
 
 
@@ -403,23 +406,6 @@ def _members(
 
 def _set_id(photo: PooledPhoto) -> str:
     return f"{photo.album.name}-photo-{Path(photo.name).stem}{Path(photo.name).suffix.replace('.', '-')}"
-
-
-def _photo_row(photo: PooledPhoto) -> LedgerRow:
-    return LedgerRow(
-        source=photo.album.name, index=photo.position, time=None, shot=None, name=photo.file.name, row=photo.row
-    )
-
-
-def _with_nearest(
-    pool: PhotoPool, row: LedgerRow, anchor: int, nearest: int | None, distance: float | None
-) -> LedgerRow:
-    if nearest is None or distance is None:
-        return row
-    at_home = pool.photos[nearest].album.name == pool.photos[anchor].album.name
-    return msgspec.structs.replace(
-        row, nearest=pool.photos[nearest].position if at_home else None, distance=round(distance, 6)
-    )
 
 
 def _write(
