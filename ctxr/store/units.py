@@ -219,7 +219,8 @@ def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
             if not other.name.endswith(f"-of-{run.world}.rank"):
                 with other.open("a+") as their:
                     if not take_lock(their):
-                        sentence = f"{other.name[1:-5].replace('-', ' ')} ranks is at work in {artifact}"
+                        own.unlink()
+                        sentence = f"rank {other.name[1:-5].replace('-', ' ')} is at work in {artifact}"
                         raise UnfinishedError(sentence, hint="wait for it, or use the same --world-size")
                 other.unlink(missing_ok=True)
         stream.truncate(0)

@@ -19,6 +19,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
 from ctxr.store.artifacts import MANIFEST, locked
+from ctxr.store.units import RankRun, rank_lock, read_ranks
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
@@ -112,6 +113,21 @@ def test_ranks_share_a_lock_that_excludes_the_merge(rough: Path, tmp_path: Path)
             assert "is being written by another ctxr process" in shown.stderr
     with locked(out):
         assert runner.invoke(app, typed(rough, out, "--rank", 1, "--world-size", 4)).exit_code == 4
+
+
+def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) -> None:
+    run = RankRun("build-sets", 2, {})
+    with rank_lock(tmp_path, 0, run), rank_lock(tmp_path, 1, run):
+        with pytest.raises(UnfinishedError, match="rank 0 of 2 is at work"), rank_lock(tmp_path, 0, run):
+            pass
+        with (
+            pytest.raises(UnfinishedError, match="rank . of 2 is at work"),
+            rank_lock(tmp_path, 2, RankRun("x", 3, {})),
+        ):
+            pass
+        assert read_ranks(tmp_path) == {0: run, 1: run}
+    with rank_lock(tmp_path, 2, RankRun("x", 3, {})):
+        assert list(read_ranks(tmp_path)) == [2]
 
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
