@@ -121,7 +121,7 @@ def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) ->
         with pytest.raises(UnfinishedError, match="rank 0 of 2 is at work"), rank_lock(tmp_path, 0, run):
             pass
         with (
-            pytest.raises(UnfinishedError, match="rank . of 2 is at work"),
+            pytest.raises(UnfinishedError, match=r"rank \d of 2 is at work"),
             rank_lock(tmp_path, 2, RankRun("x", 3, {})),
         ):
             pass
