@@ -31,7 +31,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     if report.rank:
         finished = f"{counts['finished']} finished, {counts['failed']} failed, of {plural(counts['sources'], 'video')}"
         yield Summary(
-            f"{report.artifact}: rank {report.rank}", {"videos": finished, "next": "ctxr merge, after all ranks"}
+            f"{report.artifact}: rank {report.rank}",
+            {"videos": finished, "next": f"ctxr merge {report.artifact}, after all ranks"},
         )
         return
     rows = {

@@ -92,11 +92,9 @@ class Stage(ABC):
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
-        if not (out / MANIFEST).is_file():
-            return None
         try:
             artifact = open_artifact(out, self.KIND)
-        except UnfinishedError:  # a rank has removed the manifest since
+        except UnfinishedError:
             return None
         known = artifact.manifest
         same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
