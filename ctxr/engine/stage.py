@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import making
-from ctxr.engine.units import Shard
+from ctxr.engine.units import RankShard
 from ctxr.errors import CtxrError, UnfinishedError
 from ctxr.store.artifacts import (
     MANIFEST,
@@ -66,7 +66,7 @@ class Stage(ABC):
     STAGED: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
-        self.options, self.shard = options, Shard.of(options)
+        self.options, self.shard = options, RankShard.of(options)
 
     def out(self) -> Path:
         """The folder of the artifact."""

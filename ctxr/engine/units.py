@@ -27,7 +27,7 @@ WorldSize = Annotated[int | None, NotDecisive, Range(1, math.inf, "a number of r
 
 
 @dataclass(frozen=True)
-class Unit:
+class WorkUnit:
     """A part of the work, with an output of its own.
 
     Attributes:
@@ -40,14 +40,14 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Shard:
+class RankShard:
     """Every `world`-th unit by name, from number `rank` on."""
 
     rank: int
     world: int
 
     @classmethod
-    def of(cls, options: Any) -> "Shard | None":
+    def of(cls, options: Any) -> "RankShard | None":
         """The share of a rank, None for a whole run."""
         rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
         return None if rank is None or world is None else cls(rank, world)
@@ -81,7 +81,7 @@ class Job(Portable, ABC):
     shares: dict[str, float] = field(default_factory=dict, init=False)
 
     @abstractmethod
-    def __call__(self, unit: Unit) -> Any:
+    def __call__(self, unit: WorkUnit) -> Any:
         """Write the unit. A unit that cannot be made is a result; an exception ends all work."""
 
     def stop(self) -> None:
@@ -91,10 +91,10 @@ class Job(Portable, ABC):
         """Let go of what threads shared."""
 
 
-class Engine(Protocol):
+class UnitEngine(Protocol):
     """Runs a job on units, in any order and on any machine that sees the folder, where each process unpickles the job once."""
 
-    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
         """Each unit with what the job returned. Raises what the job raises, after `job.stop`."""
 
 
@@ -105,7 +105,7 @@ class Local:
     workers: int = 0
     processes: bool = False
 
-    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
         """Each unit with what the job returned, as they finish."""
         return parallel(job, units, self.workers, processes=self.processes, stop=job.stop)
 
@@ -119,24 +119,24 @@ ENGINES = {"threads": "ctxr.engine.units:Local", "processes": "ctxr.engine.units
 """What makes an engine of a number of workers, by name. Another engine is a row, and a module with a class."""
 
 
-def find_engine(name: str, workers: int) -> Engine:
+def find_engine(name: str, workers: int) -> UnitEngine:
     """The engine of that name. Raises UsageError for an unknown one."""
     if name not in ENGINES:
         hint = did_you_mean(name, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
         raise UsageError(f"--engine {name} is unknown", hint=hint)
-    engine: Engine = resolve_name(ENGINES[name])(workers)
+    engine: UnitEngine = resolve_name(ENGINES[name])(workers)
     return engine
 
 
 def map_units(
     job: Job,
-    units: Sequence[Unit],
-    engine: Engine,
+    units: Sequence[WorkUnit],
+    engine: UnitEngine,
     progress: Progress,
     label: str,
-    finished: Callable[[Unit], bool],
-    shard: Shard | None = None,
-) -> Iterator[tuple[Unit, Any]]:
+    finished: Callable[[WorkUnit], bool],
+    shard: RankShard | None = None,
+) -> Iterator[tuple[WorkUnit, Any]]:
     """Each unit of the shard that is not `finished`, with what the job returned, as they finish."""
     units = sorted(units, key=lambda unit: unit.name)
     if shard:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ctxr.engine.units import Shard, find_engine, parallel, shard_rules
+from ctxr.engine.units import RankShard, find_engine, parallel, shard_rules
 from ctxr.errors import UsageError
 
 
@@ -75,7 +75,7 @@ def test_a_rank_is_one_of_a_world(rank: int | None, world: int | None, problem: 
 
 
 def test_an_unknown_engine_is_refused_with_the_nearest() -> None:
-    assert Shard.of(object()) is None
+    assert RankShard.of(object()) is None
     with pytest.raises(UsageError, match="--engine thread is unknown") as caught:
         find_engine("thread", 1)
     assert "--engine threads" in caught.value.hint

@@ -10,7 +10,7 @@ from ctxr.datasets.splits import read_published
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
-from ctxr.engine.units import Unit
+from ctxr.engine.units import WorkUnit
 from ctxr.errors import UsageError, plural, some
 from ctxr.media.scan import Scanner, ScanOptions
 from ctxr.media.shots import check_detector
@@ -107,7 +107,7 @@ class BuildStage(SetsStage):
         return SetsJob(
             BuildVideos(context, _retry(options), ""),
             progress,
-            [Unit(video.name, stamps[video.name], video) for video in videos],
+            [WorkUnit(video.name, stamps[video.name], video) for video in videos],
             {album.name: stamps[album.name] for album in self.albums},
             {"encoder": encoder.describe(), "selection": selection, "quality": quality.describe()},
             _published(options, sources, progress),
@@ -151,12 +151,12 @@ class BuildVideos(VideoJob):
     scanners: list[Scanner] = field(default_factory=list, init=False)
     free: list[Scanner] = field(default_factory=list, init=False)
 
-    def file(self, unit: Unit) -> Path:
+    def file(self, unit: WorkUnit) -> Path:
         """The file of a video."""
         found: InputSource = unit.payload
         return found.path
 
-    def make(self, unit: Unit) -> None:
+    def make(self, unit: WorkUnit) -> None:
         """Scan the video, or pick from its ledger."""
         self.task.say(unit.name)
         if old := _scanned(self.context.artifact, unit.name, unit.stamp):

@@ -14,7 +14,7 @@ from ctxr.datasets.changes import refuse_changed
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
-from ctxr.engine.units import Unit
+from ctxr.engine.units import WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
 from ctxr.media.sources import InputSource
@@ -91,7 +91,7 @@ class FilterStage(SetsStage):
         return SetsJob(
             FilterVideos(context, options.decisive().command_line(), RESTORE, built.path, self.sources),
             progress,
-            [Unit(source.name, stamps[source.name], source) for source in videos],
+            [WorkUnit(source.name, stamps[source.name], source) for source in videos],
             {unit.source.name: stamps[unit.source.name] for unit in self.albums},
             {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()},
             # the splits were assigned when the sets were built, and filtering keeps them
@@ -137,12 +137,12 @@ class FilterVideos(VideoJob):
     built: Path
     sources: SourceLocator
 
-    def file(self, unit: Unit) -> Path | str:
+    def file(self, unit: WorkUnit) -> Path | str:
         """Where the video was last seen, or its name."""
         source: Source = unit.payload
         return place_of(self.built, source.sha256) or source.file
 
-    def make(self, unit: Unit) -> None:
+    def make(self, unit: WorkUnit) -> None:
         """Pick the sets of a video again."""
         video = partial(self.sources.video, unit.payload)
         pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, video, unit.stamp)

@@ -15,7 +15,7 @@ from ctxr.datasets.splits import assign_splits, find_leakage
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Job, Results, Unit, find_engine, map_units
+from ctxr.engine.units import Job, Results, WorkUnit, find_engine, map_units
 from ctxr.errors import DataError, UnfinishedError, plural, some
 from ctxr.media.scan import ScanFailed
 from ctxr.media.sources import InputSource
@@ -59,14 +59,14 @@ class VideoJob(Job):
     hint: str
 
     @abstractmethod
-    def make(self, unit: Unit) -> object:
+    def make(self, unit: WorkUnit) -> object:
         """Write the unit."""
 
     @abstractmethod
-    def file(self, unit: Unit) -> Path | str:
+    def file(self, unit: WorkUnit) -> Path | str:
         """The file of a video, for failures."""
 
-    def __call__(self, unit: Unit) -> FailedUnit | None:
+    def __call__(self, unit: WorkUnit) -> FailedUnit | None:
         """Write the unit; the failure of a video that cannot be used."""
         try:
             self.make(unit)
@@ -93,7 +93,7 @@ class SetsJob:
 
     work: VideoJob
     progress: Progress
-    videos: Sequence[Unit]
+    videos: Sequence[WorkUnit]
     stamps: Mapping[str, Stamp]
     models: Mapping[str, Any]
     published: Mapping[str, SplitName]
@@ -203,7 +203,7 @@ class SetsStage(Stage):
         """Make the units of videos that are missing; returns those that were made."""
         options, artifact, made = self.options, job.work.context.artifact, []
 
-        def finished(unit: Unit) -> bool:
+        def finished(unit: WorkUnit) -> bool:
             if job.take(unit.name, unit.stamp):
                 return True
             failed = None if options.retry_failed else read_failed(artifact, unit.name)
@@ -256,10 +256,10 @@ class SetsStage(Stage):
 class _Merged:
     """The engine of a merge: ranks make units."""
 
-    videos: Sequence[Unit]
+    videos: Sequence[WorkUnit]
     command: CommandOf
 
-    def run(self, job: Job, units: Sequence[Unit]) -> Results[Unit, Any]:
+    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
         """Nothing. Raises UnfinishedError."""
         names = [unit.name for unit in units]
         missing = f"{plural(len(names), 'source')} of {len(self.videos)} not finished by any rank: {some(names)}"

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.engine.units import ENGINES, Job, Unit
+from ctxr.engine.units import ENGINES, Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
@@ -178,7 +178,7 @@ class Reversed:
 
     workers: int
 
-    def run(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[Unit, Any]]:
+    def run(self, job: Job, units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Any]]:
         for unit in units[::-1]:
             given = pickle.dumps((job, unit))
             done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
