@@ -94,12 +94,12 @@ class Stage(ABC):
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         try:
             artifact = open_artifact(out, self.KIND)
-        except UnfinishedError:
+            known = artifact.manifest
+            same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
+            same = same and identity(known.parents) == identity(inputs.parents)
+            return artifact if same and not self.changed_files(artifact) else None
+        except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
             return None
-        known = artifact.manifest
-        same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
-        same = same and identity(known.parents) == identity(inputs.parents)
-        return artifact if same and not self.changed_files(artifact) else None
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Files of the finished artifact that were modified since; by default those that the manifest lists."""

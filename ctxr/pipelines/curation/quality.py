@@ -133,10 +133,8 @@ class QualityGate(Portable):
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
     """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
-    stale: dict[str, None] = {}
-    for name, key in new.items():
-        if name in old and old[name] != key:
-            stale |= dict.fromkeys(_COLUMNS[name])
+    other = [name for name, key in new.items() if old.get(name, key) != key]
+    stale = {column: None for name in other for column in _COLUMNS[name]}
     return [msgspec.structs.replace(row, **stale) for row in facts]
 
 
