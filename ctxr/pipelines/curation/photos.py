@@ -116,58 +116,32 @@ def gather_pool(
     """The pool of all albums. `known` units, by album, give theirs without embedding anything again; every photo of the
     others is read and embedded, in shards: those that an earlier run finished under the same key in `scans` are taken as they are.
     """
-    parts = []
-    for album in albums:
-        if unit := known.get(album.name):
-            parts.append(_reopened(album, unit))
-            watch(len(album.photos))
-        else:
-            parts.append(_embedded(artifact, album, scans[album.name], embedder, watch))
-    return _joined(parts)
-
-
-def _joined(parts: Sequence[PhotoPool]) -> PhotoPool:
-    width = max((part.vectors.shape[1] for part in parts), default=0)
-    # stacking copies into memory, so the units' files may be replaced
-    vectors = stack_vectors([part.vectors for part in parts if len(part.vectors)], width)
-    return PhotoPool(
-        [photo for part in parts for photo in part.photos], vectors, [one for part in parts for one in part.unreadable]
-    )
-
-
-def _embedded(
-    artifact: Path, album: InputSource, scan: str, embedder: Embedder, watch: Callable[[int], None]
-) -> PhotoPool:
     photos: list[PooledPhoto] = []
     unreadable: list[tuple[InputSource, int, str]] = []
     blocks: list[Vectors] = []
-    names = file_names(album.photos)
-    for start in range(0, len(album.photos), SHARD):
-        chosen = range(start, min(start + SHARD, len(album.photos)))
-        sizes, problems, vectors = _shard(artifact, album, chosen, scan, embedder)
-        for position in chosen:
-            if str(position) in problems:
-                unreadable.append((album, position, problems[str(position)]))
-                continue
-            width, height = sizes[str(position)]
+    for album in albums:
+        readable: dict[int, tuple[int, int]] = {}
+        if unit := known.get(album.name):
+            indices = [row.index for row in unit.ledger if row.row is not None]
+            readable = {index: image_size(album.photos[index]) for index in indices}
+            unreadable += unreadable_photos([album], [unit])
+            blocks.append(unit.vectors)
+            watch(len(album.photos))
+        else:
+            for start in range(0, len(album.photos), SHARD):
+                chosen = range(start, min(start + SHARD, len(album.photos)))
+                sizes, problems, vectors = _shard(artifact, album, chosen, scans[album.name], embedder)
+                readable |= {int(position): (size[0], size[1]) for position, size in sizes.items()}
+                unreadable += [(album, int(position), problem) for position, problem in problems.items()]
+                blocks.append(vectors)
+                watch(len(chosen))
+        names = file_names(album.photos)
+        for row, (position, (width, height)) in enumerate(readable.items()):
             file, digest = album.photos[position], album.photo_sha256[position]
-            photos.append(PooledPhoto(album, position, file, digest, names[position], width, height, len(photos)))
-        blocks.append(vectors)
-        watch(len(chosen))
-    width = max((block.shape[1] for block in blocks), default=0)
-    return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], width), unreadable)
-
-
-def _reopened(album: InputSource, unit: SourceUnit) -> PhotoPool:
-    photos: list[PooledPhoto] = []
-    names = file_names(album.photos)
-    for row in unit.ledger:
-        if row.row is None:
-            continue
-        file, digest = album.photos[row.index], album.photo_sha256[row.index]
-        width, height = image_size(file)
-        photos.append(PooledPhoto(album, row.index, file, digest, names[row.index], width, height, row.row))
-    return PhotoPool(photos, unit.vectors, unreadable_photos([album], [unit]))
+            photos.append(PooledPhoto(album, position, file, digest, names[position], width, height, row))
+    columns = max((block.shape[1] for block in blocks), default=0)
+    # stacking copies into memory, so the units' files may be replaced
+    return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], columns), unreadable)
 
 
 def _shard(
