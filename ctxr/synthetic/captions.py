@@ -34,14 +34,13 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.store.tables import write_table
-from ctxr.synthetic.world import predicates
 from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.kinds import Before, Counts, Kind, Shows
 from ctxr.synthetic.world.outlines import SHAPES
-from ctxr.synthetic.world.places import Beside, Within
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.positions import RelativePosition, Within
+from ctxr.synthetic.world.predicates import NAMES, Predicate, name_of
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.sights import SceneView
@@ -121,7 +120,7 @@ def _check(config: WorldCaptions) -> None:
             f"a picture has 1 caption or more, 2 hypotheses or more and 0 texts or more, not {config.least} to {config.most}, "
             f"{config.hypotheses} and {config.texts}"
         )
-    odd = next((name for name in config.say if name not in predicates.__all__ or name[0].islower()), None)
+    odd = next((name for name in config.say if name not in NAMES), None)
     if odd is not None or "Shows" not in config.say:
         raise UsageError(
             f"captions cannot be made of {', '.join(config.say)}", hint=f"take some of {', '.join(SAYINGS)}"
@@ -187,7 +186,7 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
             options = [{"backdrop": choose(rng, [name for name in BACKDROPS if name != backdrop])}]
         case Counts(_, number):
             options = [{"number": number + 1}, {"number": max(0, number - 1)}]
-        case Beside(_, side, _):
+        case RelativePosition(_, side, _):
             options = [{"side": choose(rng, [name for name in SIDE_PHRASES if name != side])}]
         case Within(_, region):
             options = [{"region": choose(rng, [name for name in PLACE_PHRASES if name != region])}]
@@ -309,12 +308,12 @@ def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Pr
     match predicate:
         case Shows(kind) | Within(kind, _):
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind))
-        case Beside(kind, _, other):
+        case RelativePosition(kind, _, other):
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind), other=_fewer(rng, other))
         case _:
             pass
     match predicate:
-        case Within(kind, _) | Beside(kind, _, _):
+        case Within(kind, _) | RelativePosition(kind, _, _):
             yield Shows(_fewer(rng, kind))
         case Counts(kind, number) if number > 0:
             yield Shows(kind)
@@ -443,7 +442,7 @@ def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str
     found: list[Predicate] = []
     for _ in range(_GALLERY_TRIES * wanted):
         predicate = propose(rng, view)
-        if type(predicate).__name__ in say and predicate not in found and predicate.verdict(view) is True:
+        if name_of(predicate) in say and predicate not in found and predicate.verdict(view) is True:
             found.append(predicate)
             if len(found) == wanted:
                 break

@@ -16,8 +16,8 @@ from ctxr.synthetic.world.scenes import (
     choose,
     place,
     reach_of,
+    sample_actor,
     sample_backdrop,
-    sample_looks,
 )
 
 RAMP = 0.36
@@ -63,17 +63,11 @@ class SceneShot(msgspec.Struct, frozen=True):
     """A continuous take.
 
     Attributes:
-        seconds: how long it lasts.
-        cast: the actors, farthest first, as they look at the beginning.
-        courses: one for each actor of the cast.
-        backdrop: what lies behind them at the beginning.
-        pan: change of the backdrop's x, y and zoom per second.
-        aspect: width / height.
-        light: brightness factor.
+        cast: the actors, farthest first, as they look at the beginning. courses: one for each actor of the cast.
+        pan: change of the backdrop's x, y and zoom per second. aspect, light: as in `Scene`.
         holds: (begin, end) in seconds: stretches in which the world stands still.
-        blurs: (begin, end, blur) in seconds and in shares of the shorter side (see `Scene.blur`); they come and go
-            over `RAMP`.
-        overlays: (begin, end, overlay) in seconds; they slide in and out over `RAMP`.
+        blurs: (begin, end, blur) in seconds and in shares of the shorter side; overlays: (begin, end, overlay) in seconds; both
+            come and go over `RAMP`.
     """
 
     seconds: float
@@ -183,20 +177,13 @@ def _course(
 
 
 def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, still: bool = False) -> SceneShot:
-    """Return a random shot of two to five actors.
-
-    Args:
-        rng: the only source of chance.
-        seconds: how long it lasts.
-        aspect: width / height.
-        still: whether nothing in it moves, the backdrop included.
-    """
+    """Return a random shot of two to five actors, `aspect` = width / height; in a `still` one not even the backdrop moves."""
     reach = reach_of(aspect)
     cast: list[Actor] = []
     courses: list[Course] = []
     for index in range(2 + int(np.searchsorted((0.1, 0.4, 0.78), rng.random()))):
         like = cast[int(rng.integers(len(cast)))] if cast and rng.random() < 0.35 else None
-        actor = sample_looks(rng, f"a{index}", like)
+        actor = sample_actor(rng, f"a{index}", like)
         if actor.shape in FACED and actor.size != "small" and not actor.face and rng.random() < 0.3:
             actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")
         actor = place(rng, actor, cast, reach)

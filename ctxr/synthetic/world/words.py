@@ -119,10 +119,4 @@ SIDE_PHRASES: dict[str, tuple[str, ...]] = {
     "above": ("above", "higher than", "over the top of", "further up than"),
     "below": ("below", "lower than", "underneath", "further down than"),
 }
-EDGE_WORDS: dict[str, tuple[str, ...]] = {
-    "left": ("left",),
-    "right": ("right",),
-    "top": ("top", "upper"),
-    "bottom": ("bottom", "lower"),
-}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
