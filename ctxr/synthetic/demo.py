@@ -226,7 +226,7 @@ def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
     )
     counts = aggregated.counts
     work = (done.answers, len(people), counts["queries"], sum(counts["dropped"].values()))
-    heads = ("answers", "workers", "descriptions", "dropped", "bad workers found", "missed", "careful ones accused")
+    heads = ("answers", "workers", "kept", "dropped", "bad found", "bad missed", "good accused")
     return {
         "crowd": Table(
             "The simulated crowd", heads, ((*work, len(bad & stopped), len(bad - stopped), len(good & stopped)),)
@@ -302,11 +302,11 @@ def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str,
         (*runs, BY), revised, work, split="test", compare=True, resamples=RESAMPLES, permutations=RESAMPLES
     )
     compared = eval.run(comparison, progress).tables
-    reliability = audit.tables["reliability"]
+    quality, reliability = judged.tables["test/quality"], audit.tables["reliability"]
     note = f"{made.images} pictures; {answers} answers of simulated people; the classifier learned from {sizes.pairs} pictures: too few"
     gold = tuple(row for row in compared["test/entailed"].rows if row[2] == "gold")
     tables = {
-        "classifier": judged.tables["test/quality"],
+        "classifier": replace(quality, rows=tuple(row for row in quality.rows if row[1] == "all")),
         "reliability": replace(
             reliability, rows=(*reliability.rows, _by_truth(work, drawn)), note=f"{note}; {reliability.note}"
         ),

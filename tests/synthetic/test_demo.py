@@ -42,8 +42,8 @@ def test_the_page_shows_the_chain_of_the_demo(shown: DemoReport) -> None:
 def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(shown: DemoReport) -> None:
     (crowd,) = rows_of(shown, "crowd").values()
     sets = shown.filtered.counts["sets"]
-    assert crowd["answers"] > 2 * sets == crowd["descriptions"] + crowd["dropped"]
-    assert crowd["careful ones accused"] == 0
+    assert crowd["answers"] > 2 * sets == crowd["kept"] + crowd["dropped"]
+    assert crowd["good accused"] == 0
     estimates = rows_of(shown, "estimates")
     assert estimates["human accuracy"]["found"] is not None
     for row in estimates.values():
