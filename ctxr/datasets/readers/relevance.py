@@ -7,7 +7,7 @@ from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image
 from ctxr.datasets.readers.entailment import Captions, Oddity, Rows
-from ctxr.datasets.readers.text_files import Repeated, kind_of, read_json
+from ctxr.datasets.readers.text_files import read_object
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
@@ -20,19 +20,14 @@ def read_positives(path: Path) -> Positives:
 
     Raises DataError naming file:line for a query that stands twice or has no candidate, and for an id that is no number.
     """
-    file = read_json(path)
-    if not isinstance(file.value, dict):
-        raise DataError(f"{path}: expected an object of queries, found {kind_of(file.value)}", hint="restore the file")
-    if isinstance(file.value, Repeated):
-        key = file.value.key
-        raise DataError(f"{file.place(key, again=True)}: query {key!r} stands twice", hint="delete one of them")
-    found: Positives = {}
+    file = read_object(path, "an object of queries", "query")
+    positives: Positives = {}
     for query, given in file.value.items():
         listed = [given] if isinstance(given, int) else given
         if not _is_id(query) or not isinstance(listed, list) or not listed or not all(map(_is_id, listed)):
             raise DataError(f"{file.place(query)}: {query!r} needs COCO ids as candidates", hint="restore the row")
-        found[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
-    return found
+        positives[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
+    return positives
 
 
 def pairs_of(

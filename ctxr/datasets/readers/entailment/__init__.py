@@ -19,7 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image, flickr_image, text_group
-from ctxr.datasets.readers.text_files import is_text, kind_of, read_json
+from ctxr.datasets.readers.karpathy import SIDES
+from ctxr.datasets.readers.text_files import read_json, value_of
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -385,9 +386,6 @@ def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
     return tuple(name.strip() for name in cells)
 
 
-_SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
-
-
 @dataclass
 class Captions:
     """Captions by id (`coco/ID`, `flickr30k/ID`), however many a picture has.
@@ -430,26 +428,26 @@ def read_captions(paths: Iterable[Path]) -> Captions:
 def _read_coco(found: Captions, path: Path, rows: list[Any]) -> None:
     for number, row in enumerate(rows):
         at = f"{path}: annotations[{number}]"
-        image = coco_image(_get(at, row, "image_id", int))
-        _add(found, at, f"coco/{_get(at, row, 'id', int)}", image or "", _get(at, row, "caption", str))
+        image = coco_image(value_of(at, row, "image_id", int))
+        _add(found, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
 
 
 def _read_karpathy(found: Captions, path: Path, rows: list[Any], dataset: object) -> None:
     flickr = dataset == "flickr30k"
     for number, row in enumerate(rows):
         at = f"{path}: images[{number}]"
-        name = _get(at, row, "filename", str)
+        name = value_of(at, row, "filename", str)
         image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
         if image is None:
             raise DataError(f"{at}: {name!r} is no picture of COCO or Flickr30K", hint="restore the row")
         side = row.get("split")
-        if side in _SIDES:
-            found.splits[image] = _SIDES[side]
-        sentences = _get(at, row, "sentences", list)
+        if side in SIDES:
+            found.splits[image] = SIDES[side]
+        sentences = value_of(at, row, "sentences", list)
         for place, sentence in enumerate(sentences):
             where = f"{at}, sentences[{place}]"
-            key = f"{image.partition('/')[0]}/{_get(where, sentence, 'sentid', int)}"
-            _add(found, where, key, image, _get(where, sentence, "raw", str))
+            key = f"{image.partition('/')[0]}/{value_of(where, sentence, 'sentid', int)}"
+            _add(found, where, key, image, value_of(where, sentence, "raw", str))
 
 
 def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
@@ -459,14 +457,6 @@ def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
     captions = found.of_image.setdefault(image, [])
     if key not in captions:
         captions.append(key)
-
-
-def _get(at: str, row: object, name: str, kind: type) -> Any:
-    value = row.get(name) if isinstance(row, dict) else None
-    fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
-    if not fits:
-        raise DataError(f"{at}: `{name}` is {kind_of(value)}", hint="restore the row, or fetch the file again")
-    return value
 
 
 _SPLITS_OF_PAIRS: dict[str, SplitName] = {
