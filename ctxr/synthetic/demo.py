@@ -282,7 +282,7 @@ FEW = 150
 def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str, Table], Path]:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report."""
     drawn, revised, seed = work / "dataset", work / FOLDER, sizes.seed
-    pictures = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
+    pictures: dict[str, Any] = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
     workers = 2 if sum(pictures.values()) > FEW else 1
     pictures["pair_valid"] = max(8, sizes.pairs // 4)
     write_captions(WorldCaptions(drawn, **pictures, seed=seed, workers=workers, **DRAWN), progress)

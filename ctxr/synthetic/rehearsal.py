@@ -24,7 +24,7 @@ from ctxr.store.records import Text
 from ctxr.store.tables import read_table
 from ctxr.synthetic.crowd.profiles import PROFILES, Profile
 from ctxr.synthetic.crowd.sayings import Scenes
-from ctxr.synthetic.crowd.visitor import Person, SimulatedJudge, SimulatedTruth, known_pictures, work_in_turns
+from ctxr.synthetic.crowd.visitor import Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.kinds import Verdict
 
@@ -60,7 +60,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
 
     rng = np.random.default_rng(seed)
     dataset = read_artifact(sets)
-    known = SimulatedTruth(Scenes(world, dataset), dataset, known_pictures(dataset))
+    known = SimulatedTruth(Scenes(world, dataset), dataset, image_ids(dataset))
     named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
     cast = [named[kind] for kind, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
@@ -159,7 +159,7 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, progress: Progress, wr
     """
     import numpy as np
 
-    pictures, truth = known_pictures(read_dataset(drawn)), truth_of(drawn)
+    pictures, truth = image_ids(read_dataset(drawn)), truth_of(drawn)
     with served(workdir, PEOPLE) as opened:
         people = [
             SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))

@@ -97,9 +97,9 @@ class _Reading:
             return root / folder / name
         if self.files is None:
             self.files = _files_below(root)
-        bare_name = PurePosixPath(name).name
-        others = file_names(coco_image(bare_name) or "") if bare_name.startswith("COCO_") else ()
-        for one in dict.fromkeys((bare_name, *others)):
+        base_name = PurePosixPath(name).name
+        others = file_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
+        for one in dict.fromkeys((base_name, *others)):
             files = [file for file in self.files.get(one, ()) if holds(file)]
             if len(files) > 1:
                 self.ambiguous.append(files[0].relative_to(root).as_posix())

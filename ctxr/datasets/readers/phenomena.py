@@ -62,10 +62,10 @@ class Annotated:
     looked: tuple[str, ...]
 
 
-def looked_for(row: int) -> tuple[str, ...]:
+def examined(row: int) -> tuple[str, ...]:
     """The phenomena that the annotators looked for in row `row` (from 0) of the released file.
 
-    >>> len(looked_for(199)), looked_for(200), looked_for(1002)
+    >>> len(examined(199)), examined(200), examined(1002)
     (10, ('context', 'negation', 'visibility', 'nuances'), ())
     """
     if row < FULL_ROWS:
@@ -95,7 +95,7 @@ def read_annotations(path: Path) -> list[Annotated]:
             row = len(rows)
             place = _at(path, index_key)
             index, text = int(index_key.value), known["description"].value
-            rows.append(Annotated(row, place, name, index, text, tags, looked_for(row)))
+            rows.append(Annotated(row, place, name, index, text, tags, examined(row)))
     return rows
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image
-from ctxr.datasets.readers.entailment import Captions, Oddity, Rows
+from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, coco_caption, similarity
 from ctxr.datasets.readers.text_files import read_object
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
@@ -80,7 +80,6 @@ _COLUMNS: dict[tuple[str, str], Similarity] = {
     ("caption", "image"): "SITS", ("image1", "image2"): "SIS", ("caption1", "caption2"): "STS",
 }  # fmt: skip
 _SCORE = "agg_score"
-MOST = 5.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,9 @@ def read_similarities(path: Path) -> Rated:
         raise DataError(f"{path}:1: the header is none of CxC's: {wanted}", hint="restore the header")
     pairs: list[tuple[str, str, float]] = []
     for row in rows:
-        first, second = (_id(name, row.cells[name].strip()) for name in columns)
-        rating = _rating(row.cells[_SCORE].strip())
+        names = [(column, row.cells[column].strip()) for column in columns]
+        first, second = (coco_image(name) if "image" in column else coco_caption(name) for column, name in names)
+        rating = similarity(row.cells[_SCORE])
         if first is None or second is None:
             rows.note(row.line, "image", f"{row.cells[columns[first is not None]]!r} is no id of COCO")
         elif rating is None:
@@ -120,18 +120,3 @@ def read_similarities(path: Path) -> Rated:
     if not pairs:
         raise DataError(f"{path} holds no rated pair", hint="fetch it again")
     return Rated(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))
-
-
-def _id(column: str, name: str) -> str | None:
-    if column.startswith("image"):
-        return coco_image(name)
-    number = name.rpartition(":")[2]
-    return f"coco/{number}" if number.isascii() and number.isdigit() else None
-
-
-def _rating(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value <= MOST else None

@@ -321,7 +321,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
         for link in links
         if link.reason not in CAPPED
     ]
-    tables = {LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments}
+    tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments}
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
     figures = pretty_json(_figures(config, revised, links))
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}

@@ -51,9 +51,13 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     )
     if style == "moved":
         return Moved(kind, choose(rng, ("left", "right", "up", "down")))
-    if repeated := {"first": FirstTime, "last": LastTime, "now": Now}.get(style):
-        return repeated(propose(rng, seen[target]))
-    return {"appears": Appears, "leaves": Leaves, "gone": NoLonger, "not yet": NotYet}[style](kind)
+    only_now: dict[str, type[FirstTime | LastTime | Now]] = {"first": FirstTime, "last": LastTime, "now": Now}
+    if style in only_now:
+        return only_now[style](propose(rng, seen[target]))
+    of_kind: dict[str, type[Appears | Leaves | NoLonger | NotYet]] = {
+        "appears": Appears, "leaves": Leaves, "gone": NoLonger, "not yet": NotYet
+    }  # fmt: skip
+    return of_kind[style](kind)
 
 
 def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:

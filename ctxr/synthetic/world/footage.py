@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -172,7 +172,8 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
             (folder / part).mkdir(parents=True)
         videos, shots, cuts, frames = _film_all(folder, config, say)
         photos = [row for index in range(config.albums) for row in _album(folder, config, index, say)]
-    for name, rows in zip(TABLES, (videos, shots, cuts, frames, photos), strict=True):
+    tables: tuple[Sequence[Any], ...] = (videos, shots, cuts, frames, photos)
+    for name, rows in zip(TABLES, tables, strict=True):
         write_table(folder / "truth" / f"{name}.jsonl", rows)
     write_bytes(folder / "truth" / "world.json", encode_row({"version": VERSION, "config": asdict(config)}))
     return read_world(folder)
