@@ -30,9 +30,6 @@ Reason = Literal["below_threshold", "cap_image", "cap_caption"]
 Direction = Literal["image", "caption", "both"]
 ThresholdFrom = Literal["classifier", "given", "dev"]
 
-WORKER = "entailment"
-"""Judgments of a classifier are by worker `entailment:NAME`."""
-
 
 class Round(Record, frozen=True):
     """One revision of the labels.

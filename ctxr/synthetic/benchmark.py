@@ -23,7 +23,7 @@ from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
-from ctxr.synthetic.drawn_dataset import AUTHOR, DrawnDataset, draw_picture, draws, processes, write_tables
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, processes, write_tables
 from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.sets import SIZE, sample_sets
 from ctxr.synthetic.world.tags import TAGS
@@ -75,7 +75,7 @@ def write_benchmark(config: WorldBenchmark, progress: Progress | None = None) ->
     return artifact
 
 
-class _Benchmark(DrawnDataset):
+class _Benchmark(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldBenchmark = self.options
         encoder = load_encoder(config.encoder, config.device, warn=progress.warn)

@@ -31,7 +31,7 @@ from ctxr.store.artifacts import Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
-from ctxr.synthetic.drawn_dataset import AUTHOR, DrawnDataset, draw_picture, draws, processes, write_tables
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, processes, write_tables
 from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.kinds import Before, Counts, Kind, Shows
@@ -81,7 +81,7 @@ class WorldCaptions(Options):
     workers: Annotated[int, Range(1, math.inf, "at least 1"), NotDecisive] = 2
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Pictures, captions of each, and predicates that say what is there."""
+        """At least one picture, a range of captions, and known predicates."""
         if not (self.train or self.valid or self.test or self.pair_train or self.pair_valid):
             yield "a world of captions needs pictures", "give at least one gallery some"
         if self.least > self.most:
@@ -99,7 +99,7 @@ def write_captions(config: WorldCaptions, progress: Progress | None = None) -> N
     execute(_Captions(config), progress)
 
 
-class _Captions(DrawnDataset):
+class _Captions(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldCaptions = self.options
         rows: dict[str, list[Any]] = {name: [] for name in TABLES}
@@ -159,7 +159,7 @@ def pairs_about(
 
 
 def altered(rng: np.random.Generator, statement: Statement, gallery: "GalleryTruth", position: int) -> Statement | None:
-    """The statement with one thing changed so that it is clearly false of the picture; None if no attempt succeeds."""
+    """The statement with one thing changed, clearly false of the picture; None if no attempt succeeds."""
     view = gallery.views[position]
     for _ in range(_TRIES):
         which = int(rng.integers(len(statement.predicates)))
@@ -269,7 +269,7 @@ TEXT_SOURCE = "world-text"
 def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
     """Up to `count` pairs of texts for each picture of a gallery, half of them entailed; each in a picture's family.
 
-    Both come from the same premises and say equally much, so that neither premise nor length predicts the label.
+    Both come from the same premises and say equally much: neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
     of_image: list[list[int]] = [[] for _ in gallery.images]

@@ -256,7 +256,7 @@ def run_models(work: Path, queries: int, seed: int, progress: Progress) -> tuple
 
 
 DRAWN: dict[str, Any] = {"least": 2, "most": 4, "hypotheses": 6, "texts": 2, "say": ("Shows", "Before")}
-"""Options of `WorldCaptions` for each picture: captions name objects and background only, so that they are easy to learn."""
+"""Options of `WorldCaptions` for each picture: captions name objects and background only, which is easy to learn."""
 
 CLASSIFIER = ("entailment-tiny", ("epochs=4", "wanted_precision=0.7"))
 """Recipe of the classifier, and what is changed there."""

@@ -80,11 +80,11 @@ def read_release(
     texts, queries, judgments = _queries(described, order, authors)
     fresh, asked, found = label_queries(annotated, texts)
     notes += _join_notes(annotated, texts, fresh) + pictures.notes
-    if without := len(names) - len(pictures.found):
+    if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
         name=root.name or "release",
-        root=root if pictures.found else None,
+        root=root if pictures.files else None,
         sets=sets,
         images=images,
         texts=texts | fresh,

@@ -1,7 +1,7 @@
 """The released annotation of phenomena (ImageCoDe, section 4.4, Table 2 and Figure 4), read from its YAML.
 
 Each annotated description becomes a query whose labels are the phenomena that were annotated, and a judgment for each:
-1 = present, 0 = absent. A phenomenon that was not annotated has no row, so that shares have the right denominator.
+1 = present, 0 = absent. A phenomenon that was not annotated has no row: it is not in the denominator of a share.
 """
 
 from collections.abc import Iterable

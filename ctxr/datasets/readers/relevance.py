@@ -1,6 +1,6 @@
 """Published relevance for COCO captions: the positives of ECCV and CxC, and the graded similarities of CxC."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -50,23 +50,6 @@ def pairs_of(
         )
         for image, caption in sorted(held)
     ]  # fmt: skip
-
-
-def positives_of(pairs: Iterable[EntailmentPair]) -> tuple[Positives, Positives]:
-    """What holds among pairs of pictures and captions: captions of each picture, and pictures of each caption.
-
-    Of CxC's SITS these are the pairs of score 3 and more, by which it extends COCO's own positives
-    (`ctxr.metrics.retrieval.Relation.joined`).
-    """
-    of_image: dict[str, list[str]] = {}
-    of_caption: dict[str, list[str]] = {}
-    for pair in pairs:
-        if pair.label and pair.image is not None and pair.caption is not None:
-            of_image.setdefault(pair.image, []).append(pair.caption)
-            of_caption.setdefault(pair.caption, []).append(pair.image)
-    unique = ({key: tuple(dict.fromkeys(listed)) for key, listed in one.items()} for one in (of_image, of_caption))
-    captions, images = unique
-    return captions, images
 
 
 def _is_id(value: object) -> bool:

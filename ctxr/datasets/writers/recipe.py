@@ -165,7 +165,7 @@ def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]
         "sources": sources,
         "splits": [Split(group, side) for group, side in dataset.splits.items() if group in groups],
     }
-    optional = {
+    optional: dict[str, Sequence[Any]] = {
         "texts": [*dataset.texts.values()],
         "queries": [*dataset.queries.values()],
         "judgments": dataset.judgments,

@@ -14,7 +14,6 @@ from ctxr.datasets.rounds import (
     LEDGER,
     SAMPLE,
     STRATA,
-    WORKER,
     AuditSample,
     AuditVerdict,
     CandidateRow,
@@ -28,6 +27,7 @@ from ctxr.datasets.rounds import (
     stratum_of,
     write_round,
 )
+from ctxr.datasets.truth import WORKER
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs

@@ -1,4 +1,4 @@
-"""Descriptions by simulated workers, and the images of which they are true, from the scenes of the synthetic footage."""
+"""Descriptions by simulated workers, and the images for which they are true, from the scenes of the synthetic footage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

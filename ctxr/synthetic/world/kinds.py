@@ -1,6 +1,6 @@
 """Kinds of figures, and predicates about them.
 
-Truth has three values: True, False, and None where annotators would disagree (an actor of which a tenth is shown, one that
+Truth has three values: True, False, and None where annotators would disagree (an actor that is shown by a tenth, one that
 is barely to the left of another). A description must be True of its target and False, never None, of the others.
 """
 
@@ -113,7 +113,7 @@ class Before(msgspec.Struct, frozen=True, tag=True):
         return view.scene.backdrop.name == self.backdrop
 
 
-class OfOne(msgspec.Struct, frozen=True, tag=True):
+class Existential(msgspec.Struct, frozen=True, tag=True):
     """What holds where it holds of any one of the kind."""
 
     kind: Kind

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ctxr.synthetic.world.kinds import Kind, OfOne, Verdict, pairs, some
+from ctxr.synthetic.world.kinds import Existential, Kind, Verdict, pairs, some
 from ctxr.synthetic.world.scenes import Actor
 from ctxr.synthetic.world.sights import SceneView
 
@@ -28,7 +28,7 @@ class Behind(msgspec.Struct, frozen=True, tag=True):
         return True if share >= 0.1 and seen else None
 
 
-class CutOff(OfOne, frozen=True, tag=True):
+class CutOff(Existential, frozen=True, tag=True):
     """One of the kind is cut by an edge of the frame: left, top, right, bottom, or any of them if `edge` is empty."""
 
     edge: str = ""
@@ -42,7 +42,7 @@ class CutOff(OfOne, frozen=True, tag=True):
         return True if share >= 0.12 and sight.shown >= 0.2 else None
 
 
-class Entire(OfOne, frozen=True, tag=True):
+class Entire(Existential, frozen=True, tag=True):
     """One of the kind can be seen as a whole: nothing covers it and no edge cuts it."""
 
     def _of(self, view: SceneView, actor: Actor) -> Verdict:
@@ -61,7 +61,7 @@ class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
         return None if covered > 0 or len(view.clear) < 2 else True
 
 
-class Hidden(OfOne, frozen=True, tag=True):
+class Hidden(Existential, frozen=True, tag=True):
     """A little, half or most of one of the kind is hidden: covered or outside the frame."""
 
     amount: str

@@ -104,7 +104,7 @@ def sample_backdrop(rng: np.random.Generator) -> Backdrop:
 def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
     """Return a random actor at the middle of the frame.
 
-    With `like` it shares one to three of that actor's attributes, so that distinguishing the two takes more than a word.
+    With `like` it shares one to three of that actor's attributes: one word does not distinguish the two.
     """
     shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
     texture = choose(rng, TEXTURES, (6, 2, 2, 1))
@@ -142,7 +142,7 @@ def place(
 
 
 def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tuple[float, float]) -> Actor:
-    """Return the actor moved so that it overlaps the other by a third to two thirds of the smaller radius."""
+    """Return the actor moved to overlap the other by a third to two thirds of the smaller radius."""
     angle = float(rng.uniform(0, 2 * math.pi))
     distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
     x = other.x + distance * math.cos(angle) * reach[0]
@@ -166,7 +166,7 @@ def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
     """Return a random scene of one to five actors.
 
     About a quarter of the actors after the first stand partly before or behind another one and about a tenth of all
-    are cut by an edge of the frame, so that occlusion can be spoken of. `aspect` is width / height.
+    are cut by an edge of the frame, for predicates about occlusion. `aspect` is width / height.
     """
     backdrop = sample_backdrop(rng)
     reach = reach_of(aspect)

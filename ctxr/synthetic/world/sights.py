@@ -123,7 +123,7 @@ class SceneView:
 
     @cached_property
     def doubtful(self) -> tuple[Actor, ...]:
-        """The actors of which so little is visible that annotators would disagree about their presence."""
+        """The actors that are hardly visible: annotators would disagree about their presence."""
         return tuple(actor for actor in self.scene.actors if 0.02 < self.sights[actor.name].shown < 1 / 3)
 
     @cached_property

@@ -32,7 +32,7 @@ _ENLARGED = 3
 T = TypeVar("T")
 
 
-class DrawnDataset(Stage):
+class SyntheticDataset(Stage):
     """A dataset that is drawn from its options alone, which name the folder as `out`."""
 
     KIND = DATASET
