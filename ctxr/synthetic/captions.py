@@ -32,16 +32,14 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, processes, write_tables
-from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.kinds import Before, Counts, Kind, Shows
-from ctxr.synthetic.world.outlines import SHAPES
 from ctxr.synthetic.world.positions import RelativePosition, Within
 from ctxr.synthetic.world.predicates import NAMES, Predicate, name_of
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.sights import SceneView
-from ctxr.synthetic.world.statements import Statement, propose, state
+from ctxr.synthetic.world.statements import POOLS, Statement, propose, state
 from ctxr.synthetic.world.words import PLACE_PHRASES, SIDE_PHRASES
 
 PREDICATES = ("Shows", "Before", "Counts", "Beside", "Within")
@@ -121,9 +119,6 @@ class _Captions(SyntheticDataset):
 
 SOURCE = "world"
 
-_POOLS: dict[str, tuple[str, ...]] = {
-    "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:],
-}  # fmt: skip
 Hypothesis = tuple[str, str | None, str, bool]
 """Text, the caption that it is, relation, whether it holds."""
 
@@ -195,7 +190,7 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
 
 def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
     """The kind with one of the attributes that it names exchanged; its face goes, because another shape may have none."""
-    for field, pool in _POOLS.items():
+    for field, pool in POOLS.items():
         known = getattr(kind, field)
         if known:
             other = choose(rng, [name for name in pool if name != known])

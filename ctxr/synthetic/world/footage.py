@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -170,39 +170,33 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
         for part in _PARTS:
             shutil.rmtree(folder / part, ignore_errors=True)
             (folder / part).mkdir(parents=True)
-        videos, shots, cuts, frames = _film_all(folder, config, say)
-        photos = [row for index in range(config.albums) for row in _album(folder, config, index, say)]
-    tables: tuple[Sequence[Any], ...] = (videos, shots, cuts, frames, photos)
-    for name, rows in zip(TABLES, tables, strict=True):
+        tables: dict[str, list[Any]] = {name: [] for name in TABLES}
+        for index in range(config.videos):
+            _film(folder, config, index, tables, say)
+        for index in range(config.albums):
+            tables["photos"] += _album(folder, config, index, say)
+    for name, rows in tables.items():
         write_table(folder / "truth" / f"{name}.jsonl", rows)
     write_bytes(folder / "truth" / "world.json", encode_row({"version": VERSION, "config": asdict(config)}))
     return read_world(folder)
 
 
-def _film_all(
-    folder: Path, config: WorldConfig, say: Callable[[str], None]
-) -> tuple[list[VideoTruth], list[ShotTruth], list[CutTruth], list[FrameTruth]]:
-    videos: list[VideoTruth] = []
-    shots: list[ShotTruth] = []
-    cuts: list[CutTruth] = []
-    frames: list[FrameTruth] = []
-    for index in range(config.videos):
-        # a stream of its own for each video: the first ones do not depend on how many there are
-        rng = np.random.default_rng([config.seed, 0, index])
-        name = config.formats[index % len(config.formats)]
-        film = sample_film(rng, name, config.seconds)
-        video = f"{index:03d}-{name}"
-        path = f"videos/{video}{film.format.suffix}"
-        encode(film, folder / path)
-        width, height, rotation, rate = film.format.width, film.format.height, film.format.rotation, film.format.rate
-        videos.append(
-            VideoTruth(video, path, name, width, height, rotation, rate, film.format.variable, len(film.times))
-        )
-        shots += shot_rows(video, film)
-        cuts += cut_rows(video, film)
-        frames += frame_rows(video, film)
-        say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
-    return videos, shots, cuts, frames
+def _film(
+    folder: Path, config: WorldConfig, index: int, tables: dict[str, list[Any]], say: Callable[[str], None]
+) -> None:
+    # a stream of its own for each video: the first ones do not depend on how many there are
+    rng = np.random.default_rng([config.seed, 0, index])
+    name = config.formats[index % len(config.formats)]
+    film = sample_film(rng, name, config.seconds)
+    video, made = f"{index:03d}-{name}", film.format
+    path = f"videos/{video}{made.suffix}"
+    encode(film, folder / path)
+    stored = (made.width, made.height, made.rotation, made.rate, made.variable)
+    tables["videos"].append(VideoTruth(video, path, name, *stored, len(film.times)))
+    tables["shots"] += shot_rows(video, film)
+    tables["cuts"] += cut_rows(video, film)
+    tables["frames"] += frame_rows(video, film)
+    say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
 
 
 def jpeg(snapshot: Snapshot) -> bytes:

@@ -51,6 +51,11 @@ class Backdrop(msgspec.Struct, frozen=True):
     zoom: float = 1.2
     mirrored: bool = False
 
+    def moved(self, dx: float, dy: float, dz: float, digits: int) -> "Backdrop":
+        """Return the window panned and zoomed as far as there is room."""
+        x, y = (round(min(1.0, max(0.0, value)), digits) for value in (self.x + dx, self.y + dy))
+        return msgspec.structs.replace(self, x=x, y=y, zoom=round(max(1.0, self.zoom + dz), digits))
+
 
 class Overlay(msgspec.Struct, frozen=True):
     """One to four lines on a light panel across the picture, at its "bottom" or "top" edge; `shown` is how much of the panel has
@@ -153,13 +158,15 @@ def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tup
 def across_edge(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> Actor:
     """Return the actor moved half over one edge of the frame."""
     along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
-    x, y = (
-        (inwards * reach[0], along),
-        (1 - inwards * reach[0], along),
-        (along, inwards * reach[1]),
-        (along, 1 - inwards * reach[1]),
-    )[int(rng.integers(4))]
+    x, y = at_edge(int(rng.integers(4)), along, inwards, reach)
     return actor.moved(round(x, 4), round(y, 4))
+
+
+def at_edge(edge: int, along: float, inwards: float, reach: tuple[float, float]) -> tuple[float, float]:
+    """Return a point by an edge (0 left, 1 right, 2 top, 3 bottom), `inwards` shorter sides inside the frame."""
+    across = inwards * reach[edge // 2]
+    across = 1 - across if edge % 2 else across
+    return (across, along) if edge < 2 else (along, across)
 
 
 def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:

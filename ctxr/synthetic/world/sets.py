@@ -76,14 +76,8 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
 
 def jitter(rng: np.random.Generator, scene: Scene) -> Scene:
     """Return the scene from a slightly different stand: backdrop and light shifted a little, the actors unchanged."""
-    behind = scene.backdrop
     dx, dy, dz = (float(v) for v in rng.uniform(-0.06, 0.06, 3))
-    moved = msgspec.structs.replace(
-        behind,
-        x=round(min(1.0, max(0.0, behind.x + dx)), 4),
-        y=round(min(1.0, max(0.0, behind.y + dy)), 4),
-        zoom=round(max(1.0, behind.zoom + dz), 4),
-    )
+    moved = scene.backdrop.moved(dx, dy, dz, 4)
     return msgspec.structs.replace(scene, backdrop=moved, light=round(scene.light * float(rng.uniform(0.97, 1.03)), 3))
 
 

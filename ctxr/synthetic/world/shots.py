@@ -13,6 +13,7 @@ from ctxr.synthetic.world.scenes import (
     Backdrop,
     Overlay,
     Scene,
+    at_edge,
     choose,
     place,
     reach_of,
@@ -100,12 +101,8 @@ class SceneShot(msgspec.Struct, frozen=True):
                         motion=None if held or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
                     )
                 )
-        behind = msgspec.structs.replace(
-            self.backdrop,
-            x=round(min(1.0, max(0.0, self.backdrop.x + self.pan[0] * time)), 5),
-            y=round(min(1.0, max(0.0, self.backdrop.y + self.pan[1] * time)), 5),
-            zoom=round(max(1.0, self.backdrop.zoom + self.pan[2] * time), 5),
-        )
+        dx, dy, dz = (change * time for change in self.pan)
+        behind = self.backdrop.moved(dx, dy, dz, 5)
         blur, words = 0.0, None
         for begin, end, amount in self.blurs:
             blur = max(blur, round(amount * _presence(seconds, begin, end), 5))
@@ -121,14 +118,8 @@ def _presence(seconds: float, begin: float, end: float) -> float:
 
 
 def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], side: int) -> tuple[float, float]:
-    """Return a place just outside one side: 0 left, 1 right, 2 top, 3 bottom."""
-    along, out = float(rng.uniform(0.22, 0.78)), REACH * actor.radius
-    return (
-        (-out * reach[0], along),
-        (1 + out * reach[0], along),
-        (along, -out * reach[1]),
-        (along, 1 + out * reach[1]),
-    )[side]
+    """Return a point just outside an edge, as `at_edge` numbers them."""
+    return at_edge(side, float(rng.uniform(0.22, 0.78)), -REACH * actor.radius, reach)
 
 
 def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> tuple[float, float]:

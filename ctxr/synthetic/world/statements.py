@@ -24,6 +24,11 @@ _FIELDS = (
 )  # fmt: skip
 
 
+POOLS: dict[str, tuple[str, ...]] = {
+    "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:],
+}  # fmt: skip
+"""What can be named of each attribute of a kind, but for its face."""
+
 _WEIGHTS = {
     "Before": 6, "Shows": 20, "Lacks": 10, "Counts": 12, "Beside": 16, "Within": 11, "Outermost": 3, "Behind": 8,
     "CutOff": 5, "Hidden": 4, "Entire": 3, "Bigger": 3, "AllAre": 3, "Apart": 2,
@@ -89,10 +94,9 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
 
 def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
     """Return the kind with one attribute exchanged: an absent kind differs little from a present one."""
-    pools = {"shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:]}
-    named = [field for field in pools if getattr(kind, field)] or ["shape"]
+    named = [field for field in POOLS if getattr(kind, field)] or ["shape"]
     field = choose(rng, named)
-    return msgspec.structs.replace(kind, face="", **{field: choose(rng, pools[field])})
+    return msgspec.structs.replace(kind, face="", **{field: choose(rng, POOLS[field])})
 
 
 def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
