@@ -1,6 +1,5 @@
 """A drawn benchmark of captions whose truth is computed: the table against predicates one by one, and what training may see."""
 
-import hashlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -38,28 +37,6 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("captions") / "world"
     write_captions(replace(SMALL, out=folder))
     return folder
-
-
-def digest(folder: Path) -> dict[str, str]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-
-
-def test_equal_seeds_draw_equal_bytes_whatever_the_workers(tmp_path: Path) -> None:
-    few = replace(SMALL, train=0, valid=0, pair_valid=0, test=7, pair_train=5)
-    write_captions(replace(few, out=tmp_path / "once"))
-    write_captions(replace(few, out=tmp_path / "again", workers=2))
-    write_captions(replace(few, out=tmp_path / "other", seed=6))
-    assert digest(tmp_path / "again") == digest(tmp_path / "once")
-    assert not set(digest(tmp_path / "other").values()) & {
-        value for name, value in digest(tmp_path / "once").items() if name.endswith("jpg")
-    }
-
-
-def test_what_is_there_is_not_drawn_again(drawn: Path) -> None:
-    before = (drawn / "manifest.json").stat().st_mtime_ns
-    write_captions(replace(SMALL, out=drawn, workers=2))
-    assert (drawn / "manifest.json").stat().st_mtime_ns == before
 
 
 def test_annotations_name_the_own_picture_alone_and_the_truth_names_more(drawn: Path) -> None:

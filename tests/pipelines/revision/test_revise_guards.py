@@ -23,7 +23,7 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.gallery.truth import people_of
 from ctxr.store.tables import read_table, write_table
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import Listening, StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 
@@ -50,16 +50,6 @@ def dev_of(workdir: Path, rows: Sequence[tuple[str, bool, float, int]]) -> tuple
     ]
     write_table(workdir / "dev.jsonl", pairs)
     return workdir / "dev.jsonl", Said({told: chance for told, _, chance, _ in rows})
-
-
-class Listening(Silent):
-    """Remembers what it was warned of."""
-
-    def __init__(self) -> None:
-        self.warned: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
 
 
 def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(workdir: Path) -> None:
@@ -129,6 +119,11 @@ def test_how_a_threshold_came_about_is_told_again_with_its_round(workdir: Path) 
     assert made.called is not None
     assert bool(progress.warned) == (made.called < FEW_CALLED)
     assert f" of {made.called:,} called; recall " in report.facts["added"]
+    assert made.threshold_from == "dev"
+    assert made.precision is not None
+    assert made.precision >= 0.8
+    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+        run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
 
 
 def test_a_published_picture_with_other_bytes_is_known_to_who_was_trained_on_it(workdir: Path) -> None:
