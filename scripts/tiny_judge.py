@@ -12,7 +12,7 @@ from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
 from ctxr.synthetic.world.sets import sample_sets
-from ctxr.synthetic.world.statements import captions
+from ctxr.synthetic.world.statements import true_statements
 from scripts.tiny_pool import reaches, vary
 
 HELD_OUT = 1_000_003  # added to the seed: these scenes are in no pool
@@ -29,7 +29,7 @@ def retrieval(encoder: Encoder, seed: int, scenes: int = 1000, texts: int = 5) -
     """
     rng = np.random.default_rng(seed + HELD_OUT)
     drawn = [sample_scene(rng, 4 / 3) for _ in range(scenes)]
-    said = [text for scene in drawn for text in captions(scene, rng, texts)]
+    said = [one.text for scene in drawn for one in true_statements(scene, rng, texts)]
     pictures = encoder.encode_images([render(scene, 320, 240) for scene in drawn])
     neighbours = encoder.encode_images([render(vary(rng, scene), 320, 240) for scene in drawn])
     vectors = encoder.encode_texts(said)

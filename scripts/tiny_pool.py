@@ -14,7 +14,7 @@ from ctxr.synthetic.world.backdrops import BACKDROPS, window
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.outlines import FACED, SHAPES
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
-from ctxr.synthetic.world.statements import captions
+from ctxr.synthetic.world.statements import true_statements
 
 ASPECTS = (1.0, 4 / 3, 16 / 9, 16 / 9, 3 / 4)
 """Width / height of the scenes: the encoder squashes every picture to a square, so it has to see squashed ones."""
@@ -136,7 +136,7 @@ def _chunk(seed: int, index: int, size: int, count: int, texts: int) -> Pool:
         scene = sample_scene(rng, ASPECTS[int(rng.integers(len(ASPECTS)))])
         for one in (scene, vary(rng, scene)):
             pictures.append(drawn(rng, one, size))
-            said.append(captions(one, rng, texts))
+            said.append([statement.text for statement in true_statements(one, rng, texts)])
     return Pool(np.stack(pictures), said)
 
 

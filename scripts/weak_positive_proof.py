@@ -33,7 +33,7 @@ from ctxr.problems.reranking import Rerank
 from ctxr.problems.scoring import Device, checkpoints, with_regions
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
-from ctxr.synthetic.captions import SAYINGS, WorldCaptions, write_captions
+from ctxr.synthetic.captions import PREDICATES, WorldCaptions, write_captions
 
 KS = (10, 30)
 WORKER = "entailment-truth"
@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> int:
         "--classifier", type=Path, help="folder of a trained one, which then says what is a weak positive"
     )
     parser.add_argument("--threshold", type=float, help="of its probability; else its own")
-    parser.add_argument("--say", default=",".join(SAYINGS), help="what captions are made of")
+    parser.add_argument("--say", default=",".join(PREDICATES), help="what captions are made of")
     parser.add_argument("--set", dest="changes", action="append", default=[])
     try:
         return prove(parser.parse_args(arguments), Spoken())

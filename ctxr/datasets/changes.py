@@ -74,7 +74,7 @@ def refuse_other(picture: Path, content: str) -> None:
 
 
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
-    """Remove changed files, so that they are rebuilt, with a warning."""
+    """Remove changed files, with a warning, for their command to rebuild them."""
     for number, name in enumerate(files):
         if not number:
             progress.warn(f"{artifact / name} has changed since it was written and is rebuilt")

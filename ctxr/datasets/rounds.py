@@ -13,19 +13,11 @@ from msgspec import structs
 from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, Stage
 from ctxr.errors import DataError, UsageError
-from ctxr.store.artifacts import (
-    MANIFEST,
-    Artifact,
-    Content,
-    FileEntry,
-    Parent,
-    finish,
-    open_artifact,
-    require_ours,
-    take_manifest,
-)
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, FileEntry, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.kinds import DATASET, REVISE_LABELS
@@ -37,9 +29,6 @@ Decision = Literal["added", "rejected"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption"]
 Direction = Literal["image", "caption", "both"]
 ThresholdFrom = Literal["classifier", "given", "dev"]
-
-WORKER = "entailment"
-"""Judgments of a classifier are by worker `entailment:NAME`."""
 
 
 class Round(Record, frozen=True):
@@ -292,22 +281,68 @@ def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
     return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
 
 
-def add_round(
-    out: Path,
-    base: Base,
-    made: Round,
-    tables: Mapping[str, Iterable[Any]],
-    files: Mapping[str, bytes],
-    sets: Sequence[ImageSet],
-    progress: Progress,
-) -> Artifact:
-    """Write a round, `JUDGMENTS` among its tables, and activate it; the caller has locked the folder. A killed run leaves the
-    earlier rounds unchanged.
+class Rounds(Stage):
+    """Revised labels: the given judgments, line by line as they are, together with those of all active rounds.
 
-    `sets` are those of a release, completed with their distances."""
-    require_ours(out)
-    refuse_changed(out)
-    _put_base(out, base, sets, progress)
+    Args:
+        change: the rounds as they are to be; files of a new one are written by it, before the earlier rounds are touched.
+    """
+
+    KIND = DATASET
+
+    def __init__(
+        self, options: Options, out: Path, base: Base, change: Callable[[Progress], Sequence[Round]] | None = None
+    ) -> None:
+        super().__init__(options)
+        self._out, self._base, self._change = out, base, change
+
+    def out(self) -> Path:
+        """The folder of the rounds."""
+        return self._out
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The dataset."""
+        return Inputs([Parent(self._base.path.resolve().name, self._base.kind, self._base.sha256)])
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        """Where the dataset lies."""
+        return {"base": relative(self._base.path, self._out)}
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """None: each run changes the rounds."""
+        return None
+
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Change the rounds. Raises DataError for a file that was changed since it was written."""
+        refuse_changed(out)
+        rounds = read_rounds(out) if self._change is None else list(self._change(progress))
+        for one in rounds:
+            name = f"{folder_of(one.number)}/{JUDGMENTS}"
+            if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
+                raise _changed(out, name)
+        judges = dict.fromkeys(Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds)
+        return Inputs([*inputs.parents, *judges], rounds)
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """Write the table of rounds and that of all judgments that count."""
+        rounds: list[Round] = inputs.data
+        write_table(out / ROUNDS, rounds)
+        rows = read_table(out / GIVEN, Judgment)
+        for one in rounds:
+            if one.active:
+                rows += read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
+        counts = {"rounds": len(rounds), "active": sum(one.active for one in rounds)}
+        counts["judgments"] = write_table(out / JUDGMENTS, rows)
+        counts["added"] = sum(one.added for one in rounds if one.active)
+        files = [*self._base.names, JUDGMENTS, GIVEN, ROUNDS]
+        for one in rounds:
+            folder = folder_of(one.number)
+            files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
+        return Content(sorted(files), counts, {})
+
+
+def write_round(out: Path, made: Round, tables: Mapping[str, Iterable[Any]], files: Mapping[str, bytes]) -> Round:
+    """Write the files of a round, `JUDGMENTS` among its tables; the round with their hash."""
     folder = out / folder_of(made.number)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -315,87 +350,47 @@ def add_round(
         write_table(folder / name, rows)
     for name, content in files.items():
         write_bytes(folder / name, content)
-    made = structs.replace(made, judgments=sha256_file(folder / JUDGMENTS))
-    return put_in_force(out, base, [*read_rounds(out), made])
-
-
-def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Artifact:
-    """Write the judgments that were given together with those of the active rounds, and the manifest.
-
-    Lines that were given stay as they are, byte for byte. Raises DataError for a round whose judgments were changed.
-    """
-    for one in rounds:
-        name = f"{folder_of(one.number)}/{JUDGMENTS}"
-        if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
-            raise _changed(out, name)
-    take_manifest(out)
-    write_table(out / ROUNDS, rounds)
-    rows = read_table(out / GIVEN, Judgment)
-    for one in rounds:
-        if one.active:
-            rows += read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
-    counts = {"rounds": len(rounds), "active": sum(one.active for one in rounds)}
-    counts["judgments"] = write_table(out / JUDGMENTS, rows)
-    counts["added"] = sum(one.added for one in rounds if one.active)
-    files = [*base.names, JUDGMENTS, GIVEN, ROUNDS]
-    files += [f"{folder_of(one.number)}/{file.name}" for one in rounds for file in _files(out, one)]
-    judges = [Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds]
-    return finish(
-        out,
-        kind=DATASET,
-        verb=REVISE_LABELS,
-        config={"base": relative(base.path, out)},
-        parents=[Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)],
-        content=Content(sorted(files), counts, {}),
-    )
+    return structs.replace(made, judgments=sha256_file(folder / JUDGMENTS))
 
 
 def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
     """Raises UsageError for a number that no round has; 0 names none."""
-    there = ", ".join(f"{one.number} ({'active' if one.active else 'undone'})" for one in rounds)
     if number not in (0, *(one.number for one in rounds)):
-        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {there}")
+        known = ", ".join(f"{one.number} ({'active' if one.active else 'undone'})" for one in rounds)
+        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {known}")
 
 
-def turn(out: Path, base: Base, number: int, active: bool, again: Callable[..., str]) -> Round:
-    """Undo or redo a round; 0 is the latest possible. None of its files is deleted. `again` makes a command about the same
-    rounds from some words.
+def to_switch(rounds: Sequence[Round], number: int, active: bool, command: Callable[..., str]) -> Round:
+    """The round to undo or redo; 0 is the latest possible. `command` makes one about the same rounds from some words.
 
-    Raises UsageError for an unknown round and for one that is in that state already, DataError where a file was changed since.
+    Raises UsageError for an unknown round and for one that is in that state already.
     """
-    refuse_changed(out)
-    refuse_unknown(rounds := read_rounds(out), number)
+    refuse_unknown(rounds, number)
     fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
     if not fitting:
         what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
-        other = again(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
+        reverse = command(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
         state = "active" if active else "undone"
-        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the reverse: {other}")
-    turned = structs.replace(fitting[-1], active=active)
-    put_in_force(out, base, [turned if one.number == turned.number else one for one in rounds])
-    return turned
+        raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the reverse: {reverse}")
+    return fitting[-1]
 
 
 def _changed(out: Path, name: str) -> DataError:
     return DataError(f"{out / name} was changed since it was written", hint=RESTORE)
 
 
-def _files(out: Path, made: Round) -> list[Path]:
-    return sorted(file for file in (out / folder_of(made.number)).iterdir() if file.is_file())
-
-
-def _put_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progress) -> None:
-    """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given."""
+def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progress) -> None:
+    """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given. `sets` are
+    those of a release, completed with their distances."""
     dataset = base.dataset
     if base.tables is None:
-        splits = [Split(group, side) for group, side in dataset.splits.items()]
-        rows: tuple[Iterable[Any], ...] = (
-            sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits
-        )  # fmt: skip
-        for name, held in zip(RELEASED, rows, strict=True):
-            write_table(out / f"{name}.jsonl", held)
-    for name in base.names if base.tables is not None else ():
-        _link(base.path / name, out / name)
+        splits = [Split(*one) for one in dataset.splits.items()]
+        tables = (sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits)
+        for name, rows in zip(base.names, tables, strict=True):
+            write_table(out / name, rows)
+    else:
+        for name in base.names:
+            _link(base.path / name, out / name)
     if JUDGMENTS in (base.tables or {}):
         _link(base.path / JUDGMENTS, out / GIVEN)
     else:
@@ -422,17 +417,6 @@ AUDITS = "revision-audit"
 """Folder of a project that holds a folder for each audited round."""
 
 
-def checked(folder: Path) -> dict[str, Any] | None:
-    """The figures of the audit in `folder`, for the report; None where there is none. Raises DataError where damaged."""
-    if not (folder / FIGURES).is_file():
-        return None
-    try:
-        found: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
-    except msgspec.DecodeError as error:
-        raise DataError(f"{folder / FIGURES} is damaged", hint="ctxr revise-labels --audit") from error
-    return found
-
-
 BANDS = (0.1, 0.5, 0.9)
 """Where the probability is cut."""
 
@@ -453,23 +437,29 @@ def stratum_of(link: CandidateRow) -> str:
     return f"{done}, p {edges[band]:g} to {edges[band + 1]:g}, {rank}"
 
 
-def read_figures(folder: Path) -> dict[str, Any]:
-    """The figures of a round. Raises DataError where they are damaged."""
+def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dict[str, Any]:
+    """The figures of a round, or of its audit. Raises DataError where they are missing or damaged."""
     try:
-        told: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
+        figures: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{folder / FIGURES} is missing or damaged", hint="restore it, or revise again") from error
-    return told
+        raise DataError(f"{folder / FIGURES} is missing or damaged", hint=cure) from error
+    return figures
+
+
+def read_audit(folder: Path) -> dict[str, Any] | None:
+    """The figures of the audit in `folder`; None where there is none. Raises DataError where they are damaged."""
+    return read_figures(folder, "ctxr revise-labels --audit") if (folder / FIGURES).is_file() else None
 
 
 def written_for(dataset: Dataset) -> dict[str, list[str]]:
     """The captions that were written for each image, by image, in the order of their ids."""
-    found: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     for row in sorted(dataset.judgments, key=lambda row: row.key()):
         if row.worker == "gold" and row.value > 0 and dataset.queries[row.query].labels is None:
-            found.setdefault(row.candidate, []).append(_text(dataset, row.query))
-    return found
+            captions.setdefault(row.candidate, []).append(text_of(dataset, row.query))
+    return captions
 
 
-def _text(dataset: Dataset, query: str) -> str:
+def text_of(dataset: Dataset, query: str) -> str:
+    """All texts of a query, joined by blanks."""
     return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)

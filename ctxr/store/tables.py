@@ -41,6 +41,11 @@ def decode_other(kind: type, value: object) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
 
 
+def pretty_json(value: Any) -> bytes:
+    """A value as indented JSON that ends with a line break."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=encode_other), indent=1) + b"\n"
+
+
 def encode_row(row: object) -> bytes:
     """One record as one JSON line, newline included."""
     return _ENCODER.encode(row) + b"\n"

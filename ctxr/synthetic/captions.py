@@ -10,128 +10,114 @@ A text entails what says less of the same: fewer of its things, a kind with fewe
 many, where, or beside what. It does not entail a text that is false of a picture of which it is true.
 """
 
-import itertools
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+import cv2
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_seed
-from ctxr.engine.units import parallel
-from ctxr.errors import UsageError
-from ctxr.media.images import decode_jpeg, encode_jpeg
-from ctxr.store.artifacts import Artifact, Content, finish, finished, locked, require_ours, take_manifest
+from ctxr.engine.options import NotDecisive, Options, Range, Seed
+from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, execute
+from ctxr.media.images import decode_jpeg
+from ctxr.store.artifacts import Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
-from ctxr.store.tables import write_table
-from ctxr.synthetic.world import predicates
-from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
 from ctxr.synthetic.world.backdrops import BACKDROPS
-from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.kinds import Before, Counts, Kind, Shows
-from ctxr.synthetic.world.outlines import SHAPES
-from ctxr.synthetic.world.places import Beside, Within
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.positions import RelativePosition, Within
+from ctxr.synthetic.world.predicates import NAMES, Predicate, name_of
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.sights import SceneView
-from ctxr.synthetic.world.statements import Statement, propose, state
+from ctxr.synthetic.world.statements import POOLS, Statement, propose, state
 from ctxr.synthetic.world.words import PLACE_PHRASES, SIDE_PHRASES
 
-SAYINGS = ("Shows", "Before", "Counts", "Beside", "Within")
-"""What captions are made of unless told otherwise (`ctxr.synthetic.world.predicates`)."""
+PREDICATES = ("Shows", "Before", "Counts", "Beside", "Within")
+"""What captions say by default (`ctxr.synthetic.world.predicates`)."""
+
+
+Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 
 
 @dataclass(frozen=True)
-class WorldCaptions:
+class WorldCaptions(Options):
     """What to draw.
 
     Attributes:
-        out: artifact folder to write.
         train, valid, test: pictures of each gallery.
         pair_train, pair_valid: pictures on which pairs for entailment stand; they are in no other gallery.
-        least, most: captions of a picture.
-        hypotheses: pairs of a picture, half of them entailed where it can be.
+        least, most: captions of a picture. hypotheses: pairs of a picture, half of them entailed where it can be.
         texts: pairs of texts alone that come from a picture's captions, half of them entailed.
-        say: the predicates that captions may use.
-        side: of the square pictures, pixels.
-        seed: of everything; the same one draws the same bytes.
-        workers: processes that draw; they change nothing.
+        say: the predicates that captions may use. side: of the square pictures, pixels. workers: processes that draw.
     """
 
-    out: Path
-    train: int = 600
-    valid: int = 100
-    test: int = 200
-    pair_train: int = 600
-    pair_valid: int = 100
-    least: int = 2
+    COMMAND: ClassVar[str] = "world-captions"
+
+    out: Annotated[Path, NotDecisive] = Path("dataset")
+    train: Count = 600
+    valid: Count = 100
+    test: Count = 200
+    pair_train: Count = 600
+    pair_valid: Count = 100
+    least: Annotated[int, Range(1, math.inf, "at least 1 caption of a picture")] = 2
     most: int = 6
-    hypotheses: int = 8
-    texts: int = 4
-    say: tuple[str, ...] = SAYINGS
-    side: int = 96
-    seed: int = 0
-    workers: int = 2
+    hypotheses: Annotated[int, Range(2, math.inf, "at least 2 pairs of a picture")] = 8
+    texts: Count = 4
+    say: tuple[str, ...] = PREDICATES
+    side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
+    seed: Seed = 0
+    workers: Annotated[int, Range(1, math.inf, "at least 1"), NotDecisive] = 2
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """At least one picture, a range of captions, and known predicates."""
+        if not (self.train or self.valid or self.test or self.pair_train or self.pair_valid):
+            yield "a world of captions needs pictures", "give at least one gallery some"
+        if self.least > self.most:
+            yield f"a picture cannot have {self.least} to {self.most} captions", "--most is at least --least"
+        if not {"Shows"} <= set(self.say) <= NAMES:
+            yield f"captions cannot be made of {', '.join(self.say)}", f"take some of {', '.join(PREDICATES)}"
 
 
-def write_captions(config: WorldCaptions, progress: Progress | None = None) -> "Artifact":
-    """Draw the benchmark, or leave it if it is there. Raises UsageError for numbers that make no sense.
+def write_captions(config: WorldCaptions, progress: Progress | None = None) -> None:
+    """Draw the benchmark, unless it exists. Raises UsageError for options that are out of range.
 
     The artifact is of kind `dataset` with the galleries `train`, `valid`, `test`, `pair-train` and `pair-valid` as image sets, and
     two tables more: `truth.jsonl` (CaptionTruth) and `pairs.jsonl` (EntailmentPair).
     """
-    progress = progress or Silent()
-    _check(config)
-    decides = {name: value for name, value in asdict(config).items() if name not in ("out", "workers")}
-    ready = finished(config.out, "dataset", "world-captions", decides, [])
-    if ready is not None:
-        return ready
-    require_ours(config.out)
-    with locked(config.out):
-        take_manifest(config.out)
-        counts = write_rows(config, galleries_of(config), progress)
-        return finish(
-            config.out,
-            kind="dataset",
-            verb="world-captions",
-            config=decides,
-            parents=[],
-            content=Content([f"{name}.jsonl" for name in TABLES], counts, {}),
-        )
+    execute(_Captions(config), progress)
 
 
-def _check(config: WorldCaptions) -> None:
-    refuse_seed(config.seed)
-    pictures = (config.train, config.valid, config.test, config.pair_train, config.pair_valid)
-    if min(pictures) < 0 or not sum(pictures) or config.side < 16 or config.workers < 1:
-        raise UsageError("a world of captions needs pictures, a side of 16 pixels or more, and a worker")
-    if not 1 <= config.least <= config.most or config.hypotheses < 2 or config.texts < 0:
-        raise UsageError(
-            f"a picture has 1 caption or more, 2 hypotheses or more and 0 texts or more, not {config.least} to {config.most}, "
-            f"{config.hypotheses} and {config.texts}"
-        )
-    odd = next((name for name in config.say if name not in predicates.__all__ or name[0].islower()), None)
-    if odd is not None or "Shows" not in config.say:
-        raise UsageError(
-            f"captions cannot be made of {', '.join(config.say)}", hint=f"take some of {', '.join(SAYINGS)}"
-        )
+class _Captions(SyntheticDataset):
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        config: WorldCaptions = self.options
+        rows: dict[str, list[Any]] = {name: [] for name in TABLES}
+        plans = {plan.number: plan for plan in galleries_of(config)}
+        wanted = {number: plan.pictures for number, plan in plans.items()}
+        with progress.task("drawing pictures", sum(wanted.values())) as task:
+            families = draws(config, draw_family, wanted, lambda family: len(family.scenes))
+            for number, group in groupby(families, lambda drawn: drawn[0]):
+                kept = []
+                for _, family, count in group:
+                    kept.append(Family(family.scenes[:count], family.statements[:count], family.pictures[:count]))
+                    task.advance(count)
+                _add_gallery(config, plans[number], kept, rows)
+        _refuse_leaks(rows)
+        return Content([f"{name}.jsonl" for name in TABLES], write_tables(out, rows), {})
 
 
 SOURCE = "world"
 
-_POOLS: dict[str, tuple[str, ...]] = {
-    "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:],
-}  # fmt: skip
 Hypothesis = tuple[str, str | None, str, bool]
 """Text, the caption that it is, relation, whether it holds."""
 
@@ -140,7 +126,7 @@ _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pi
 
 
 def pairs_about(
-    rng: np.random.Generator, shown: "GalleryTruth", split: SplitName, hypotheses: int
+    rng: np.random.Generator, gallery: "GalleryTruth", split: SplitName, hypotheses: int
 ) -> list[EntailmentPair]:
     """Up to `hypotheses` pairs for each picture of a gallery, half of them entailed where it can be.
 
@@ -148,27 +134,27 @@ def pairs_about(
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
     """
     pairs: list[EntailmentPair] = []
-    for place, image in enumerate(shown.images):
-        holding = _holding(rng, shown, place, hypotheses // 2)
-        details = [_details(shown, at) for at in holding]
+    for position, image in enumerate(gallery.images):
+        holding = _holding(rng, gallery, position, hypotheses // 2)
+        details = [_details(gallery, index) for index in holding]
         chosen: list[Hypothesis] = [
-            (shown.statements[at].text, shown.captions[at], "entailment", True) for at in holding
+            (gallery.statements[index].text, gallery.captions[index], "entailment", True) for index in holding
         ]
-        chosen += _failing(rng, shown, place, hypotheses - hypotheses // 2, details)
+        chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, details)
         for number, (text, caption, relation, label) in enumerate(chosen):
-            premise = " ".join(_premise(shown, place, caption, text))
+            premise = " ".join(_premise(gallery, position, caption, text))
             pairs.append(
                 EntailmentPair(
                     f"{SOURCE}/{image}/{number}", premise or None, text, image, 1 if label else 0, relation, SOURCE, split,
-                    shown.families[place], caption,
+                    gallery.families[position], caption,
                 )
             )  # fmt: skip
     return pairs
 
 
-def altered(rng: np.random.Generator, statement: Statement, shown: "GalleryTruth", place: int) -> Statement | None:
-    """The statement with one thing changed so that it is clearly false of the picture; None if no attempt succeeds."""
-    view = shown.views[place]
+def altered(rng: np.random.Generator, statement: Statement, gallery: "GalleryTruth", position: int) -> Statement | None:
+    """The statement with one thing changed, clearly false of the picture; None if no attempt succeeds."""
+    view = gallery.views[position]
     for _ in range(_TRIES):
         which = int(rng.integers(len(statement.predicates)))
         changed = _changed(rng, statement.predicates[which])
@@ -179,14 +165,14 @@ def altered(rng: np.random.Generator, statement: Statement, shown: "GalleryTruth
 
 
 def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None:
-    """The predicate with another place, side, number, backdrop, or one other attribute of a kind it names."""
+    """The predicate with another region, side, number, backdrop, or one other attribute of a kind it names."""
     options: list[dict[str, Any]] = []
     match predicate:
         case Before(backdrop):
             options = [{"backdrop": choose(rng, [name for name in BACKDROPS if name != backdrop])}]
         case Counts(_, number):
             options = [{"number": number + 1}, {"number": max(0, number - 1)}]
-        case Beside(_, side, _):
+        case RelativePosition(_, side, _):
             options = [{"side": choose(rng, [name for name in SIDE_PHRASES if name != side])}]
         case Within(_, region):
             options = [{"region": choose(rng, [name for name in PLACE_PHRASES if name != region])}]
@@ -203,80 +189,92 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
 
 def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
     """The kind with one of the attributes that it names exchanged; its face goes, because another shape may have none."""
-    for field, pool in _POOLS.items():
+    for field, pool in POOLS.items():
         known = getattr(kind, field)
         if known:
             other = choose(rng, [name for name in pool if name != known])
             yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
-def _holding(rng: np.random.Generator, shown: "GalleryTruth", place: int, count: int) -> list[int]:
+def _holding(rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int) -> list[int]:
     """Captions that hold of a picture: one of its own, then others."""
-    own = [at for at, owner in enumerate(shown.owners) if owner == place]
-    foreign = [at for at in np.flatnonzero(shown.verdicts[:, place] == 1).tolist() if shown.owners[at] != place]
+    own = [index for index, owner in enumerate(gallery.owners) if owner == position]
+    foreign = [
+        index
+        for index in np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
+        if gallery.owners[index] != position
+    ]
     # most of those that hold say little, so what says more comes first in half of the places
     rng.shuffle(foreign)
-    foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda at: -_details(shown, at))
+    foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda index: -_details(gallery, index))
     once = [int(rng.choice(own))] if len(own) > 1 else []
     return [*once, *foreign][:count]
 
 
 def _failing(
-    rng: np.random.Generator, shown: "GalleryTruth", place: int, count: int, details: Sequence[int]
+    rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int, details: Sequence[int]
 ) -> list[Hypothesis]:
     """What does not hold, saying as many things as what does: else the number of words would give the label away."""
-    family = shown.families[place]
-    true = np.flatnonzero(shown.verdicts[:, place] == 1).tolist()
-    false = [at for at in np.flatnonzero(shown.verdicts[:, place] == 0).tolist() if shown.owners[at] != place]
+    family = gallery.families[position]
+    true = np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
+    false = [
+        index
+        for index in np.flatnonzero(gallery.verdicts[:, position] == 0).tolist()
+        if gallery.owners[index] != position
+    ]
     rng.shuffle(false)
     wanted = [details[number % len(details)] if details else 1 for number in rng.permutation(count).tolist()]
-    found: list[Hypothesis] = []
+    failing: list[Hypothesis] = []
     for number, much in enumerate(wanted):
-        alike = [at for at in true if _details(shown, at) == much]
+        alike = [index for index in true if _details(gallery, index) == much]
         if number < round(_ALTERED_SHARE * count) and alike:
-            changed = altered(rng, shown.statements[int(rng.choice(alike))], shown, place)
+            changed = altered(rng, gallery.statements[int(rng.choice(alike))], gallery, position)
             if changed is not None:
-                found.append((changed.text, None, "altered", False))
+                failing.append((changed.text, None, "altered", False))
                 continue
         if false:
             # of what is as detailed a near neighbour's comes first
             best = min(
-                false, key=lambda at: (abs(_details(shown, at) - much), shown.families[shown.owners[at]] != family)
+                false,
+                key=lambda index: (
+                    abs(_details(gallery, index) - much),
+                    gallery.families[gallery.owners[index]] != family,
+                ),
             )
             false.remove(best)
-            relation = "neighbour" if shown.families[shown.owners[best]] == family else "other"
-            found.append((shown.statements[best].text, shown.captions[best], relation, False))
-    return found
+            relation = "neighbour" if gallery.families[gallery.owners[best]] == family else "other"
+            failing.append((gallery.statements[best].text, gallery.captions[best], relation, False))
+    return failing
 
 
-def _premise(shown: "GalleryTruth", place: int, caption: str | None, text: str) -> Iterator[str]:
-    for at, owner in enumerate(shown.owners):
-        if owner == place and shown.captions[at] != caption and text not in shown.statements[at].text:
-            yield shown.statements[at].text
+def _premise(gallery: "GalleryTruth", position: int, caption: str | None, text: str) -> Iterator[str]:
+    for index, owner in enumerate(gallery.owners):
+        if owner == position and gallery.captions[index] != caption and text not in gallery.statements[index].text:
+            yield gallery.statements[index].text
 
 
-def _details(shown: "GalleryTruth", at: int) -> int:
-    return len(shown.statements[at].predicates)
+def _details(gallery: "GalleryTruth", index: int) -> int:
+    return len(gallery.statements[index].predicates)
 
 
 TEXT_SOURCE = "world-text"
 
 
-def text_pairs(rng: np.random.Generator, shown: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
+def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
     """Up to `count` pairs of texts for each picture of a gallery, half of them entailed; each in a picture's family.
 
-    Both come from the same premises and say equally much, so that neither premise nor length predicts the label.
+    Both come from the same premises and say equally much: neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
-    of_image: list[list[int]] = [[] for _ in shown.images]
-    for caption, owner in enumerate(shown.owners):
+    of_image: list[list[int]] = [[] for _ in gallery.images]
+    for caption, owner in enumerate(gallery.owners):
         of_image[owner].append(caption)
-    for place, image in enumerate(shown.images):
+    for position, image in enumerate(gallery.images):
         for number in range(count // 2):
-            at = int(rng.choice(of_image[place]))
-            premise = shown.statements[at]
+            index = int(rng.choice(of_image[position]))
+            premise = gallery.statements[index]
             weaker = weakened(rng, premise)
-            other = altered(rng, weaker, shown, place)
+            other = altered(rng, weaker, gallery, position)
             if other is None:
                 continue
             for label, relation, hypothesis in ((1, "entailment", weaker), (0, "altered", other)):
@@ -284,7 +282,7 @@ def text_pairs(rng: np.random.Generator, shown: "GalleryTruth", split: SplitName
                 pairs.append(
                     EntailmentPair(
                         key, premise.text, hypothesis.text, None, 1 if label else 0, relation, TEXT_SOURCE, split,
-                        shown.families[place],
+                        gallery.families[position],
                     )
                 )  # fmt: skip
     return pairs
@@ -294,13 +292,13 @@ def weakened(rng: np.random.Generator, statement: Statement) -> Statement:
     """A statement that holds wherever the given one does: some of its predicates, each as it is or saying less, in other words."""
     kept = 1 + int(rng.integers(len(statement.predicates)))
     chosen = rng.permutation(len(statement.predicates))[:kept].tolist()
-    found: list[Predicate] = []
-    for place in chosen:
-        options = [statement.predicates[place], *_consequences(rng, statement.predicates[place])]
+    weaker: list[Predicate] = []
+    for position in chosen:
+        options = [statement.predicates[position], *_consequences(rng, statement.predicates[position])]
         predicate = options[int(rng.integers(len(options)))]
-        if predicate not in found:
-            found.append(predicate)
-    return state(rng, found)
+        if predicate not in weaker:
+            weaker.append(predicate)
+    return state(rng, weaker)
 
 
 def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Predicate]:
@@ -308,12 +306,12 @@ def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Pr
     match predicate:
         case Shows(kind) | Within(kind, _):
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind))
-        case Beside(kind, _, other):
+        case RelativePosition(kind, _, other):
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind), other=_fewer(rng, other))
         case _:
             pass
     match predicate:
-        case Within(kind, _) | Beside(kind, _, _):
+        case Within(kind, _) | RelativePosition(kind, _, _):
             yield Shows(_fewer(rng, kind))
         case Counts(kind, number) if number > 0:
             yield Shows(kind)
@@ -334,11 +332,9 @@ TABLES = ("sets", "images", "splits", "texts", "queries", "judgments", "truth", 
 LARGEST_FAMILY = 4
 """Pictures that differ by one or two small changes."""
 
-_DRAWN_AT = 3
 _DETAILS = (0.45, 0.8)  # how often a caption says one thing, and up to two; else three
 _GALLERY_TRIES = 60
 _THUMBNAIL = 8
-_AUTHOR = "world"
 
 Verdicts = npt.NDArray[np.int8]
 
@@ -399,60 +395,36 @@ def galleries_of(config: WorldCaptions) -> list[GalleryPlan]:
     return [one for one in every_one if one.pictures]
 
 
-def write_rows(config: WorldCaptions, galleries: Sequence[GalleryPlan], progress: Progress) -> dict[str, int]:
-    """Draw the galleries and write their pictures and tables; how many rows each table has."""
-    rows: dict[str, list[object]] = {name: [] for name in TABLES}
-    total = sum(one.pictures for one in galleries)
-    with progress.task("drawing pictures", total) as task:
-        for gallery in galleries:
-            families, left = [], gallery.pictures
-            for family in _families(config, gallery):
-                kept = min(left, len(family.scenes))
-                families.append(Family(family.scenes[:kept], family.statements[:kept], family.pictures[:kept]))
-                task.advance(kept)
-                left -= kept
-                if not left:
-                    break
-            _write_gallery(config, gallery, families, rows)
-    _guard(rows)
-    return {name: write_table(config.out / f"{name}.jsonl", content) for name, content in rows.items()}  # type: ignore[type-var]
-
-
 def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
     """Family `number` of a gallery; it depends on the seed and on these numbers alone."""
-    import cv2
-
     rng = np.random.default_rng((config.seed, gallery, number))
     base = sample_scene(rng)
     scenes = (base, *neighbours(rng, base, int(rng.integers(LARGEST_FAMILY))))
     views = [SceneView(scene) for scene in scenes]
-    said = tuple(
+    statements = tuple(
         tuple(statement_about(rng, view, config.say) for _ in range(int(rng.integers(config.least, config.most + 1))))
         for view in views
     )
-    size = (config.side, config.side)
-    large = [render(scene, _DRAWN_AT * config.side, _DRAWN_AT * config.side) for scene in scenes]
-    small = [np.asarray(cv2.resize(one, size, interpolation=cv2.INTER_AREA), np.uint8) for one in large]
-    return Family(scenes, said, tuple(encode_jpeg(one) for one in small))
+    return Family(scenes, statements, tuple(draw_picture(scene, config.side) for scene in scenes))
 
 
 def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str]) -> Statement:
     """A true statement of one to three details, made of the predicates in `say`."""
     wanted = 1 + int(np.searchsorted(_DETAILS, rng.random()))
-    found: list[Predicate] = []
+    predicates: list[Predicate] = []
     for _ in range(_GALLERY_TRIES * wanted):
         predicate = propose(rng, view)
-        if type(predicate).__name__ in say and predicate not in found and predicate.verdict(view) is True:
-            found.append(predicate)
-            if len(found) == wanted:
+        if name_of(predicate) in say and predicate not in predicates and predicate.verdict(view) is True:
+            predicates.append(predicate)
+            if len(predicates) == wanted:
                 break
-    return state(rng, found or [Before(view.scene.backdrop.name)])
+    return state(rng, predicates or [Before(view.scene.backdrop.name)])
 
 
 def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Verdicts:
     """What holds: [C, N] as in `GalleryTruth`. Each distinct predicate is evaluated once."""
     known: dict[Predicate, Verdicts] = {}
-    found = np.empty((len(statements), len(views)), np.int8)
+    table = np.empty((len(statements), len(views)), np.int8)
     for place, statement in enumerate(statements):
         for predicate in statement.predicates:
             if predicate not in known:
@@ -460,82 +432,59 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
                 known[predicate] = np.array([-1 if one is None else int(one) for one in verdicts], np.int8)
         columns = np.stack([known[predicate] for predicate in statement.predicates])
         # false if any is false, else doubtful if any is doubtful
-        found[place] = np.where((columns == 0).any(axis=0), 0, columns.min(axis=0))
-    return found
+        table[place] = np.where((columns == 0).any(axis=0), 0, columns.min(axis=0))
+    return table
 
 
-def _families(config: WorldCaptions, gallery: GalleryPlan) -> Iterator[Family]:
-    """Families without end: each has a seed of its own, so the number of processes changes nothing."""
-    several = config.workers > 1
-    draw = partial(draw_family, config, gallery.number)
-    queued = 3 * config.workers if several else 0
-    drawn = parallel(draw, itertools.count(), config.workers, processes=several, ordered=True, queued=queued)
-    yield from (family for _, family in drawn)
-
-
-def _write_gallery(
-    config: WorldCaptions, gallery: GalleryPlan, families: Sequence[Family], rows: dict[str, list[object]]
+def _add_gallery(
+    config: WorldCaptions, plan: GalleryPlan, families: Sequence[Family], rows: dict[str, list[Any]]
 ) -> None:
-    shown = _shown(gallery, families)
+    """Add the rows of a gallery by table, and write its pictures."""
+    gallery, name = _truth_of(plan, families), plan.name
     pictures = [picture for family in families for picture in family.pictures]
-    for place, content in enumerate(pictures):
-        path = f"images/{shown.images[place]}.jpg"
+    for image, family, content in zip(gallery.images, gallery.families, pictures, strict=True):
+        path = f"images/{image}.jpg"
         write_bytes(config.out / path, content, durable=False)
-        image = Image(shown.images[place], path, sha256_bytes(content), shown.families[place], config.side, config.side)
-        rows["images"].append(image)
+        rows["images"].append(Image(image, path, sha256_bytes(content), family, config.side, config.side))
     closest, mean = _distances(pictures)
-    name = gallery.name
-    rows["sets"].append(ImageSet(name, "photos", shown.images, name, name, None, closest, mean))
-    rows["splits"].append(Split(name, gallery.split))
-    for place, caption in enumerate(shown.captions):
-        rows["texts"].append(Text(caption, shown.statements[place].text, _AUTHOR, place))
-        rows["truth"].append(_truth(shown, gallery, place))
-        if gallery.queries:
+    rows["sets"].append(ImageSet(name, "photos", gallery.images, name, name, None, closest, mean))
+    rows["splits"].append(Split(name, plan.split))
+    for number, (caption, owner) in enumerate(zip(gallery.captions, gallery.owners, strict=True)):
+        rows["texts"].append(Text(caption, gallery.statements[number].text, AUTHOR, number))
+        holds, doubtful = (
+            tuple(gallery.images[image] for image in np.flatnonzero(gallery.verdicts[number] == value))
+            for value in (1, -1)
+        )
+        details = len(gallery.statements[number].predicates)
+        rows["truth"].append(CaptionTruth(caption, name, gallery.images[owner], holds, doubtful, details))
+        if plan.queries:
             rows["queries"].append(Query(caption, name, (caption,)))
-            rows["judgments"].append(Judgment(caption, shown.images[shown.owners[place]], "gold", 1.0))
-    if gallery.pairs:
-        rng = np.random.default_rng((config.seed, gallery.number))  # families have three numbers
-        rows["pairs"] += pairs_about(rng, shown, gallery.split, config.hypotheses)
-        rows["pairs"] += text_pairs(rng, shown, gallery.split, config.texts)
+            rows["judgments"].append(Judgment(caption, gallery.images[owner], "gold", 1.0))
+    if plan.pairs:
+        rng = np.random.default_rng((config.seed, plan.number))  # families have three numbers
+        rows["pairs"] += pairs_about(rng, gallery, plan.split, config.hypotheses)
+        rows["pairs"] += text_pairs(rng, gallery, plan.split, config.texts)
 
 
-def _shown(gallery: GalleryPlan, families: Sequence[Family]) -> GalleryTruth:
-    images: list[str] = []
-    groups: list[str] = []
-    views: list[SceneView] = []
-    captions: list[str] = []
-    owners: list[int] = []
-    statements: list[Statement] = []
+def _truth_of(plan: GalleryPlan, families: Sequence[Family]) -> GalleryTruth:
+    images: list[tuple[str, str, SceneView]] = []
+    captions: list[tuple[str, int, Statement]] = []
     for number, family in enumerate(families):
-        group = f"{gallery.name}/{number:05d}"
-        for place, scene in enumerate(family.scenes):
-            image = f"{group}-{place}"
-            for order, statement in enumerate(family.statements[place]):
-                captions.append(f"{image}/{order}")
-                owners.append(len(images))
-                statements.append(statement)
-            images.append(image)
-            groups.append(group)
-            views.append(SceneView(scene))
-    verdicts = judge_all(statements, views)
-    return GalleryTruth(
-        tuple(images), tuple(groups), tuple(views), tuple(captions), tuple(owners), tuple(statements), verdicts
-    )
-
-
-def _truth(shown: GalleryTruth, gallery: GalleryPlan, place: int) -> CaptionTruth:
-    row = shown.verdicts[place]
-    holds, doubtful = (tuple(shown.images[at] for at in np.flatnonzero(row == value)) for value in (1, -1))
-    owner = shown.images[shown.owners[place]]
-    return CaptionTruth(
-        shown.captions[place], gallery.name, owner, holds, doubtful, len(shown.statements[place].predicates)
-    )
+        group = f"{plan.name}/{number:05d}"
+        for position, scene in enumerate(family.scenes):
+            image = f"{group}-{position}"
+            captions += [
+                (f"{image}/{order}", len(images), statement)
+                for order, statement in enumerate(family.statements[position])
+            ]
+            images.append((image, group, SceneView(scene)))
+    ids, groups, views = zip(*images, strict=True)
+    names, owners, statements = zip(*captions, strict=True)
+    return GalleryTruth(ids, groups, views, names, owners, statements, judge_all(statements, views))
 
 
 def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
     """Smallest and mean distance of thumbnails of 8 x 8 pixels as unit vectors, 0..2; zeros for a single picture."""
-    import cv2
-
     if len(pictures) < 2:
         return 0.0, 0.0
     size = (_THUMBNAIL, _THUMBNAIL)
@@ -543,16 +492,13 @@ def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
     vectors = np.stack([np.asarray(one, np.float64).reshape(-1) + 1 for one in small])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     upper = np.triu_indices(len(pictures), 1)
-    apart = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper]))
-    return round(float(apart.min()), 6), round(float(apart.mean()), 6)
+    distances = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper]))
+    return round(float(distances.min()), 6), round(float(distances.mean()), 6)
 
 
-def _guard(rows: dict[str, list[object]]) -> None:
+def _refuse_leaks(rows: dict[str, list[Any]]) -> None:
     """Pairs for training stand on no picture, and on no family, of a gallery that is searched or judged."""
-    pairs = [pair for pair in rows["pairs"] if isinstance(pair, EntailmentPair)]
-    training = [pair for pair in pairs if pair.split == "train"]
-    asked = {row.image_set for row in rows["queries"] if isinstance(row, Query)}
-    sets = [row for row in rows["sets"] if isinstance(row, ImageSet) and row.id in asked]
-    searched = {image for one in sets for image in one.images}
-    others = {name for pair in pairs if pair.split != "train" for name in (pair.image, pair.group) if name}
-    refuse_leaks(training, searched | others)
+    searched_sets = {query.image_set for query in rows["queries"]}
+    searched = {image for one in rows["sets"] if one.id in searched_sets for image in one.images}
+    judged = {name for pair in rows["pairs"] if pair.split != "train" for name in (pair.image, pair.group) if name}
+    refuse_leaks([pair for pair in rows["pairs"] if pair.split == "train"], searched | judged)

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
@@ -24,7 +26,7 @@ from ctxr.store.records import Text
 from ctxr.store.tables import read_table
 from ctxr.synthetic.crowd.profiles import PROFILES, Profile
 from ctxr.synthetic.crowd.sayings import Scenes
-from ctxr.synthetic.crowd.visitor import Person, SimulatedJudge, SimulatedTruth, known_pictures, work_in_turns
+from ctxr.synthetic.crowd.visitor import Cast, Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.kinds import Verdict
 
@@ -33,6 +35,9 @@ CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
 
 ROUNDS = 200
 """Draws of the simulation's own picks, among which alpha must lie."""
+
+
+Range = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,8 @@ class Rehearsed:
 
     answers: int
     profiles: Mapping[str, str]
-    accuracy: tuple[float, float, float]
-    alpha: Mapping[str, tuple[float, float, float]]
+    accuracy: Range
+    alpha: Mapping[str, Range]
 
 
 def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Progress) -> Rehearsed:
@@ -56,11 +61,9 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
 
     Raises CtxrError when the server cannot be started.
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     dataset = read_artifact(sets)
-    known = SimulatedTruth(Scenes(world, dataset), dataset, known_pictures(dataset))
+    known = SimulatedTruth(Scenes(world, dataset), dataset, image_ids(dataset))
     named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
     cast = [named[kind] for kind, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
@@ -76,8 +79,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
             person.leave()
     key = read_key(workdir / CROWD / PRIVATE)
     profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
-    accuracy, alpha = _drawn(known, rng)
-    return Rehearsed(answers, profiles, accuracy, alpha)
+    return Rehearsed(answers, profiles, *_expected(known, rng))
 
 
 @contextmanager
@@ -114,32 +116,29 @@ def _first_document(process: "subprocess.Popen[str]") -> dict[str, Any]:
     raise CtxrError(f"ctxr serve did not start: {(said + error).strip()[-500:]}", hint="ctxr serve   (says more)")
 
 
-def _drawn(known: Any, rng: Any) -> tuple[tuple[float, float, float], dict[str, tuple[float, float, float]]]:
-    """Accuracy and alpha of as many votes, drawn again and again from the chances that the workers had."""
-    import numpy as np
-
+def _expected(known: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
+    """Accuracy, and alpha by kind of set, of as many votes, drawn again and again from the chances that the workers had."""
     kinds = {image: one.kind for one in known.dataset.sets for image in one.images}
     shares: list[float] = []
     alphas: dict[str, list[float]] = {}
-    casts: Sequence[Any] = known.casts
-    by_kind: dict[str, list[Any]] = {}
-    for cast in casts:
+    by_kind: dict[str, list[Cast]] = {}
+    for cast in known.casts:
         by_kind.setdefault(kinds[cast.target], []).append(cast)
     for _ in range(ROUNDS):
         right: Counter[bool] = Counter()
-        for kind, some in by_kind.items():
-            picks = [str(rng.choice(list(cast.spread), p=list(cast.spread.values()))) for cast in some]
-            right.update(pick == cast.target for pick, cast in zip(picks, some, strict=True))
-            found = alpha(gather([cast.text for cast in some], [cast.worker for cast in some], picks))
-            if found.value is not None:
-                alphas.setdefault(kind, []).append(found.value)
+        for kind, casts in by_kind.items():
+            picks = [str(rng.choice(list(cast.spread), p=list(cast.spread.values()))) for cast in casts]
+            right.update(pick == cast.target for pick, cast in zip(picks, casts, strict=True))
+            value = alpha(gather([cast.text for cast in casts], [cast.worker for cast in casts], picks)).value
+            if value is not None:
+                alphas.setdefault(kind, []).append(value)
         shares.append(right[True] / max(1, right.total()))
+    return _range(shares), {kind: _range(values) for kind, values in sorted(alphas.items())}
 
-    def middle(values: list[float]) -> tuple[float, float, float]:
-        low, high = np.quantile(values, [0.025, 0.975])
-        return float(np.mean(values)), float(low), float(high)
 
-    return middle(shares), {kind: middle(values) for kind, values in sorted(alphas.items())}
+def _range(values: list[float]) -> Range:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(np.mean(values)), float(low), float(high)
 
 
 PEOPLE = 3
@@ -157,9 +156,7 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, progress: Progress, wr
 
     Raises CtxrError when the server cannot be started.
     """
-    import numpy as np
-
-    pictures, truth = known_pictures(read_dataset(drawn)), truth_of(drawn)
+    pictures, truth = image_ids(read_dataset(drawn)), truth_of(drawn)
     with served(workdir, PEOPLE) as opened:
         people = [
             SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
@@ -176,13 +173,14 @@ def truth_of(drawn: Path) -> "dict[tuple[str, str], Verdict]":
     """Of each picture and caption of a drawn dataset, by (image id, text), whether the caption holds."""
     texts = {row.id: " ".join(row.text.split()) for row in read_table(drawn / "texts.jsonl", Text)}
     rows = read_table(drawn / "truth.jsonl", CaptionTruth)
-    images: dict[str, list[str]] = {}
+    images: dict[str, set[str]] = {}
     for row in rows:
-        images.setdefault(row.gallery, []).append(row.image)
-    found: dict[tuple[str, str], Verdict] = {}
+        images.setdefault(row.gallery, set()).add(row.image)
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    # a text may be that of several captions: the later of these loops decide
     for row in rows:
-        found |= {(image, texts[row.caption]): False for image in dict.fromkeys(images[row.gallery])}
+        verdicts |= {(image, texts[row.caption]): False for image in images[row.gallery]}
     for row in rows:
-        found |= {(image, texts[row.caption]): None for image in row.doubtful}
-        found |= {(image, texts[row.caption]): True for image in row.holds}
-    return found
+        verdicts |= {(image, texts[row.caption]): None for image in row.doubtful}
+        verdicts |= {(image, texts[row.caption]): True for image in row.holds}
+    return verdicts

@@ -13,7 +13,7 @@ import torch
 from ctxr.models.encoders import TINY_FOLDER, Encoder, load_encoder
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
-from ctxr.synthetic.world.statements import captions
+from ctxr.synthetic.world.statements import true_statements
 
 SCENES = 200
 
@@ -59,7 +59,7 @@ def test_captions_of_unseen_scenes_find_their_picture(
     scenes: list[Scene], pictures: list[np.ndarray], tiny: Encoder
 ) -> None:
     rng = np.random.default_rng(5)
-    said = [captions(scene, rng, 1)[0] for scene in scenes]
+    said = [true_statements(scene, rng, 1)[0].text for scene in scenes]
     scores = tiny.encode_texts(said) @ tiny.encode_images(pictures).T
     rank = (scores > np.diag(scores)[:, None]).sum(1)
     # by chance it would be 5 of 100

@@ -1,6 +1,9 @@
 """A benchmark of the drawn world: as many queries as asked for, the same by seed, read like any dataset."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import run
 from ctxr.store.artifacts import open_artifact
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.world.tags import TAGS
 
 
@@ -48,25 +52,26 @@ def test_phenomena_are_judged_for_every_description(benchmark: Path) -> None:
     assert {kinds[dataset.queries[name].image_set] for name in temporal} == {"video"}
 
 
-def test_the_same_seed_draws_the_same_bytes_whatever_the_hands(tmp_path: Path) -> None:
-    def draw(name: str, seed: int, workers: int) -> dict[Path, bytes]:
+SMALL = WorldBenchmark(train=3, valid=1, test=1, side=32, workers=1)
+CAPTIONS = WorldCaptions(train=0, valid=0, test=7, pair_train=5, pair_valid=0, side=24, workers=1)
+
+
+@pytest.mark.parametrize(("write", "config"), [(write_benchmark, SMALL), (write_captions, CAPTIONS)])
+def test_equal_seeds_draw_equal_bytes_whatever_the_workers_and_nothing_is_drawn_again(
+    tmp_path: Path, write: Callable[[Any], object], config: Any
+) -> None:
+    def draw(name: str, **changes: int) -> dict[Path, bytes]:
         out = tmp_path / name
-        write_benchmark(WorldBenchmark(out, train=3, valid=1, test=1, side=32, seed=seed, workers=workers))
+        write(replace(config, out=out, **changes))
         return {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
 
-    one = draw("one", 5, 1)
-    assert draw("two", 5, 2) == one
-    assert draw("other", 6, 1) != one
-
-
-def test_a_benchmark_that_is_there_is_left_alone_and_another_takes_its_place(tmp_path: Path) -> None:
-    config = WorldBenchmark(tmp_path / "d", train=2, valid=1, test=1, side=32, workers=1)
-    made = write_benchmark(config)
-    stamp = (tmp_path / "d" / "manifest.json").stat().st_mtime_ns
-    assert write_benchmark(config).sha256 == made.sha256
-    assert (tmp_path / "d" / "manifest.json").stat().st_mtime_ns == stamp
-    other = write_benchmark(WorldBenchmark(tmp_path / "d", train=1, valid=1, test=1, side=32, workers=1))
-    assert other.manifest.counts["texts"] == 3
+    one = draw("one")
+    stamp = (tmp_path / "one" / "manifest.json").stat().st_mtime_ns
+    assert draw("two", workers=2) == draw("one", workers=2) == one
+    assert (tmp_path / "one" / "manifest.json").stat().st_mtime_ns == stamp
+    other = draw("other", seed=6)
+    pictures = {content for path, content in one.items() if path.suffix == ".jpg"}
+    assert not pictures & set(other.values())
 
 
 @pytest.mark.parametrize("video", [0.0, 1.0])
@@ -77,7 +82,7 @@ def test_a_benchmark_can_be_of_one_kind_alone(tmp_path: Path, video: float) -> N
 
 
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"share of video in 0\.\.1"):
+    with pytest.raises(UsageError, match=r"--video 1.5 is out of range"):
         write_benchmark(WorldBenchmark(tmp_path / "d", video=1.5))
 
 

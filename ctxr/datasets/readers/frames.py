@@ -23,17 +23,17 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 @dataclass
 class ReleasePictures:
-    """The available images of a release.
+    """The pictures of a release.
 
     Attributes:
-        root: the release's folder, which the paths are relative to.
-        size: images of a set. found: ordered files of each set that has `size` of them.
+        root: the release's folder.
+        size: images of a set. files: those of each set that has `size` of them, in order.
         notes: what was left out, in sentences.
     """
 
     root: Path
     size: int = SET_SIZE
-    found: dict[str, list[Path]] = field(default_factory=dict)
+    files: dict[str, list[Path]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -77,8 +77,8 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     sizes = Counter(len(files) for files in folders.values() if files)
     if sizes and SET_SIZE not in sizes and len(sizes) == 1:
         (pictures.size,) = sizes
-    pictures.found = {name: files for name, files in folders.items() if len(files) == pictures.size}
-    if pictures.found and pictures.size != SET_SIZE:
+    pictures.files = {name: files for name, files in folders.items() if len(files) == pictures.size}
+    if pictures.files and pictures.size != SET_SIZE:
         pictures.notes.append(_other_size(pictures))
     wrong = sorted(name for name, files in folders.items() if len(files) != pictures.size)
     if wrong:
@@ -87,7 +87,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
             f"{plural(len(wrong), 'set')} without exactly {pictures.size} pictures: treated as sets without pictures, because "
             f"positions would be wrong ({wrong[0]} has {have})"
         )
-    unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.found.values())
+    unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.files.values())
     if unlike:
         pictures.notes.append(
             f"{plural(unlike, 'set')} would be in another order if frames were sorted as strings (img10 before img2): frames are "
@@ -101,7 +101,7 @@ def _other_size(pictures: ReleasePictures) -> str:
     size = pictures.size
     numbers = {
         name: [number for file in files if (number := frame_number(file.name)) is not None]
-        for name, files in pictures.found.items()
+        for name, files in pictures.files.items()
     }
     note = f"all sets have {size} pictures here, not {SET_SIZE}: targets count those that are here, by number"
     skipping = sorted(name for name, found in numbers.items() if found != list(range(size)))
@@ -112,7 +112,7 @@ def _other_size(pictures: ReleasePictures) -> str:
     # frames of a video carry any numbers; where all are from 0 to 9, the numbers are the places in a set of ten
     if size < SET_SIZE and max(max(found) for found in numbers.values()) < SET_SIZE:
         raise DataError(
-            f"{pictures.found[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
+            f"{pictures.files[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
             hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
         )
     return f"{note}; numbers are skipped in {plural(len(skipping), 'set')}, first in {first}, which has no img{lost}"
@@ -140,7 +140,7 @@ def describe_all(
     images: dict[str, Image] = {}
     damaged: list[Path] = []
     for name, group in groups.items():
-        files = pictures.found.get(name)
+        files = pictures.files.get(name)
         if files is None:
             order[name] = [f"{name}/#{position}" for position in range(pictures.size)]
             images |= {image_id: Image(image_id, "", "", group, 0, 0) for image_id in order[name]}

@@ -15,7 +15,7 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
-from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json
+from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json, read_object
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
@@ -80,11 +80,11 @@ def read_release(
     texts, queries, judgments = _queries(described, order, authors)
     fresh, asked, found = label_queries(annotated, texts)
     notes += _join_notes(annotated, texts, fresh) + pictures.notes
-    if without := len(names) - len(pictures.found):
+    if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
         name=root.name or "release",
-        root=root if pictures.found else None,
+        root=root if pictures.files else None,
         sets=sets,
         images=images,
         texts=texts | fresh,
@@ -138,14 +138,7 @@ def _origin(name: str) -> tuple[str, int | None]:
 
 def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
-    file = read_json(path)
-    if not isinstance(file.value, dict):
-        raise DataError(
-            f"{path}: expected sets and their descriptions, found {kind_of(file.value)}", hint="restore the file"
-        )
-    if isinstance(file.value, Repeated):
-        again = file.place(file.value.key, again=True)
-        raise DataError(f"{again}: the set {file.value.key!r} stands twice", hint="delete one of them")
+    file = read_object(path, "sets and their descriptions", "the set")
     for name, value in file.value.items():
         check_name(partial(file.place, name), name)
         if name in described:

@@ -1,7 +1,7 @@
 """The released annotation of phenomena (ImageCoDe, section 4.4, Table 2 and Figure 4), read from its YAML.
 
 Each annotated description becomes a query whose labels are the phenomena that were annotated, and a judgment for each:
-1 = present, 0 = absent. A phenomenon that was not annotated has no row, so that shares have the right denominator.
+1 = present, 0 = absent. A phenomenon that was not annotated has no row: it is not in the denominator of a share.
 """
 
 from collections.abc import Iterable
@@ -62,10 +62,10 @@ class Annotated:
     looked: tuple[str, ...]
 
 
-def looked_for(row: int) -> tuple[str, ...]:
+def examined(row: int) -> tuple[str, ...]:
     """The phenomena that the annotators looked for in row `row` (from 0) of the released file.
 
-    >>> len(looked_for(199)), looked_for(200), looked_for(1002)
+    >>> len(examined(199)), examined(200), examined(1002)
     (10, ('context', 'negation', 'visibility', 'nuances'), ())
     """
     if row < FULL_ROWS:
@@ -95,7 +95,7 @@ def read_annotations(path: Path) -> list[Annotated]:
             row = len(rows)
             place = _at(path, index_key)
             index, text = int(index_key.value), known["description"].value
-            rows.append(Annotated(row, place, name, index, text, tags, looked_for(row)))
+            rows.append(Annotated(row, place, name, index, text, tags, examined(row)))
     return rows
 
 

@@ -1,13 +1,13 @@
 """Published relevance for COCO captions: the positives of ECCV and CxC, and the graded similarities of CxC."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image
-from ctxr.datasets.readers.entailment import Captions, Oddity, Rows
-from ctxr.datasets.readers.text_files import Repeated, kind_of, read_json
+from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, coco_caption, similarity
+from ctxr.datasets.readers.text_files import read_object
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
@@ -20,19 +20,14 @@ def read_positives(path: Path) -> Positives:
 
     Raises DataError naming file:line for a query that stands twice or has no candidate, and for an id that is no number.
     """
-    file = read_json(path)
-    if not isinstance(file.value, dict):
-        raise DataError(f"{path}: expected an object of queries, found {kind_of(file.value)}", hint="restore the file")
-    if isinstance(file.value, Repeated):
-        key = file.value.key
-        raise DataError(f"{file.place(key, again=True)}: query {key!r} stands twice", hint="delete one of them")
-    found: Positives = {}
+    file = read_object(path, "an object of queries", "query")
+    positives: Positives = {}
     for query, given in file.value.items():
         listed = [given] if isinstance(given, int) else given
         if not _is_id(query) or not isinstance(listed, list) or not listed or not all(map(_is_id, listed)):
             raise DataError(f"{file.place(query)}: {query!r} needs COCO ids as candidates", hint="restore the row")
-        found[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
-    return found
+        positives[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
+    return positives
 
 
 def pairs_of(
@@ -57,23 +52,6 @@ def pairs_of(
     ]  # fmt: skip
 
 
-def positives_of(pairs: Iterable[EntailmentPair]) -> tuple[Positives, Positives]:
-    """What holds among pairs of pictures and captions: captions of each picture, and pictures of each caption.
-
-    Of CxC's SITS these are the pairs of score 3 and more, by which it extends COCO's own positives
-    (`ctxr.metrics.retrieval.Relation.joined`).
-    """
-    of_image: dict[str, list[str]] = {}
-    of_caption: dict[str, list[str]] = {}
-    for pair in pairs:
-        if pair.label and pair.image is not None and pair.caption is not None:
-            of_image.setdefault(pair.image, []).append(pair.caption)
-            of_caption.setdefault(pair.caption, []).append(pair.image)
-    unique = ({key: tuple(dict.fromkeys(listed)) for key, listed in one.items()} for one in (of_image, of_caption))
-    captions, images = unique
-    return captions, images
-
-
 def _is_id(value: object) -> bool:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 12
@@ -85,7 +63,6 @@ _COLUMNS: dict[tuple[str, str], Similarity] = {
     ("caption", "image"): "SITS", ("image1", "image2"): "SIS", ("caption1", "caption2"): "STS",
 }  # fmt: skip
 _SCORE = "agg_score"
-MOST = 5.0
 
 
 @dataclass(frozen=True)
@@ -114,8 +91,9 @@ def read_similarities(path: Path) -> Rated:
         raise DataError(f"{path}:1: the header is none of CxC's: {wanted}", hint="restore the header")
     pairs: list[tuple[str, str, float]] = []
     for row in rows:
-        first, second = (_id(name, row.cells[name].strip()) for name in columns)
-        rating = _rating(row.cells[_SCORE].strip())
+        names = [(column, row.cells[column].strip()) for column in columns]
+        first, second = (coco_image(name) if "image" in column else coco_caption(name) for column, name in names)
+        rating = similarity(row.cells[_SCORE])
         if first is None or second is None:
             rows.note(row.line, "image", f"{row.cells[columns[first is not None]]!r} is no id of COCO")
         elif rating is None:
@@ -125,18 +103,3 @@ def read_similarities(path: Path) -> Rated:
     if not pairs:
         raise DataError(f"{path} holds no rated pair", hint="fetch it again")
     return Rated(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))
-
-
-def _id(column: str, name: str) -> str | None:
-    if column.startswith("image"):
-        return coco_image(name)
-    number = name.rpartition(":")[2]
-    return f"coco/{number}" if number.isascii() and number.isdigit() else None
-
-
-def _rating(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value <= MOST else None

@@ -83,6 +83,34 @@ def read_json(path: Path) -> JsonFile:
     return JsonFile(path, text, value)
 
 
+def read_object(path: Path, expected: str, entry: str) -> JsonFile:
+    """A parsed JSON file that holds an object of entries, none of them twice. Raises DataError, also what `read_json` raises."""
+    file = read_json(path)
+    if not isinstance(file.value, dict):
+        raise DataError(f"{path}: expected {expected}, found {kind_of(file.value)}", hint="restore the file")
+    if isinstance(file.value, Repeated):
+        where = file.place(file.value.key, again=True)
+        raise DataError(f"{where}: {entry} {file.value.key!r} stands twice", hint="delete one of them")
+    return file
+
+
+_KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}
+
+
+def value_of(at: str, row: object, name: str, kind: type, default: object = None) -> Any:
+    """The value of a key of a JSON object. Raises DataError `at` the object for another kind, and for a key that stands twice."""
+    if not isinstance(row, dict):
+        raise DataError(f"{at} is {kind_of(row)}, not an object", hint="restore the row")
+    if isinstance(row, Repeated):
+        raise DataError(f"{at}: the key {row.key!r} stands twice", hint="delete one of the two")
+    value = row.get(name, default)
+    fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
+    if not fits:
+        is_now = kind_of(value) if name in row else "missing"
+        raise DataError(f"{at}: `{name}` must be {_KINDS[kind]} and is {is_now}", hint="restore the row")
+    return value
+
+
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, for complaints."""
     text = "text" if is_text(value) else "half a surrogate pair"

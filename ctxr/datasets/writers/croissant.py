@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import msgspec
-
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.tables import encode_row
+from ctxr.store.tables import encode_row, pretty_json
 
 _TYPES = {
     str: "sc:Text",
@@ -78,7 +76,7 @@ def write(job: ExportJob) -> ExportResult:
     distribution += [_pictures(kind) for kind in kinds]
     records += [_picture_records(kind) for kind in kinds]
     about = _about(job) | {"distribution": distribution, "recordSet": records}
-    write_bytes(job.out / "croissant.json", msgspec.json.format(msgspec.json.encode(about), indent=1) + b"\n")
+    write_bytes(job.out / "croissant.json", pretty_json(about))
     return ExportResult(_LOAD)
 
 

@@ -1,15 +1,14 @@
-"""A folder that FiftyOne imports: one sample per set and position, so that a set can be browsed as a group.
+"""A folder that FiftyOne imports: one sample per set and position; each set can be browsed as a group.
 
 It is the plain JSON layout (`LegacyFiftyOneDataset`), which every version reads; the newer layout is a dump of FiftyOne's database.
 """
 
 from typing import Any
 
-import msgspec
-
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image, ImageSet
+from ctxr.store.tables import pretty_json
 
 
 def write(job: ExportJob) -> ExportResult:
@@ -24,8 +23,8 @@ def write(job: ExportJob) -> ExportResult:
                 samples.append(_sample(job, image_set, position, image, path))
             task.advance()
     about = {"name": job.dataset.name, "media_type": "image", "info": {"format": "ctxr image sets"} | job.counts()}
-    write_bytes(job.out / "metadata.json", _pretty(about))
-    write_bytes(job.out / "samples.json", _pretty({"samples": samples}))
+    write_bytes(job.out / "metadata.json", pretty_json(about))
+    write_bytes(job.out / "samples.json", pretty_json({"samples": samples}))
     return ExportResult(_LOAD, counts={"samples": len(samples)})
 
 
@@ -54,10 +53,6 @@ def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, pa
         "descriptions": described,
         "licence": row["licence"],
     }
-
-
-def _pretty(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 _LOAD = """    import fiftyone as fo

@@ -7,13 +7,12 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 
 from typing import Any
 
-import msgspec
-
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, numbered
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import ImageSet, Query
+from ctxr.store.tables import pretty_json
 
 STATIC = "open-images"
 
@@ -41,12 +40,12 @@ def write(job: ExportJob) -> ExportResult:
             taken.add(name.lower())
             named += name != image_set.id
             for number, image in numbered(job.members(image_set)):
-                encoded += job.pictures.place_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
+                encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
             queries = job.queries.get(image_set.id, [])
             tables[side][name] = _unlabeled(job, queries) if side == "test" else _labelled(job, queries, skipped)
             task.advance()
     for side, file in _FILES.items():
-        write_bytes(job.out / file, msgspec.json.format(msgspec.json.encode(tables[side]), indent=1) + b"\n")
+        write_bytes(job.out / file, pretty_json(tables[side]))
     return ExportResult(_LOAD, _skipped(skipped), _changed(encoded, named))
 
 
@@ -56,24 +55,20 @@ def name_of(image_set: ImageSet) -> str:
 
 
 def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:
-    found: dict[int, str] = {}
+    described: dict[int, str] = {}
     for query in queries:
         positions = job.targets.get(query.id, [])
-        if query.labels is not None or len(positions) != 1 or positions[0] in found:
+        if query.labels is not None or len(positions) != 1 or positions[0] in described:
             skipped.append(query.id)
             continue
-        found[positions[0]] = _text(job, query)
-    return {str(position): found[position] for position in sorted(found)}
+        described[positions[0]] = " ".join(job.words(query))
+    return {str(position): described[position] for position in sorted(described)}
 
 
 def _unlabeled(job: ExportJob, queries: list[Query]) -> list[str]:
-    texts = [_text(job, query) for query in queries if query.labels is None]
+    texts = [" ".join(job.words(query)) for query in queries if query.labels is None]
     # by hash: the order must not betray the targets
     return sorted(texts, key=lambda text: sha256_bytes(text.encode()))
-
-
-def _text(job: ExportJob, query: Query) -> str:
-    return " ".join(job.words(query))
 
 
 def _skipped(queries: list[str]) -> list[str]:
@@ -84,12 +79,12 @@ def _skipped(queries: list[str]) -> list[str]:
 
 
 def _changed(encoded: int, named: int) -> list[str]:
-    told = []
+    notes = []
     if encoded:
-        told.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
+        notes.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
     if named:
-        told.append(f"{named} static sets carry `{STATIC}-` before their name, by which the released code knows them.")
-    return told
+        notes.append(f"{named} static sets carry `{STATIC}-` before their name, by which the released code knows them.")
+    return notes
 
 
 _LOAD = """The layout is that of the ImageCoDe release: `train_data.json` and `valid_data.json` map a set to its descriptions by the

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,10 +86,8 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    names = {name: name for name in source_names(dataset)}
-    names |= {name: name for name in dataset.images}
-    every = set(names) | {source.name for source in dataset.sources}
-    names |= {source.file: source.name for source in dataset.sources} | {name: name for name in every}
+    every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
+    names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
     found: dict[str, Licence] = {}
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -185,8 +183,7 @@ class ExportPictures:
 
     def place(self, image: Image, copy: Path) -> None:
         """Make `copy` the same file: a hard link where the file system can."""
-        file = self.checked(image)
-        link_or_copy(file, copy)
+        link_or_copy(self.checked(image), copy)
 
     def checked(self, image: Image) -> Path:
         """The picture's file, which holds what was recorded."""
@@ -200,7 +197,7 @@ class ExportPictures:
         self._compared.add(image.id)
         return file
 
-    def place_jpeg(self, image: Image, copy: Path) -> bool:
+    def save_jpeg(self, image: Image, copy: Path) -> bool:
         """Make `copy` an upright JPEG of the image; returns whether it had to be re-encoded."""
         file = self.checked(image)
         if _is_upright_jpeg(file):
@@ -244,6 +241,9 @@ def _cure(folder: Path) -> str:
 GOLD = "gold"
 """The worker whose judgments are the published targets."""
 
+JUDGMENT = ("candidate", "worker", "value", "at", "seconds", "round")
+"""Columns of a judgment of a query."""
+
 UNSPLIT = "unsplit"
 """The split of sets without one."""
 
@@ -276,17 +276,17 @@ class ExportJob:
     def queries(self) -> dict[str, list[Query]]:
         """Queries by set, sorted by id. Raises DataError for one that asks about a set which is not there."""
         known = {image_set.id for image_set in self.dataset.sets}
-        found: dict[str, list[Query]] = defaultdict(list)
+        queries: dict[str, list[Query]] = defaultdict(list)
         for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
             if query.image_set not in known:
                 raise DataError(f"the query {query.id} asks about {query.image_set!r}, which is no set of the dataset")
-            found[query.image_set].append(query)
-        return found
+            queries[query.image_set].append(query)
+        return queries
 
     @cached_property
     def judgments(self) -> dict[str, list[Judgment]]:
         """Judgments by query, sorted by key. Raises DataError for one about a query or a candidate that is not there."""
-        found: dict[str, list[Judgment]] = defaultdict(list)
+        judgments: dict[str, list[Judgment]] = defaultdict(list)
         for judgment in sorted(self.dataset.judgments, key=lambda judgment: judgment.key()):
             if judgment.candidate not in self._candidates.get(judgment.query, ()):
                 raise DataError(
@@ -294,8 +294,8 @@ class ExportJob:
                     "which is not there",
                     hint="restore the tables that the dataset was read from",
                 )
-            found[judgment.query].append(judgment)
-        return found
+            judgments[judgment.query].append(judgment)
+        return judgments
 
     @cached_property
     def targets(self) -> dict[str, list[int]]:
@@ -323,10 +323,10 @@ class ExportJob:
 
     def by_split(self) -> dict[str, list[ImageSet]]:
         """Sets of each side that has any, in the order train, valid, test, unsplit."""
-        found: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
+        sides: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
         for image_set in self.dataset.sets:
-            found[self.split(image_set)].append(image_set)
-        return {name: sets for name, sets in found.items() if sets}
+            sides[self.split(image_set)].append(image_set)
+        return {name: sets for name, sets in sides.items() if sets}
 
     def members(self, image_set: ImageSet) -> list[Image]:
         """The images of a set in their order."""
@@ -354,15 +354,8 @@ class ExportJob:
 
     def set_row(self, image_set: ImageSet) -> dict[str, Any]:
         """A set as JSON types, without its images."""
-        return {
-            "id": image_set.id,
-            "kind": image_set.kind,
-            "source": image_set.source,
-            "group": image_set.group,
-            "shot": image_set.shot,
-            "closest": image_set.closest,
-            "mean_distance": image_set.mean_distance,
-        }
+        names = ("id", "kind", "source", "group", "shot", "closest", "mean_distance")
+        return {name: getattr(image_set, name) for name in names}
 
     def query_rows(self, image_set: ImageSet) -> list[dict[str, Any]]:
         """The queries of a set as JSON types, with targets and judgments."""
@@ -374,14 +367,7 @@ class ExportJob:
                 "labels": list(query.labels or ()),
                 "targets": self.targets.get(query.id, []),
                 "judgments": [
-                    {
-                        "candidate": judgment.candidate,
-                        "worker": judgment.worker,
-                        "value": judgment.value,
-                        "at": judgment.at,
-                        "seconds": judgment.seconds,
-                        "round": judgment.round,
-                    }
+                    {name: getattr(judgment, name) for name in JUDGMENT}
                     for judgment in self.judgments.get(query.id, [])
                 ],
             }
@@ -390,12 +376,11 @@ class ExportJob:
 
     def counts(self) -> dict[str, Any]:
         """Sets, images and queries, in all and by side."""
-        sides = Counter(self.split(image_set) for image_set in self.dataset.sets)
         return {
             "sets": len(self.dataset.sets),
             "images": len(self.dataset.images),
             "queries": sum(len(queries) for queries in self.queries.values()),
-            "splits": {name: sides[name] for name in (*SPLITS, UNSPLIT) if sides[name]},
+            "splits": {name: len(sets) for name, sets in self.by_split().items()},
         }
 
 

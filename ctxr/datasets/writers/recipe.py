@@ -5,6 +5,7 @@ that does not reproduce its own images is not written.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
-from ctxr.store.records import Image, Record, Source, Split
-from ctxr.store.tables import decode_other, encode_other, write_table
+from ctxr.store.records import Image, Source, Split
+from ctxr.store.tables import decode_other, encode_other, pretty_json, write_table
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -45,17 +46,15 @@ def write(job: ExportJob) -> ExportResult:
     seen = _decoded(
         job, {name: sources[name] for name in by_source if sources[name].kind == "video"}, by_source, versions
     )
-    rows = []
-    for name, images in by_source.items():
-        for image in images:
-            if image.index is None:
-                rows.append(_photo(job, image, sources[name]))
-            else:
-                rows.append(_frame(image, sources[name], seen[name][image.index]))
+    rows = [
+        _row(job, image, sources[name], seen[name][image.index] if image.index is not None else None)
+        for name, images in by_source.items()
+        for image in images
+    ]
     _write_tables(job, rows, [sources[name] for name in by_source])
     models = open_artifact(job.origin).manifest.models
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
-    write_bytes(job.out / HEAD, msgspec.json.format(msgspec.json.encode(head, enc_hook=encode_other), indent=1) + b"\n")
+    write_bytes(job.out / HEAD, pretty_json(head))
     read_recipe(job.out)  # what would be refused is not written
     return ExportResult(_LOAD, counts={"sources": len(by_source)})
 
@@ -70,18 +69,8 @@ def _source_of(image: Image, sources: dict[str, Source]) -> Source:
     return sources[name]
 
 
-def _photo(job: ExportJob, image: Image, source: Source) -> RecipeImage:
-    pixels = pixels_sha256(read_image(job.pictures.checked(image)))
-    return _row(image, source, image.sha256, None, None, pixels)
-
-
-def _frame(image: Image, source: Source, seen: _Seen) -> RecipeImage:
-    return _row(image, source, source.sha256, seen.stream, source.decoder or "pyav", seen.pixels)
-
-
-def _row(
-    image: Image, source: Source, sha256: str, stream: int | None, decoder: str | None, pixels: str
-) -> RecipeImage:
+def _row(job: ExportJob, image: Image, source: Source, seen: _Seen | None) -> RecipeImage:
+    """A photo, or a frame as it was `seen`."""
     return RecipeImage(
         id=image.id,
         path=image.path,
@@ -90,12 +79,12 @@ def _row(
         width=image.width,
         height=image.height,
         source=source.name,
-        source_sha256=sha256,
-        stream=stream,
+        source_sha256=image.sha256 if seen is None else source.sha256,
+        stream=None if seen is None else seen.stream,
         index=image.index,
         time=image.time,
-        decoder=decoder,
-        pixels=pixels,
+        decoder=None if seen is None else source.decoder or "pyav",
+        pixels=pixels_sha256(read_image(job.pictures.checked(image))) if seen is None else seen.pixels,
     )
 
 
@@ -150,7 +139,7 @@ class _Memory:
     def load(self, source: Source) -> dict[int, _Seen]:
         """What is remembered; nothing where the note cannot be read."""
         try:
-            return msgspec.json.decode(self._file(source).read_bytes(), type=dict[int, _Seen], dec_hook=_decode)
+            return msgspec.json.decode(self._file(source).read_bytes(), type=dict[int, _Seen], dec_hook=decode_other)
         except (OSError, msgspec.DecodeError, ValueError):
             return {}
 
@@ -163,25 +152,21 @@ class _Memory:
         return self._folder / f"{sha256_of([source.sha256, source.decoder])}.json"
 
 
-def _decode(kind: type, value: Any) -> Any:
-    return decode_other(kind, value)
-
-
 def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
     dataset = job.dataset
     groups = {image.group for image in dataset.images.values()} | {one.group for one in dataset.sets}
-    tables: dict[str, list[Any]] = {
+    tables: dict[str, Sequence[Any]] = {
         "images": rows,
-        "sets": list(dataset.sets),
+        "sets": dataset.sets,
         "sources": sources,
         "splits": [Split(group, side) for group, side in dataset.splits.items() if group in groups],
     }
-    asked: dict[str, list[Record]] = {
-        "texts": list(dataset.texts.values()),
-        "queries": list(dataset.queries.values()),
-        "judgments": list(dataset.judgments),
+    optional: dict[str, Sequence[Any]] = {
+        "texts": [*dataset.texts.values()],
+        "queries": [*dataset.queries.values()],
+        "judgments": dataset.judgments,
     }
-    for name, table in (tables | {name: table for name, table in asked.items() if table}).items():
+    for name, table in (tables | {name: table for name, table in optional.items() if table}).items():
         write_table(job.out / f"{name}.jsonl", table)
 
 

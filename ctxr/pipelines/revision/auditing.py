@@ -1,12 +1,11 @@
 """Precision and recall of a round: human verdicts on its sample, weighted to all candidates."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ctxr.annotation.answers import collected
@@ -34,6 +33,7 @@ from ctxr.datasets.rounds import (
 )
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.compare import Interval
@@ -41,12 +41,12 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.results import audited_counts, entail_figures, entail_table, export_hint
-from ctxr.store.artifacts import MANIFEST, Content, Parent, finish, locked, open_artifact, require_ours, take_manifest
+from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import Judgment
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import pretty_json, read_table, write_table
 
 
 def agreed(one: Agreement) -> str:
@@ -83,35 +83,17 @@ def describe_sample(decided: int, ties: int, unseen: int) -> str:
     >>> describe_sample(190, 10, 0)
     '190 of 200 pairs of the sample were decided, 10 ended in a tie'
     """
-    drawn = decided + ties + unseen
-    if decided == drawn:
-        return f"all {drawn:,} pairs of the sample were decided"
-    left = ((ties, "ended in a tie"), (unseen, "were not judged"))
-    told_of = [f"{count:,} {what}" for count, what in left if count]
-    return ", ".join([f"{decided:,} of {drawn:,} pairs of the sample were decided", *told_of])
+    size = decided + ties + unseen
+    if decided == size:
+        return f"all {size:,} pairs of the sample were decided"
+    others = [f"{count:,} {what}" for count, what in ((ties, "ended in a tie"), (unseen, "were not judged")) if count]
+    return ", ".join([f"{decided:,} of {size:,} pairs of the sample were decided", *others])
 
 
 def _count(interval: Interval) -> str:
     if interval.value is None or interval.low is None or interval.high is None:
         return "–"
     return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
-
-
-def conflict_table(conflicts: Sequence[SetConflict], said: Mapping[tuple[str, str], bool]) -> Table:
-    """Descriptions of small sets that hold for another picture by the classifier, with the human verdicts.
-
-    Args:
-        said: the human verdicts, by (caption, image).
-    """
-    looked = [(one, said[one.caption, one.image]) for one in conflicts if (one.caption, one.image) in said]
-    looked.sort(key=lambda row: (not row[1], row[0].key()))
-    rows = tuple(
-        (one.text, ", ".join(one.images), one.image, "yes" if entailed else "no", one.probability)
-        for one, entailed in looked
-    )
-    note = f"{len(looked):,} of the {len(conflicts):,} that the classifier found; a larger --sample shows more of them to people"
-    heads = ("description", "written for", "also holds for", "by people", "probability")
-    return Table("Descriptions that hold for another picture of their set", heads, rows, note)
 
 
 @dataclass(frozen=True)
@@ -122,12 +104,10 @@ class Audited:
         looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
             calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
         with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
-        ties: pairs with tied votes.
-        unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
+        ties: pairs with tied votes. unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
     """
 
     looked: tuple[AuditVerdict, ...]
-    parts: tuple[Part, ...]
     revision: Reliability
     classifier: Reliability
     between: dict[str, Agreement]
@@ -135,6 +115,47 @@ class Audited:
     ties: int
     unseen: int
     waiting: int
+
+    def strata(self) -> list[dict[str, Any]]:
+        """Each judged stratum, how many of its pairs were decided, and how many of them are entailed."""
+        decided = Counter(one.stratum for one in self.looked)
+        entailed = Counter(one.stratum for one in self.looked if one.entailed)
+        return [{"stratum": name, "looked": decided[name], "entailed": entailed[name]} for name in sorted(decided)]
+
+
+class _Audit(Stage):
+    """The artifact of an audit, which is written again whenever it is asked for."""
+
+    KIND = AUDIT
+    options: ReviseLabels
+
+    def __init__(
+        self, options: ReviseLabels, made: Round, source: Path, audited: Audited, corrected: list[dict[str, Any]]
+    ) -> None:
+        super().__init__(options)
+        self._round, self._source, self._audited, self._corrected = made.number, source, audited, corrected
+
+    def out(self) -> Path:
+        return self.options.workdir / AUDITS / f"{self._round:03d}"
+
+    def inputs(self, progress: Progress) -> Inputs:
+        revised, judgments = open_artifact(self.options.folder()), open_artifact(self._source)
+        return Inputs([Parent("revised", "dataset", revised.sha256), Parent("judgments", JUDGMENTS, judgments.sha256)])
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        return {"round": self._round, "seed": self.options.seed}
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        return None
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        audited = self._audited
+        figures = {name: value for name, value in asdict(audited).items() if name != "looked"}
+        figures |= {"round": self._round, "strata": audited.strata(), "entail_at": self._corrected}
+        write_table(out / LOOKED, audited.looked)
+        write_bytes(out / FIGURES, pretty_json(figures))
+        counts = {"looked": len(audited.looked), "ties": audited.ties, "unseen": audited.unseen}
+        return Content([LOOKED, FIGURES], counts, {})
 
 
 def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
@@ -146,79 +167,70 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     out = config.folder()
     refuse_changed(out)
     made = _round(config, out)
-    drawn = read_table(out / folder_of(made.number) / STRATA, AuditSample)
-    source = _answers(config, made, drawn, progress)
-    answered = read_judgments(source)
-    found = judged(drawn, answered, blocked_workers(config.workdir, config.database))
-    if not found.looked:
-        raise _nobody(config, made, drawn)
-    corrected = _corrected(config, out / folder_of(made.number), found)
-    folder = config.workdir / AUDITS / f"{made.number:03d}"
-    _write(folder, config, out, source, made, found, corrected)
-    return _report(config, folder, made, found, corrected)
+    folder = out / folder_of(made.number)
+    sample = read_table(folder / STRATA, AuditSample)
+    source = _answers(config, made, sample, progress)
+    audited = judged(sample, read_judgments(source), blocked_workers(config.workdir, config.database))
+    if not audited.looked:
+        raise _nobody(config, made, sample)
+    corrected = _corrected(config, folder, audited)
+    stage = _Audit(config, made, source, audited, corrected)
+    execute(stage, progress)
+    return _report(config, stage.out(), made, audited, corrected)
 
 
-def _answers(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample], progress: Progress) -> Path:
+def _answers(config: ReviseLabels, made: Round, sample: Sequence[AuditSample], progress: Progress) -> Path:
     """The current judgments of the project. Raises UnfinishedError where no sample was exported yet."""
-    asked = (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file()
-    source = collected(config.workdir, progress, config.database) if asked else config.workdir / JUDGMENTS
+    source = config.workdir / JUDGMENTS
+    if (config.workdir / TASKS).is_dir() or (source / MANIFEST).is_file():
+        source = collected(config.workdir, progress, config.database)
     if not (source / MANIFEST).is_file():
-        raise _nobody(config, made, drawn)
+        raise _nobody(config, made, sample)
     return source
 
 
-def _nobody(config: ReviseLabels, made: Round, drawn: Sequence[AuditSample]) -> UnfinishedError:
+def _nobody(config: ReviseLabels, made: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
     """The error of a sample without answers; its hint is the next command."""
-    pairs = {(one.image, one.caption) for one in drawn}
+    pairs = {(one.image, one.caption) for one in sample}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
-    asked = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
+    exported = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
     hint = export_hint(config, made.number) + "   (then ctxr serve --invite 3)"
-    if asked:
-        served = asked[0].backend in SERVED
-        hint = f"ctxr {'serve --invite 3' if served else f'import-answers --from {asked[0].backend}'}   (its pairs are in {asked[0].path})"
+    if exported:
+        backend = exported[0].backend
+        command = "serve --invite 3" if backend in SERVED else f"import-answers --from {backend}"
+        hint = f"ctxr {command}   (its pairs are in {exported[0].path})"
     return UnfinishedError(f"the sample of round {made.number} has no answers yet", hint=hint)
 
 
 def _round(config: ReviseLabels, out: Path) -> Round:
     rounds = read_rounds(out)
-    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not rounds:
         raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
     refuse_unknown(rounds, config.round)
+    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not fitting:
         raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.again('--redo')}")
     return fitting[-1]
 
 
-def judged(drawn: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
+def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
     """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
-    pairs = {f"entail/{one.image}/{one.caption}": one for one in drawn}
+    pairs = {f"entail/{one.image}/{one.caption}": one for one in sample}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
     verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
     looked = tuple(
-        AuditVerdict(one.image, one.caption, one.stratum, one.decision, entailed)
+        AuditVerdict(pairs[name].image, pairs[name].caption, pairs[name].stratum, pairs[name].decision, entailed)
         for name, entailed in sorted(verdicts.items())
-        for one in (pairs[name],)
     )
-    parts = _parts(drawn, looked)
+    parts = _parts(sample, looked)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
-    return Audited(
-        looked,
-        tuple(of_classifier),
-        reliability(list(parts.values())),
-        reliability(of_classifier),
-        _between(rows),
-        kappa(of_classifier),
-        ties,
-        len(pairs) - len(verdicts) - ties,
-        _waiting(answered, rows),
-    )
-
-
-def _waiting(answered: Answered, rows: Sequence[Judgment]) -> int:
-    """Pairs with fewer answers than requested."""
+    # answers may be fewer than requested
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
-    return sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
+    waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
+    return Audited(
+        looked, reliability(list(parts.values())), reliability(of_classifier), _between(rows), kappa(of_classifier),
+        ties, len(pairs) - len(verdicts) - ties, waiting,
+    )  # fmt: skip
 
 
 def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
@@ -226,20 +238,19 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     if not rows:
         return {}, 0
     votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
-    values = majority(votes).tolist()
-    named = zip(votes.unit_names, values, strict=True)
-    found = {str(name): bool(votes.labels[value]) for name, value in named if value != TIE}
-    return found, sum(value == TIE for value in values)
+    values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
+    verdicts = {name: bool(votes.labels[value]) for name, value in values.items() if value != TIE}
+    return verdicts, len(values) - len(verdicts)
 
 
-def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
+def _parts(sample: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
     """The strata with their human verdicts, by name."""
-    sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
-    seen = Counter(one.stratum for one in looked)
+    strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
+    decided = Counter(one.stratum for one in looked)
     positive = Counter(one.stratum for one in looked if one.entailed)
     return {
-        name: Part(Stratum(population, seen[name], positive[name]), called)
-        for name, (population, called) in sorted(sizes.items())
+        name: Part(Stratum(population, decided[name], positive[name]), called)
+        for name, (population, called) in sorted(strata.items())
     }
 
 
@@ -249,93 +260,49 @@ def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
     if not chosen:
         return {}
     votes = gather([row.query for row in chosen], [row.worker for row in chosen], [row.candidate for row in chosen])
-    found = {"Fleiss' kappa": fleiss(votes)}
-    if len(votes.worker_names) == 2:
-        found["Cohen's kappa"] = cohen(votes)
-    return found
+    two = {"Cohen's kappa": cohen(votes)} if len(votes.worker_names) == 2 else {}
+    return {"Fleiss' kappa": fleiss(votes), **two}
 
 
-def _corrected(config: ReviseLabels, folder: Path, found: Audited) -> list[dict[str, Any]]:
+def _corrected(config: ReviseLabels, folder: Path, audited: Audited) -> list[dict[str, Any]]:
     """Entail@K of the round, corrected stratum by stratum; uncorrected where a stratum has no verdicts."""
     figures = read_figures(folder)
-    told_before: list[dict[str, Any]] = figures["entail_at"]
-    ks = [int(row["k"]) for row in told_before]
-    counts = audited_counts(figures.get("counted") or {}, ks, read_table(folder / LEDGER, CandidateRow), found.looked)
+    uncorrected: list[dict[str, Any]] = figures["entail_at"]
+    ks, links = [int(row["k"]) for row in uncorrected], read_table(folder / LEDGER, CandidateRow)
+    counts = audited_counts(figures.get("counted") or {}, ks, links, audited.looked)
     if counts is None:
-        return told_before
-    leaked = np.array(figures["counted"]["leaked"], bool)
-    return entail_figures(counts, leaked, config.seed)
-
-
-def _write(
-    folder: Path,
-    config: ReviseLabels,
-    revised: Path,
-    source: Path,
-    made: Round,
-    found: Audited,
-    corrected: list[dict[str, Any]],
-) -> None:
-    parents = [
-        Parent("revised", "dataset", open_artifact(revised).sha256),
-        Parent("judgments", JUDGMENTS, open_artifact(source).sha256),
-    ]
-    told = {name: value for name, value in asdict(found).items() if name not in ("looked", "parts")}
-    told |= {"round": made.number, "strata": _strata(found), "entail_at": corrected}
-    require_ours(folder)
-    with locked(folder):
-        take_manifest(folder)
-        write_table(folder / LOOKED, found.looked)
-        write_bytes(folder / FIGURES, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
-        finish(
-            folder,
-            kind=AUDIT,
-            verb="revise-labels",
-            config={"round": made.number, "seed": config.seed},
-            parents=parents,
-            content=Content(
-                [LOOKED, FIGURES], {"looked": len(found.looked), "ties": found.ties, "unseen": found.unseen}, {}
-            ),
-        )
-
-
-def _strata(found: Audited) -> list[dict[str, Any]]:
-    seen = sorted({one.stratum for one in found.looked})
-    rows = []
-    for name in seen:
-        held = [one for one in found.looked if one.stratum == name]
-        rows.append({"stratum": name, "looked": len(held), "entailed": sum(one.entailed for one in held)})
-    return rows
+        return uncorrected
+    return entail_figures(counts, np.array(figures["counted"]["leaked"], bool), config.seed)
 
 
 def _report(
-    config: ReviseLabels, folder: Path, made: Round, found: Audited, corrected: list[dict[str, Any]]
+    config: ReviseLabels, folder: Path, made: Round, audited: Audited, corrected: list[dict[str, Any]]
 ) -> ReviseReport:
-    strata = tuple((row["stratum"], row["looked"], row["entailed"]) for row in _strata(found))
+    strata = tuple(tuple(row.values()) for row in audited.strata())
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
-        "reliability": reliability_table(found.revision, found.classifier),
+        "reliability": reliability_table(audited.revision, audited.classifier),
     }
     conflicts = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
     if conflicts:
-        tables["also"] = conflict_table(conflicts, {(one.caption, one.image): one.entailed for one in found.looked})
+        verdicts = {(one.caption, one.image): one.entailed for one in audited.looked}
+        tables["also"] = conflict_table(conflicts, verdicts)
     if corrected:
         tables["entail"] = entail_table(corrected, made.by)
-    agreement = {name: agreed(one) for name, one in found.between.items()}
     facts = {
         "audit": folder,
         "round": made.number,
-        "sample": describe_sample(len(found.looked), found.ties, found.unseen),
-        **agreement,
-        "Cohen's kappa, people and classifier": f"{agreed(found.with_people)}, weighted to all candidates",
+        "sample": describe_sample(len(audited.looked), audited.ties, audited.unseen),
+        **{name: agreed(one) for name, one in audited.between.items()},
+        "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
     }
     notes = []
-    if found.unseen:
+    if audited.unseen:
         hint = export_hint(config, made.number)
-        notes.append(f"{found.unseen} pairs of the sample were not judged: {hint}, unless they are exported already")
-    if found.waiting:
+        notes.append(f"{audited.unseen} pairs of the sample were not judged: {hint}, unless they are exported already")
+    if audited.waiting:
         notes.append(
-            f"{found.waiting} pairs have fewer votes than requested: ctxr serve collects more, then run ctxr revise-labels --audit again"
+            f"{audited.waiting} pairs have fewer votes than requested: ctxr serve collects more, then run ctxr revise-labels --audit again"
         )
     if corrected and all(row["corrected"]["value"] is None for row in corrected):
         notes.append(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, did_you_mean
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
@@ -35,12 +34,11 @@ def check_by(by: str, workdir: Path) -> None:
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return
     known = finished_runs(workdir)
-    near = get_close_matches(by, [*known, *PLAIN_ENCODERS], n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    hint += f"the runs are {', '.join(known)}; " if known else "no run is finished yet; "
+    runs = f"the runs are {', '.join(known)}" if known else "no run is finished yet"
+    encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
     raise UsageError(
         f"--by {by}: there is neither a run nor an encoder of that name",
-        hint=f"{hint}encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai",
+        hint=f"{did_you_mean(by, [*known, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
     )
 
 
@@ -163,24 +161,33 @@ def galleries_of(
     for query in dataset.queries.values():
         if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
             captions.setdefault(query.image_set, []).append(query.id)
-    found, left = [], limit
+    galleries, left = [], limit
     for one in dataset.sets:
         side = dataset.split_of(one) or ""
         if one.id not in captions or split not in ("all", side) or (limit and not left):
             continue
         images = one.images[:left] if limit else one.images
         left -= len(images) if limit else 0
-        place = {image: at for at, image in enumerate(images)}
-        asked = tuple(sorted(captions[one.id]))
-        given = tuple(
-            (place[image], row)
-            for row, name in enumerate(asked)
-            for image in sorted(positives.get(name, ()))
-            if image in place
+        names = tuple(sorted(captions[one.id]))
+        given = pairs_in(images, names, positives)
+        earlier = frozenset(
+            (image, caption) for image, caption in given if (names[caption], images[image]) not in written
         )
-        earlier = frozenset(pair for pair in given if (asked[pair[1]], images[pair[0]]) not in written)
-        found.append(MinedGallery(one.id, side, images, asked, given, earlier))
-    return found
+        galleries.append(MinedGallery(one.id, side, images, names, given, earlier))
+    return galleries
+
+
+def pairs_in(
+    images: Sequence[str], captions: Sequence[str], images_of: Mapping[str, Collection[str]]
+) -> tuple[tuple[int, int], ...]:
+    """The pairs (index of the image, index of the caption) of a gallery, by the images of each caption."""
+    index = {image: number for number, image in enumerate(images)}
+    return tuple(
+        (index[image], number)
+        for number, caption in enumerate(captions)
+        for image in sorted(images_of.get(caption, ()))
+        if image in index
+    )
 
 
 def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "Encoder | PairMiner":
@@ -267,12 +274,12 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
     """
     known = gallery.known
 
-    def best(turn: int) -> "Matches":
-        asked, pool = (images, captions)[::turn]
-        left_out = known[:, ::turn]
+    def best(step: int) -> "Matches":
+        asked, pool = (images, captions)[::step]
+        left_out = known[:, ::step]
         return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
 
-    return _found(gallery, best, _products(images, captions, known), both)
+    return _ranked(gallery, best, _products(images, captions, known), both)
 
 
 def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
@@ -281,27 +288,36 @@ def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, bot
     left = np.where(wanted, scores, np.float32(-np.inf))
     left[known[:, 0], known[:, 1]] = -np.inf
 
-    def best(turn: int) -> Matches:
-        table = left if turn == 1 else left.T
+    def best(step: int) -> Matches:
+        table = left if step == 1 else left.T
         order = np.argsort(-table, axis=1, kind="stable")[:, :k]
         found = np.take_along_axis(table, order, axis=1)
         return Matches(np.where(np.isfinite(found), order, NOBODY), found)
 
-    return _found(gallery, best, scores[known[:, 0], known[:, 1]], both)
+    return _ranked(gallery, best, scores[known[:, 0], known[:, 1]], both)
 
 
-def _found(gallery: MinedGallery, best: "Callable[[int], Matches]", held: Matrix, both: bool) -> Candidates:
-    """The candidates found for pictures (turn 1) and, with `both`, for captions (turn -1)."""
-    pairs, ranks, scores, directions = [], [], [], []
-    for direction, turn in ((1, 1), (2, -1)) if both else ((1, 1),):
-        found = best(turn)
-        row, place = np.nonzero(found.indices != NOBODY)
-        pairs.append(np.stack([row, found.indices[row, place]])[::turn])
-        ranks.append(place + 1)
-        scores.append(found.scores[row, place])
-        directions.append(np.full(len(row), direction))
-    columns = np.concatenate(pairs, axis=1), np.concatenate(ranks), np.concatenate(scores), np.concatenate(directions)
-    return _merged(gallery, *columns, held)
+def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores: Matrix, both: bool) -> Candidates:
+    """The candidates of pictures (step 1) and, with `both`, of captions (step -1), each pair once: one of both has the rank of the
+    image's candidates, and direction 3."""
+    columns = []
+    for direction, step in ((1, 1), (2, -1)) if both else ((1, 1),):
+        matches = best(step)
+        row, rank = np.nonzero(matches.indices != NOBODY)
+        pairs = np.stack([row, matches.indices[row, rank]])[::step]
+        columns.append((pairs, rank + 1, matches.scores[row, rank], np.full(len(row), direction)))
+    pairs, ranks, scores, directions = (np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True))
+    order = np.lexsort((directions, pairs[1], pairs[0]))
+    pairs, ranks, scores, directions = pairs[:, order], ranks[order], scores[order], directions[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
+    twice = np.append(~first[1:], False)[first]
+    pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
+    directions = np.where(twice, 3, directions[first])
+    order = np.lexsort((pairs[1], ranks, pairs[0]))
+    return Candidates(
+        gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], known_scores
+    )
 
 
 def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
@@ -311,18 +327,3 @@ def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
         part = slice(start, start + PAIRS)
         found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
     return found
-
-
-def _merged(
-    gallery: MinedGallery, pairs: Codes, ranks: Codes, scores: Matrix, directions: Codes, held: Matrix
-) -> Candidates:
-    """Each pair once; one that was found from both sides has the rank of the image's side, and direction 3."""
-    order = np.lexsort((directions, pairs[1], pairs[0]))
-    pairs, ranks, scores, directions = pairs[:, order], ranks[order], scores[order], directions[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
-    twice = np.append(~first[1:], False)[first]
-    pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
-    directions = np.where(twice, 3, directions[first])
-    order = np.lexsort((pairs[1], ranks, pairs[0]))
-    return Candidates(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], held)

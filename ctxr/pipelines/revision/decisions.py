@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing, seen_pictures
 from ctxr.datasets.rounds import Base, Round, ThresholdFrom
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import Encoder
@@ -39,23 +38,20 @@ def find_classifier(config: ReviseLabels) -> str:
     if config.classifier:
         inside = home / config.classifier
         if not inside.is_dir() and not Path(config.classifier).is_dir():
-            raise _unknown(config)
+            known = classifiers_in(config.workdir)
+            names = f"the classifiers are {', '.join(known)}" if known else f"no classifier is finished yet: {RECIPE}"
+            raise UsageError(
+                f"there is no classifier {config.classifier!r} in {config.workdir}",
+                hint=f"{did_you_mean(config.classifier, known)} {names}".strip(),
+            )
         return str(inside) if inside.is_dir() else config.classifier
-    found = [folder for folder in sorted(home.glob("*")) if is_classifier(folder)]
-    if len(found) > 1:
+    folders = [folder for folder in sorted(home.glob("*")) if is_classifier(folder)]
+    if len(folders) > 1:
         raise UsageError(
-            f"{config.workdir} holds {len(found)} classifiers of entailment: {', '.join(one.name for one in found)}",
-            hint=f"--classifier {found[0].name}",
+            f"{config.workdir} holds {len(folders)} classifiers of entailment: {', '.join(one.name for one in folders)}",
+            hint=f"--classifier {folders[0].name}",
         )
-    return str(found[0]) if found else ""
-
-
-def _unknown(config: ReviseLabels) -> UsageError:
-    known = classifiers_in(config.workdir)
-    near = get_close_matches(config.classifier, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    hint += f"the classifiers are {', '.join(known)}" if known else f"no classifier is finished yet: {RECIPE}"
-    return UsageError(f"there is no classifier {config.classifier!r} in {config.workdir}", hint=hint)
+    return str(folders[0]) if folders else ""
 
 
 def open_classifier(config: ReviseLabels) -> "Classifier":
@@ -76,21 +72,6 @@ Verdicts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Premises:
-    """The pictures and texts of a round.
-
-    Attributes:
-        texts: all captions that were written for a picture, joined by blanks, by image. files: of the picture. contents: its
-            SHA-256. hypotheses: text of each caption, by query.
-    """
-
-    texts: Mapping[str, str]
-    files: Mapping[str, Path]
-    contents: Mapping[str, str]
-    hypotheses: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class ChosenThreshold:
     """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
     pairs at or above it, with the exact interval of its precision."""
@@ -105,52 +86,54 @@ class ChosenThreshold:
     precision_high: float | None = None
 
 
-def probabilities(
-    classifier: "Classifier", pools: Sequence[Candidates], premises: Premises, workdir: Path, progress: Progress
-) -> list[Doubles]:
-    """The probability that each candidate is entailed, [N] for each pool. Results of the same weights are read from the cache."""
-    asked = [
-        (pool.gallery.images[image], pool.gallery.captions[caption])
-        for pool in pools
-        for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
-    ]
-    claims = [
-        _Claim(
-            premises.contents[image], premises.texts.get(image, ""), premises.files[image], premises.hypotheses[caption]
-        )
-        for image, caption in asked
-    ]
-    found = _judged(classifier, claims, workdir, "judging candidates", progress)
-    return np.split(found, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
-
-
-class _Claim(NamedTuple):
-    """A premise, as SHA-256 and file of a picture and the captions written for it, and a hypothesis."""
+class Premise(NamedTuple):
+    """A picture as SHA-256 and file, and the captions written for it, joined by blanks; "" and None for a text alone."""
 
     content: str
     text: str
     file: Path | None
-    hypothesis: str
+
+
+def probabilities(
+    classifier: "Classifier",
+    pools: Sequence[Candidates],
+    premises: Mapping[str, Premise],
+    hypotheses: Mapping[str, str],
+    workdir: Path,
+    progress: Progress,
+) -> list[Doubles]:
+    """The probability that each candidate is entailed, [N] for each pool. Results of the same weights are read from the cache.
+
+    Args:
+        premises: by image. hypotheses: text of each caption, by query.
+    """
+    claims = [
+        (premises[pool.gallery.images[image]], hypotheses[pool.gallery.captions[caption]])
+        for pool in pools
+        for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
+    ]
+    judged = _judged(classifier, claims, workdir, "judging candidates", progress)
+    return np.split(judged, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
 
 
 def _judged(
-    classifier: "Classifier", claims: Sequence[_Claim], workdir: Path, label: str, progress: Progress
+    classifier: "Classifier", claims: Sequence[tuple[Premise, str]], workdir: Path, label: str, progress: Progress
 ) -> Doubles:
     def make(part: slice) -> npt.NDArray[np.float32]:
-        asked = [Claim(one.text, one.file, one.hypothesis) for one in claims[part]]
-        found = np.asarray(classifier.probabilities(asked), np.float32)
-        if found.shape != (len(asked),) or not ((found >= 0) & (found <= 1)).all():
+        batch = [Claim(premise.text, premise.file, hypothesis) for premise, hypothesis in claims[part]]
+        values = np.asarray(classifier.probabilities(batch), np.float32)
+        if values.shape != (len(batch),) or not ((values >= 0) & (values <= 1)).all():
             raise DataError(f"the classifier {classifier.name} returns values outside 0..1", hint="train it again")
-        return found
+        return values
 
     made_by = {"what": "entailed", "classifier": classifier.fingerprint}
-    keys = [sha256_of((one.content, one.text, one.hypothesis)) for one in claims]
+    keys = [sha256_of((premise.content, premise.text, hypothesis)) for premise, hypothesis in claims]
     with progress.task(label, len(keys)) as task:
         parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
     return np.concatenate([np.zeros(0), *parts])
 
 
-def choose_edge(
+def choose_threshold(
     threshold: float | None,
     wanted: float | None,
     dev: Path | None,
@@ -186,9 +169,9 @@ def choose_edge(
     for pair in usable:
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
-        claims.append(_Claim(content, pair.premise or "", file, pair.hypothesis or ""))
-    found = _judged(classifier, claims, workdir, "judging dev", progress)
-    best = threshold_for(np.array([pair.label == 1 for pair in usable]), found, wanted)
+        claims.append((Premise(content, pair.premise or "", file), pair.hypothesis or ""))
+    judged = _judged(classifier, claims, workdir, "judging dev", progress)
+    best = threshold_for(np.array([pair.label == 1 for pair in usable]), judged, wanted)
     if best is None:
         raise DataError(
             f"no threshold of {classifier.name} reaches a precision of {wanted:g} on the {len(usable)} pairs of dev",
@@ -260,10 +243,9 @@ def on_top(
     Args:
         settings: the key of the latest; empty in older rounds.
     """
-    last = before[-1]
-    asked = config.key()
+    last, key = before[-1], config.key()
     differ = [
-        f"--{name.replace('_', '-')} ({was}, now {asked[name]})" for name, was in settings.items() if was != asked[name]
+        f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in settings.items() if was != key[name]
     ]
     made_by = (
         ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
@@ -271,16 +253,14 @@ def on_top(
         ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
     )
     differ += [f"{what} ({was}, now {now})" for what, was, now, other in made_by if other]
-    many = len(before) > 1
+    several = len(before) > 1
     numbers = _listed([str(one.number) for one in before])
-    stays = f"rounds {numbers} stay" if many else f"round {numbers} stays"
-    why = (
-        f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
-        if differ
-        else f"round {last.number} was made on top of others"
-    )
-    of = f" from round {last.number}" if many and differ else ""
-    return f"{stays} active; a new round is added, since {why}{of}"
+    stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"
+    why = f"round {last.number} was made on top of others"
+    if differ:
+        why = f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
+        why += f" from round {last.number}" if several else ""
+    return f"{stays} active; a new round is added, since {why}"
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.models.encoders import Encoder
-from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of
+from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, pairs_in
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import PictureFiles, embedded
 from ctxr.problems.queries import contents_of
@@ -53,17 +53,17 @@ class RevisionInput:
         return sum(len(one.rejected) for one in self.galleries)
 
 
-def asked_of(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
+def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
     for one in before:
         rows += [row for row in _judgments(config.folder(), one) if row.value > 0]
-    fixed = _images_of(rows)
-    found = galleries_of(base.dataset, fixed, config.split, config.limit)
-    if not found:
+    positives = _images_of(rows)
+    galleries = galleries_of(base.dataset, positives, config.split, config.limit)
+    if not galleries:
         side = "" if config.split == "all" else f" on {config.split}"
         raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
-    return RevisionInput(base, tuple(before), fixed, tuple(found))
+    return RevisionInput(base, tuple(before), positives, tuple(galleries))
 
 
 def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
@@ -78,13 +78,7 @@ def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshol
 
 
 def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
-    place, given = {image: at for at, image in enumerate(gallery.images)}, set(gallery.given)
-    pairs = [
-        (place[image], row)
-        for row, name in enumerate(gallery.captions)
-        for image in sorted(rejected.get(name, ()))
-        if image in place
-    ]
+    pairs, given = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
     return replace(gallery, rejected=tuple(pair for pair in pairs if pair not in given))
 
 
@@ -94,22 +88,32 @@ def _judgments(out: Path, made: Round) -> list[Judgment]:
 
 def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
     """Images of each caption."""
-    found: dict[str, set[str]] = {}
+    images_of: dict[str, set[str]] = {}
     for row in rows:
-        found.setdefault(row.query, set()).add(row.candidate)
-    return {caption: frozenset(images) for caption, images in found.items()}
+        images_of.setdefault(row.query, set()).add(row.candidate)
+    return {caption: frozenset(images) for caption, images in images_of.items()}
 
 
 BLOCK = 512
 """Rows of distances that are held at a time."""
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Smallest and mean pairwise distance of unit vectors, 0..2; zeros for a single one."""
+def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
+    """How many of these pictures are not where they should lie, and the first of them, by its file where it has one; "" for none."""
+    files = {image: dataset.picture(dataset.images[image]) for image in images}
+    missing = [str(file or image) for image, file in files.items() if file is None or not file.is_file()]
+    are = "is" if len(missing) == 1 else "are"
+    if not missing:
+        return ""
+    return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} not there, the first is {missing[0]}"
 
-    closest: float
-    mean: float
+
+def picture_files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
+    """The file of each picture. Raises DataError where one is missing."""
+    if missing := missing_pictures(dataset, images):
+        raise DataError(missing, hint="restore it, or name a dataset that holds its pictures")
+    files = {image: dataset.picture(dataset.images[image]) for image in images}
+    return {image: file for image, file in files.items() if file is not None}
 
 
 def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
@@ -121,28 +125,23 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress
     images = sorted({image for one in unknown for image in one.images})
     if not images:
         return dataset.sets
-    files = {image: dataset.picture(dataset.images[image]) for image in images}
-    found = {image: file for image, file in files.items() if file is not None and file.is_file()}
-    if len(found) < len(files):
-        lost = next(image for image in images if image not in found)
-        raise DataError(
-            f"{len(files) - len(found)} of {len(files)} pictures of {dataset.name} are not there, the first is {lost}",
-            hint="put the pictures where the dataset names them",
-        )
-    vectors = embedded(PictureFiles(found, contents_of(dataset, found), workdir), [], encoder, progress)[0]
-    row = {image: place for place, image in enumerate(found)}
-    told = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
+    files = picture_files(dataset, images)
+    vectors = embedded(PictureFiles(files, contents_of(dataset, files), workdir), [], encoder, progress)[0]
+    row = {image: number for number, image in enumerate(files)}
+    measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(
-        structs.replace(one, closest=told[one.id].closest, mean_distance=told[one.id].mean) if one.id in told else one
+        structs.replace(one, closest=measured[one.id][0], mean_distance=measured[one.id][1])
+        if one.id in measured
+        else one
         for one in dataset.sets
     )
 
 
-def spread(vectors: npt.NDArray[np.float32]) -> Spread:
-    """Of unit vectors [n, D], block by block."""
+def spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
     count = len(vectors)
     if count < 2:
-        return Spread(0.0, 0.0)
+        return 0.0, 0.0
     closest, total = np.inf, 0.0
     for start in range(0, count, BLOCK):
         rows = vectors[start : start + BLOCK].astype(np.float64)
@@ -150,4 +149,4 @@ def spread(vectors: npt.NDArray[np.float32]) -> Spread:
         distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf
         closest = min(closest, float(distances.min()))
         total += float(distances[np.isfinite(distances)].sum())
-    return Spread(round(closest, 6), round(total / (count * (count - 1)), 6))
+    return round(closest, 6), round(total / (count * (count - 1)), 6)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ctxr.annotation.task_batch import StatementRow
@@ -17,28 +16,30 @@ from ctxr.datasets.rounds import (
     STRATA,
     AuditSample,
     AuditVerdict,
-    Base,
     CandidateRow,
     Direction,
     Reason,
     Round,
     SetConflict,
-    add_round,
     folder_of,
     newest_sample,
     read_figures,
     stratum_of,
+    write_round,
 )
-from ctxr.engine.progress import Progress
+from ctxr.datasets.truth import WORKER
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.pipelines.revision.candidates import Candidates
+from ctxr.models.encoders import Encoder
+from ctxr.models.entailment.base import Classifier
+from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
-from ctxr.store.records import ImageSet, Judgment
-from ctxr.store.tables import encode_row, read_table
+from ctxr.pipelines.revision.inputs import RevisionInput
+from ctxr.store.records import Judgment
+from ctxr.store.tables import encode_row, pretty_json, read_table
 
 
 def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
@@ -47,15 +48,15 @@ def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> 
     for link in links:
         strata.setdefault(stratum_of(link), []).append(link)
     names = sorted(strata)
-    found = []
+    drawn = []
     for name, count in zip(names, allocate([len(strata[name]) for name in names], size) if size else [], strict=False):
-        held = strata[name]
-        for place in sorted(rng.choice(len(held), count, replace=False).tolist()):
-            one = held[place]
-            found.append(
-                AuditSample(one.image, one.caption, name, one.decision, len(held), count, one.probability, one.rank)
-            )
-    return found
+        links = strata[name]
+        chosen = [links[index] for index in sorted(rng.choice(len(links), count, replace=False).tolist())]
+        drawn += [
+            AuditSample(one.image, one.caption, name, one.decision, len(links), count, one.probability, one.rank)
+            for one in chosen
+        ]
+    return drawn
 
 
 def as_candidates(
@@ -174,40 +175,37 @@ def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     """Entail@K, as `entail_figures` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
     leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
-    heads = ["figure", "by the classifier %"]
-    heads += (
-        (["without leaked %"] if leaked else []) + (["corrected %"] if audited else []) + (["leaked"] if leaked else [])
-    )
-    columns = ["value"] + (["without_leaked"] if leaked else []) + (["corrected"] if audited else [])
+    columns = {"value": "by the classifier %"}
+    columns |= {"without_leaked": "without leaked %"} if leaked else {}
+    columns |= {"corrected": "corrected %"} if audited else {}
+    heads = ("figure", *columns.values(), *(["leaked"] if leaked else []))
     shown = tuple(
         (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *([row["leaked"]] if leaked else []))
         for row in rows
     )
-    note = (
-        f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
-        "also in rounds before this one; "
+    trained = (
+        "leaked: share of the pictures that it was trained on" if leaked else "it was trained on none of the pictures"
     )
-    note += (
-        "leaked: share of the pictures that it was trained on; "
-        if leaked
-        else "it was trained on none of the pictures; "
-    )
-    note += (
+    state = (
         "corrected: for its errors, by what people said (--audit)"
         if audited
         else "not corrected for its errors yet (--audit)"
     )
-    return Table("Entail@K, automatic labels", tuple(heads), shown, note)
+    note = (
+        f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
+        f"also in rounds before this one; {trained}; {state}"
+    )
+    return Table("Entail@K, automatic labels", heads, shown, note)
 
 
 def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
     """Candidates of each stratum of the audit, with their mean probability."""
-    held: dict[str, list[float]] = {}
+    strata: dict[str, list[float]] = {}
     for link in links:
-        held.setdefault(stratum_of(link), []).append(link.probability)
+        strata.setdefault(stratum_of(link), []).append(link.probability)
     return [
         {"stratum": name, "pairs": len(values), "probability": float(np.mean(values))}
-        for name, values in sorted(held.items())
+        for name, values in sorted(strata.items())
     ]
 
 
@@ -225,6 +223,8 @@ REASONS: dict[int, Reason | None] = {
     CAP_CAPTION: "cap_caption",
 }
 
+CAPPED = (REASONS[CAP_IMAGE], REASONS[CAP_CAPTION])
+
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
 SMALL_SET = 20
@@ -239,30 +239,24 @@ class Revised:
     """The decisions of a round, before they are written; parallel tuples are by gallery.
 
     Attributes:
-        sets: of the dataset, with their distances. worker: whose judgments they become. leaked: images that the classifier was trained on.
-        own: captions written for each image. texts: of each caption. positives: images of each caption before this round.
+        leaked: images that the classifier was trained on. own: captions written for each image. texts: of each caption.
     """
 
-    base: Base
-    sets: tuple[ImageSet, ...]
+    inputs: RevisionInput
     pools: tuple[Candidates, ...]
     probabilities: tuple[Doubles, ...]
     verdicts: tuple[Verdicts, ...]
-    edge: ChosenThreshold
-    by: str
-    by_fingerprint: str
-    classifier: str
-    classifier_fingerprint: str
-    worker: str
+    threshold: ChosenThreshold
+    encoder: Encoder | PairMiner
+    classifier: Classifier
     leaked: frozenset[str]
     own: Mapping[str, list[str]]
     texts: Mapping[str, str]
-    positives: Mapping[str, frozenset[str]]
 
     def links(self) -> Iterator[CandidateRow]:
         """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
         seen: set[tuple[str, str]] = set()
-        for pool, found, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
+        for pool, chances, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
             images, captions = pool.gallery.images, pool.gallery.captions
             for row in range(len(pool)):
                 image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
@@ -273,111 +267,95 @@ class Revised:
                 yield CandidateRow(
                     image=image,
                     caption=caption,
-                    source=self.by,
+                    source=self.encoder.name,
                     direction=DIRECTIONS[int(pool.directions[row])],
                     rank=int(pool.ranks[row]),
                     score=round(float(pool.scores[row]), 6),
-                    probability=round(float(found[row]), 6),
+                    probability=round(float(chances[row]), 6),
                     decision="added" if verdict == ADDED else "rejected",
-                    classifier=self.classifier_fingerprint,
+                    classifier=self.classifier.fingerprint,
                     reason=REASONS[verdict],
                     leaked=image in self.leaked,
                 )
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
         """Descriptions of small sets that were found to hold for another picture of their set."""
-        small = {one.id: one for one in self.base.dataset.sets if len(one.images) <= SMALL_SET}
-        queries = self.base.dataset.queries
-        return [
-            SetConflict(
-                link.caption,
-                link.image,
-                queries[link.caption].image_set,
-                tuple(sorted(self.positives.get(link.caption, ()))),
-                self.texts[link.caption],
-                link.probability,
-            )
-            for link in links
-            if link.decision == "added" and queries[link.caption].image_set in small
-        ]
+        dataset = self.inputs.base.dataset
+        small = {one.id for one in dataset.sets if len(one.images) <= SMALL_SET}
+        conflicts = []
+        for link in links:
+            image_set = dataset.queries[link.caption].image_set
+            if link.decision == "added" and image_set in small:
+                images = tuple(sorted(self.inputs.positives.get(link.caption, ())))
+                text = self.texts[link.caption]
+                conflicts.append(SetConflict(link.caption, link.image, image_set, images, text, link.probability))
+        return conflicts
 
 
-def write(config: ReviseLabels, revised: Revised, number: int, decides: str, progress: Progress) -> Round:
-    """Write a round and activate it."""
+def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> Round:
+    """Write the files of a round."""
     links = list(revised.links())
-    rng = np.random.default_rng((config.seed, number))
-    drawn = draw(links, config.sample, rng)
-    dataset = revised.base.dataset
+    drawn = draw(links, config.sample, np.random.default_rng((config.seed, number)))
+    dataset, threshold = revised.inputs.base.dataset, asdict(revised.threshold)
     authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in revised.texts}
     made = Round(
         number=number,
         active=True,
-        by=revised.by,
-        by_fingerprint=revised.by_fingerprint,
-        classifier=revised.classifier,
-        classifier_fingerprint=revised.classifier_fingerprint,
-        threshold=revised.edge.value,
-        threshold_from=revised.edge.chosen_by,
+        by=revised.encoder.name,
+        by_fingerprint=revised.encoder.fingerprint,
+        classifier=revised.classifier.name,
+        classifier_fingerprint=revised.classifier.fingerprint,
+        threshold=threshold.pop("value"),
+        threshold_from=threshold.pop("chosen_by"),
         images=sum(len(pool.gallery.images) for pool in revised.pools),
         candidates=len(links),
         added=sum(link.decision == "added" for link in links),
-        capped=sum(link.reason in ("cap_image", "cap_caption") for link in links),
+        capped=sum(link.reason in CAPPED for link in links),
         leaked=len(revised.leaked),
         decides=decides,
-        wanted=revised.edge.wanted,
-        precision=revised.edge.precision,
-        recall=revised.edge.recall,
-        called=revised.edge.called,
-        precision_low=revised.edge.precision_low,
-        precision_high=revised.edge.precision_high,
+        **threshold,
     )
+    worker = f"{WORKER}:{revised.classifier.name}"
     judgments = [
-        Judgment(link.caption, link.image, revised.worker, float(link.decision == "added"), round=number)
+        Judgment(link.caption, link.image, worker, float(link.decision == "added"), round=number)
         for link in links
-        if link.reason not in ("cap_image", "cap_caption")
+        if link.reason not in CAPPED
     ]
+    tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments}
     sample = as_candidates(drawn, revised.own, revised.texts, authors)
-    tables: dict[str, list[Any]] = {
-        LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments
-    }  # fmt: skip
-    figures = msgspec.json.format(msgspec.json.encode(_figures(config, revised, links)), indent=1) + b"\n"
+    figures = pretty_json(_figures(config, revised, links))
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
-    add_round(config.folder(), revised.base, made, tables, files, revised.sets, progress)
-    return made
+    return write_round(config.folder(), made, tables, files)
 
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
-    entailed = [one >= revised.edge.value for one in revised.probabilities]
+    entailed = [one >= revised.threshold.value for one in revised.probabilities]
     counts = counted(revised.pools, entailed, config.top_k)
-    told: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.edge)}
-    told["settings"] = config.key()
+    figures: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.threshold)}
+    figures["settings"] = config.key()
     if counts is None:
-        return told
-    found, earlier, rejected = counts
+        return figures
+    first, earlier, rejected = counts
     images = [image for pool in revised.pools for image in pool.gallery.images]
     leaked = np.array([image in revised.leaked for image in images], bool)
-    told["entail_at"] = entail_figures(found, leaked, config.seed)
+    figures["entail_at"] = entail_figures(first, leaked, config.seed)
     columns = {
-        "written": found.written,
-        "extra": found.extra,
-        "earlier": earlier,
-        "leaked": leaked,
-        "rejected": rejected,
-    }
+        "written": first.written, "extra": first.extra, "earlier": earlier, "leaked": leaked, "rejected": rejected
+    }  # fmt: skip
     plain = {name: column.astype(int).tolist() for name, column in columns.items()}
-    return told | {"counted": plain | {"images": images}}
+    return figures | {"counted": plain | {"images": images}}
 
 
 def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(made.number)
-    tables = {"bands": bands_table(read_figures(folder)["bands"], made.threshold)}
-    rows = read_figures(folder)["entail_at"]
-    if rows:
-        tables["entail"] = entail_table(rows, made.by)
+    figures = read_figures(folder)
+    tables = {"bands": bands_table(figures["bands"], made.threshold)}
+    if figures["entail_at"]:
+        tables["entail"] = entail_table(figures["entail_at"], made.by)
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
-        tables["also"] = _conflict_table(conflicts)
+        tables["also"] = conflict_table(conflicts)
     facts = {
         "revised": out,
         "round": made.number,
@@ -418,9 +396,24 @@ def _dev(made: Round) -> str:
     return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
 
 
-def _conflict_table(conflicts: list[SetConflict]) -> Table:
-    first = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:SHOWN]
-    rows = tuple((one.text, ", ".join(one.images), one.image, one.probability) for one in first)
-    heads = ("description", "written for", "also holds for", "probability")
+def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str, str], bool] | None = None) -> Table:
+    """Descriptions of small sets that hold for another picture by the classifier: the surest ones, or those that people judged.
+
+    Args:
+        verdicts: those of people, by (caption, image).
+    """
+    heads = ["description", "written for", "also holds for", "probability"]
     note = f"{len(conflicts):,} in all, in also.jsonl of the round, for people to check"
-    return Table("Descriptions that hold for another picture of their set", heads, rows, note)
+    shown = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:SHOWN]
+    people: list[list[str]] = [[] for _ in shown]
+    if verdicts is not None:
+        shown = [one for one in conflicts if one.key() in verdicts]
+        shown.sort(key=lambda one: (not verdicts[one.caption, one.image], one.key()))
+        people = [["yes" if verdicts[one.caption, one.image] else "no"] for one in shown]
+        heads.insert(3, "by people")
+        note = f"{len(shown):,} of the {len(conflicts):,} that the classifier found; a larger --sample shows more of them to people"
+    rows = tuple(
+        (one.text, ", ".join(one.images), one.image, *said, one.probability)
+        for one, said in zip(shown, people, strict=True)
+    )
+    return Table("Descriptions that hold for another picture of their set", tuple(heads), rows, note)

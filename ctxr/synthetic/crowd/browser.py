@@ -1,13 +1,13 @@
 """The little of a browser that a simulated worker needs: cookies, redirects, forms. No script is run."""
 
-import http.client
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
+
+import httpx
 
 from ctxr.errors import CtxrError
 
-_REDIRECTS = 10
 _SECONDS = 60
 
 
@@ -53,68 +53,31 @@ class Browser:
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
-        self._base = f"{parts.scheme}://{parts.netloc}"
-        self._cookies: dict[str, str] = {}
-        self._connection: http.client.HTTPConnection | None = None
+        base = f"{parts.scheme}://{parts.netloc}"
+        self._client = httpx.Client(base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=_SECONDS)
 
     def open(self, address: str) -> Page:
         """The page at `address`."""
-        return self._follow("GET", address, None)
+        return _page(self._client.get(address))
 
     def send(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
         """The page that comes after sending a form of `page`."""
-        body = urlencode([*form.hidden.items(), *((name, one) for name, given in values.items() for one in given)])
-        return self._follow("POST", urljoin(page.address, form.action), body)
+        return _page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
 
     def fetch(self, address: str) -> bytes:
         """The bytes at `address`. Raises CtxrError for anything but an answer of 200."""
-        status, content, _ = self._request("GET", address, None)
-        if status != 200:
-            raise CtxrError(f"{address} answered {status}")
-        return content
+        answer = self._client.get(address, follow_redirects=False)
+        if answer.status_code != 200:
+            raise CtxrError(f"{address} answered {answer.status_code}")
+        return answer.content
 
     def close(self) -> None:
         """Let the connection go."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._client.close()
 
-    def _follow(self, method: str, address: str, body: str | None) -> Page:
-        for _ in range(_REDIRECTS):
-            address = urljoin(self._base + "/", address)
-            status, content, place = self._request(method, address, body)
-            if status not in (301, 302, 303, 307) or place is None:
-                return read_page(content.decode(), address, status)
-            address, method, body = urljoin(address, place), "GET", None
-        raise CtxrError(f"{address} redirects without end")
 
-    def _request(self, method: str, address: str, body: str | None) -> tuple[int, bytes, str | None]:
-        parts = urlsplit(urljoin(self._base + "/", address))
-        headers = {
-            "Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items()),
-            "Origin": self._base,
-        }
-        if body is not None:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
-        for again in (False, True):
-            connection = self._connection or http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
-            self._connection = connection
-            try:
-                connection.request(method, path, body, headers)
-                answer = connection.getresponse()
-                content = answer.read()
-                break
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                self.close()  # a server may end an idle connection: once is no failure
-                if again:
-                    raise
-        for name, value in answer.getheaders():
-            if name.lower() == "set-cookie":
-                cookie, _, content_of = value.partition(";")[0].partition("=")
-                self._cookies[cookie.strip()] = content_of.strip()
-        return answer.status, content, answer.getheader("Location")
+def _page(answer: httpx.Response) -> Page:
+    return read_page(answer.text, str(answer.url), answer.status_code)
 
 
 def read_page(text: str, address: str, status: int = 200) -> Page:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ctxr.synthetic.world.kinds import Verdict
 
 
@@ -50,9 +48,3 @@ def chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[s
     for image in meant:
         spread[image] += profile.care / len(meant)
     return spread
-
-
-def pick(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str], rng: np.random.Generator) -> str:
-    """The image that such a worker picks."""
-    spread = chances(profile, verdicts, order)
-    return str(rng.choice(list(spread), p=list(spread.values())))

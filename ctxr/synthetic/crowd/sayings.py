@@ -1,4 +1,4 @@
-"""Descriptions by simulated workers, and the images of which they are true, from the scenes of the synthetic footage."""
+"""Descriptions by simulated workers, and the images for which they are true, from the scenes of the synthetic footage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.kinds import Verdict
 from ctxr.synthetic.world.scenes import Scene
-from ctxr.synthetic.world.sights import views
+from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import true_statements
 
 EMPTY = (
@@ -56,7 +56,7 @@ class Scenes:
         if not truly:
             return Saying(_nothing(rng), dict.fromkeys(image_set.images, None))
         scenes = [self.of(image) for image in image_set.images]
-        seen = views(scenes)
+        seen = [SceneView(scene) for scene in scenes]
         place = image_set.images.index(target)
         told = contextual_description(scenes, place, rng, ordered=image_set.kind == "video")
         if told is not None:

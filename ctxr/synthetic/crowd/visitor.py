@@ -74,7 +74,7 @@ class Visitor(ABC):
         return page if invitation is None else self._browser.send(page, invitation, {})
 
 
-def known_pictures(dataset: Dataset) -> dict[str, str]:
+def image_ids(dataset: Dataset) -> dict[str, str]:
     """Image id by content, of all available images of a dataset."""
     found = {}
     for image in dataset.images.values():

@@ -16,15 +16,11 @@ Copy = Literal["", "bytes", "encoding"]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One photo before it is saved.
+    """One photo before it is saved, `width` x `height` pixels when upright.
 
     Attributes:
-        scene: what it shows.
-        width, height: upright, in pixels.
-        group: exact duplicates share it; every other photo has its own.
-        copy: how it was made from the first photo of its group.
-        quality: of the JPEG, 0..100.
-        orientation: EXIF value, 1 is upright; 6 means that a viewer must turn the stored picture clockwise.
+        group: exact duplicates share it; every other photo has its own. copy: how it was made from the first photo of its group.
+        quality: of the JPEG, 0..100. orientation: EXIF value; 6 means that a viewer must turn the stored picture clockwise.
     """
 
     scene: Scene
@@ -41,10 +37,6 @@ def sample_album(rng: np.random.Generator, count: int) -> list[Snapshot]:
 
     From four photos on, one in eight is an exact duplicate of another, in turn of its bytes and of its picture, and one
     photo has its orientation in EXIF.
-
-    Args:
-        rng: the only source of chance.
-        count: how many photos.
     """
     copies = max(2, count // 8) if count >= 4 else 0
     made: list[Snapshot] = []

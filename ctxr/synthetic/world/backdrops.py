@@ -24,13 +24,10 @@ class WheelPhoto(msgspec.Struct, frozen=True):
 
 
 class Texture(msgspec.Struct, frozen=True):
-    """A texture with spectrum 1/f^slope, stretched and coloured from dark over mid to light.
+    """A random texture with spectrum 1/f^slope; natural photographs lie near slope 1, larger is smoother.
 
     Attributes:
-        seed: makes the texture what it is.
-        slope: exponent of the amplitude spectrum; natural photographs lie near 1, larger is smoother.
-        stretch: how much longer structures are across than down.
-        colours: RGB of its dark, middle and light tones.
+        stretch: how much longer structures are across than down. colours: RGB of its dark, middle and light tones.
         sky: RGB blended in from the top, or None.
     """
 
@@ -68,11 +65,7 @@ _SIDE = 512
 
 @cache
 def photo_folder() -> Path:
-    """Return the folder of scikit-image's wheel that holds the photographs, without importing it.
-
-    Raises:
-        DataError: if scikit-image is not installed.
-    """
+    """Return the folder of scikit-image's wheel with the photographs. Raises DataError if scikit-image is not installed."""
     found = find_spec("skimage")
     if found is None or not found.submodule_search_locations:
         raise DataError("scikit-image is not installed, its photographs are missing", "pip install scikit-image")
@@ -115,8 +108,7 @@ def _grow_texture(texture: Texture) -> np.ndarray:
 def pyramid(name: str) -> tuple[np.ndarray, ...]:
     """Return a backdrop at full, half, quarter ... size, each uint8 RGB [H, W, 3], made at the first call.
 
-    Raises:
-        DataError: if the photograph's file is missing or damaged.
+    Raises DataError if the photograph's file is missing or damaged.
     """
     source = BACKDROPS[name]
     levels = [_read_photo(source) if isinstance(source, WheelPhoto) else _grow_texture(source)]
@@ -132,13 +124,8 @@ def window(name: str, x: float, y: float, zoom: float, mirrored: bool, width: in
     """Return the window of a backdrop, uint8 RGB [height, width, 3], resampled with sub-pixel precision.
 
     Args:
-        name: one of `BACKDROPS`.
-        x: where the window lies across the room left to it, 0 left to 1 right.
-        y: the same downwards.
-        zoom: at least 1; 1 shows as much as fits.
-        mirrored: whether left and right are exchanged.
-        width: of the result, in pixels.
-        height: of the result, in pixels.
+        x, y: where the window lies in the room left to it, 0 left or top to 1 right or bottom.
+        zoom: at least 1; 1 shows as much as fits. mirrored: whether left and right are exchanged.
     """
     levels = pyramid(name)
     full_height, full_width = levels[0].shape[:2]

@@ -20,8 +20,8 @@ from ctxr.synthetic.world.moments import (
 )
 from ctxr.synthetic.world.predicates import Predicate
 from ctxr.synthetic.world.scenes import Scene, choose
-from ctxr.synthetic.world.sights import SceneView, views
-from ctxr.synthetic.world.statements import Statement, compose, kind_of, propose, state, true_predicates
+from ctxr.synthetic.world.sights import SceneView
+from ctxr.synthetic.world.statements import compose, kind_of, propose, true_predicates
 from ctxr.synthetic.world.tags import TAGS, tags_of
 
 _ROUNDS = 5  # of searching before a target is given up
@@ -29,42 +29,15 @@ _TRIES = 300  # predicates proposed in a round
 
 
 class Description(msgspec.Struct, frozen=True):
-    """Text about one scene of a set, with the predicates it stands for.
-
-    Attributes:
-        text: one or more English sentences.
-        predicates: what they say; all of them must hold.
-        tags: the phenomena it uses, of `tags.TAGS`.
-    """
+    """One or more English sentences about one scene of a set, the predicates that must all hold, and the phenomena (`tags.TAGS`)."""
 
     text: str
     predicates: tuple[Predicate | Temporal, ...]
     tags: tuple[str, ...]
 
-    def verdict(self, scenes: Sequence[Scene] | list[SceneView], index: int) -> Verdict:
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return True, False, or None where it is too close to call, of the scene at `index` of the set."""
-        seen = [scene if isinstance(scene, SceneView) else SceneView(scene) for scene in scenes]
-        return every(judge(predicate, seen, index) for predicate in self.predicates)
-
-    def holds(self, scenes: Sequence[Scene], index: int) -> bool:
-        """Return whether it is clearly true of the scene at `index` of the set."""
-        return self.verdict(scenes, index) is True
-
-    def fails(self, scenes: Sequence[Scene], index: int) -> bool:
-        """Return whether it is clearly false of the scene at `index` of the set."""
-        return self.verdict(scenes, index) is False
-
-
-class Shared(msgspec.Struct, frozen=True):
-    """A statement that is true of several scenes of a set and clearly false of the others.
-
-    Attributes:
-        statement: the text and its predicates.
-        indices: the scenes it is true of, ascending; at least two.
-    """
-
-    statement: Statement
-    indices: tuple[int, ...]
+        return every(judge(predicate, views, index) for predicate in self.predicates)
 
 
 def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> Temporal | None:
@@ -76,15 +49,15 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     style = choose(
         rng, ("appears", "leaves", "gone", "not yet", "first", "last", "now", "moved"), (2, 2, 1.5, 1, 2, 1, 3, 2)
     )
-    if style in ("first", "last", "now"):
-        inner = propose(rng, seen[target])
-        return FirstTime(inner) if style == "first" else LastTime(inner) if style == "last" else Now(inner)
     if style == "moved":
         return Moved(kind, choose(rng, ("left", "right", "up", "down")))
-    made: dict[str, Temporal] = {
-        "appears": Appears(kind), "leaves": Leaves(kind), "gone": NoLonger(kind), "not yet": NotYet(kind),
+    only_now: dict[str, type[FirstTime | LastTime | Now]] = {"first": FirstTime, "last": LastTime, "now": Now}
+    if style in only_now:
+        return only_now[style](propose(rng, seen[target]))
+    of_kind: dict[str, type[Appears | Leaves | NoLonger | NotYet]] = {
+        "appears": Appears, "leaves": Leaves, "gone": NoLonger, "not yet": NotYet
     }  # fmt: skip
-    return made[style]
+    return of_kind[style](kind)
 
 
 def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:
@@ -141,14 +114,8 @@ def contextual_description(
 
     It says enough to tell the target from the others, not all that differs (ImageCoDe, section 3.2): one to three
     predicates, of which each rules out some of the others.
-
-    Args:
-        scenes: the set, in order of time if `ordered`.
-        target: which of them to describe.
-        rng: chooses what is said and how.
-        ordered: whether the scenes follow each other in time, so that temporal words make sense.
     """
-    seen = views(scenes)
+    seen = [SceneView(scene) for scene in scenes]
     goal = (1 << len(seen)) - 1 - (1 << target)
     pool: list[tuple[Predicate | Temporal, int]] = []
     known: set[Predicate | Temporal] = set()
@@ -172,29 +139,3 @@ def contextual_description(
         extra += true_predicates(rng, seen[target], 1)
         predicates.insert(0, extra[int(rng.integers(len(extra)))])
     return Description(compose(rng, predicates), tuple(predicates), tags_of(predicates))
-
-
-def statements_true_of_several(scenes: Sequence[Scene], rng: np.random.Generator, count: int = 1) -> list[Shared]:
-    """Return up to `count` statements, each true of at least two scenes and clearly false of all the others.
-
-    Args:
-        scenes: the set.
-        rng: chooses what is said and how.
-        count: how many to look for; fewer come back where the scenes have little in common.
-    """
-    seen = views(scenes)
-    found: list[Shared] = []
-    for _ in range(30 * count):
-        start = seen[int(rng.integers(len(seen)))]
-        many = 1 if rng.random() < 0.7 else 2
-        predicates = true_predicates(rng, start, many)
-        if not predicates or any(predicates == list(other.statement.predicates) for other in found):
-            continue
-        verdicts = [every(predicate.verdict(view) for predicate in predicates) for view in seen]
-        indices = tuple(i for i, verdict in enumerate(verdicts) if verdict is True)
-        everywhere = len(indices) == len(seen) and rng.random() < 0.8  # says little: keep few of those
-        if len(indices) >= 2 and None not in verdicts and not everywhere:
-            found.append(Shared(state(rng, predicates), indices))
-            if len(found) == count:
-                break
-    return found

@@ -52,15 +52,10 @@ def _stencils(shape: str) -> tuple[np.ndarray, ...]:
 
 
 def silhouette(actor: Actor, width: int, height: int) -> tuple[np.ndarray, int, int]:
-    """Return an actor's anti-aliased mask and where its upper left corner lies in a picture of that size.
+    """Return an actor's anti-aliased mask and where its upper left corner lies in a picture of width x height pixels.
 
     The mask is uint8 [h, w], 255 inside, and is not cut at the picture's edges: the corner may be negative and the
     mask may reach beyond the picture.
-
-    Args:
-        actor: whom to draw.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
     """
     scale = actor.radius * min(width, height)
     x, y = actor.x * width, actor.y * height
@@ -78,9 +73,7 @@ def _to_actor(actor: Actor, step: float, centre: tuple[float, float], origin: fl
     """Return the affine map from a window's pixels to a pattern that turns with the actor.
 
     Args:
-        actor: whose angle counts.
-        step: pixels of the pattern per pixel of the window.
-        centre: the actor's centre in the window, in pixels.
+        step: pixels of the pattern per pixel of the window. centre: the actor's, in pixels of the window.
         origin: the pattern's pixel, across and down, that lies on the actor's centre.
     """
     turn = math.radians(actor.angle)
@@ -228,14 +221,7 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
 
     Positions are shares of width and height and radii shares of the shorter side, so the drawing scales; what the
     scene's statements say about overlaps holds for its own aspect ratio.
-
-    Args:
-        scene: what to draw.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
-
-    Raises:
-        DataError: if a photograph is missing from the installed scikit-image.
+    Raises DataError if a photograph is missing from the installed scikit-image.
     """
     behind = scene.backdrop
     picture = window(behind.name, behind.x, behind.y, behind.zoom, behind.mirrored, width, height)

@@ -22,12 +22,8 @@ class Format(msgspec.Struct, frozen=True):
     """How a film is stored.
 
     Attributes:
-        name: identifies it.
-        width, height: of the upright picture, in pixels, even.
-        rate: frames per second; the mean where `variable`.
-        codec: the encoder's name in FFmpeg.
-        suffix: of the file.
-        variable: whether the frames' durations differ.
+        width, height: of the upright picture, in pixels, even. rate: frames per second; the mean where `variable`.
+        codec: the encoder's name in FFmpeg. variable: whether the frames' durations differ.
         rotation: degrees counterclockwise by which a player must turn the stored frames: 0, 90, 180 or 270.
     """
 
@@ -69,13 +65,8 @@ class Take(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A change of shot.
-
-    Attributes:
-        kind: "hard" or "dissolve".
-        first: the first frame of the new shot, or the first that mixes both.
-        last: the last frame that mixes both; equal to `first` for a hard cut.
-    """
+    """A change of shot, "hard" or "dissolve": its first frame of the new shot, and the last that mixes both (a hard cut's is its
+    first)."""
 
     kind: str
     first: int
@@ -83,14 +74,8 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class Film(msgspec.Struct, frozen=True):
-    """A film before it is encoded: what each frame shows and when.
-
-    Attributes:
-        format: how it is stored.
-        times: of each frame, exact seconds, strictly ascending from zero.
-        takes: the shots in order.
-        transitions: one between each two takes.
-    """
+    """A film before it is encoded: the exact seconds of each frame, strictly ascending from zero, its shots in order, and the
+    transition between each two of them."""
 
     format: Format
     times: tuple[Fraction, ...]
@@ -180,14 +165,7 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
 
     Its first three shots have, in random order, a blurred stretch, a stretch with a title and one in which nothing
     moves; the fourth has none of them, and so on. One shot in ten is motionless throughout.
-
-    Args:
-        rng: the only source of chance.
-        name: one of `FORMATS`.
-        seconds: about how long it lasts.
-
-    Raises:
-        UsageError: for an unknown format or a length that is not positive.
+    Raises UsageError for a name that is not in `FORMATS` or a length that is not positive.
     """
     if name not in FORMATS:
         raise UsageError(f"unknown video format {name!r}", f"use one of {', '.join(FORMATS)}")

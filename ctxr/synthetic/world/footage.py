@@ -17,6 +17,7 @@ from PIL import Image
 
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import disk_errors, write_bytes
+from ctxr.store.records import Record
 from ctxr.store.tables import encode_row, read_table, write_table
 from ctxr.synthetic.world.albums import Snapshot, sample_album
 from ctxr.synthetic.world.drawing import render
@@ -65,10 +66,6 @@ def encode(film: Film, path: Path) -> None:
     """Write the film to a video file, replacing an existing one.
 
     One encoder thread and no dates in the file: equal films give equal bytes on one machine.
-
-    Args:
-        film: what to draw.
-        path: where to; its folder must exist.
     """
     unit = time_base(film)
     turned = film.format.rotation in (90, 270)
@@ -95,24 +92,22 @@ def encode(film: Film, path: Path) -> None:
 VERSION = 1
 """Of the layout and the rows; a newer one is refused."""
 _PARTS = ("videos", "photos", "truth")
+TABLES: dict[str, type[Record]] = {
+    "videos": VideoTruth, "shots": ShotTruth, "cuts": CutTruth, "frames": FrameTruth, "photos": PhotoTruth
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """What to draw."""
+    """What to draw; equal configurations give equal bytes on one machine. Videos last about so many `seconds`, and have the
+    formats in turn."""
 
     seed: int = 0
-    """where all chance comes from; equal configurations give equal bytes on one machine"""
     videos: int = 6
-    """how many videos"""
     seconds: float = 12.0
-    """about how long each video lasts"""
-    formats: tuple[str, ...] = ("web", "variable", "rotated", "cinema", "portrait", "broadcast", "vp9")
-    """the videos' formats in turn: sizes, frame rates, one variable, one rotated, one VP9 in WebM"""
+    formats: tuple[str, ...] = tuple(FORMATS)
     albums: int = 2
-    """how many folders of photos"""
     photos_per_album: int = 24
-    """how many photos in each"""
 
 
 @dataclass(frozen=True)
@@ -134,21 +129,12 @@ class World:
     def scene(self, frame: FrameTruth) -> Scene:
         """Return the scene a frame shows; within a dissolve, that of its own shot.
 
-        Raises:
-            DataError: if the frame's shot is not in the truth.
+        Raises DataError if the frame's shot is not in the truth.
         """
         row = self._shot_of.get((frame.video, frame.shot))
         if row is None:
             raise DataError(f"{self.folder}: no shot {frame.shot} of video {frame.video!r} in the truth")
         return row.script.at(float(frame.time - row.time))
-
-    def frames_of(self, video: str) -> list[FrameTruth]:
-        """Return the rows of one video's frames in order."""
-        return [row for row in self.frames if row.video == video]
-
-    def cuts_of(self, video: str) -> list[CutTruth]:
-        """Return the rows of one video's cuts in order."""
-        return [row for row in self.cuts if row.video == video]
 
 
 def _check(config: WorldConfig) -> None:
@@ -162,16 +148,11 @@ def _check(config: WorldConfig) -> None:
 def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], None] | None = None) -> World:
     """Draw a world into a folder and return it; an equal, finished one there is only read.
 
-    The layout is `videos/*.mp4|webm`, `photos/<album>/*.jpg` and `truth/*.jsonl`; `truth/world.json` is written last.
+    The layout is `videos/*.mp4|webm`, `photos/<album>/*.jpg` and `truth/*.jsonl`; `truth/world.json` is written last. Another
+    world in the folder is replaced. `progress` is called with a line of text after each video and album.
 
-    Args:
-        folder: where to; it may be missing, empty, or hold a world, which is replaced.
-        config: what to draw.
-        progress: is called with a line of text after each video and album.
-
-    Raises:
-        UsageError: if the folder holds anything else, or the configuration makes no sense.
-        CtxrError: if the disk is full or not writable.
+    Raises UsageError if the folder holds anything else, or the configuration makes no sense; CtxrError if the disk is full or not
+    writable.
     """
     _check(config)
     if (folder / "truth" / "world.json").is_file():
@@ -189,43 +170,33 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
         for part in _PARTS:
             shutil.rmtree(folder / part, ignore_errors=True)
             (folder / part).mkdir(parents=True)
-        videos, shots, cuts, frames = _film_all(folder, config, say)
-        photos = [row for index in range(config.albums) for row in _album(folder, config, index, say)]
-    write_table(folder / "truth" / "videos.jsonl", videos)
-    write_table(folder / "truth" / "shots.jsonl", shots)
-    write_table(folder / "truth" / "cuts.jsonl", cuts)
-    write_table(folder / "truth" / "frames.jsonl", frames)
-    write_table(folder / "truth" / "photos.jsonl", photos)
+        tables: dict[str, list[Any]] = {name: [] for name in TABLES}
+        for index in range(config.videos):
+            _film(folder, config, index, tables, say)
+        for index in range(config.albums):
+            tables["photos"] += _album(folder, config, index, say)
+    for name, rows in tables.items():
+        write_table(folder / "truth" / f"{name}.jsonl", rows)
     write_bytes(folder / "truth" / "world.json", encode_row({"version": VERSION, "config": asdict(config)}))
     return read_world(folder)
 
 
-def _film_all(
-    folder: Path, config: WorldConfig, say: Callable[[str], None]
-) -> tuple[list[VideoTruth], list[ShotTruth], list[CutTruth], list[FrameTruth]]:
-    videos: list[VideoTruth] = []
-    shots: list[ShotTruth] = []
-    cuts: list[CutTruth] = []
-    frames: list[FrameTruth] = []
-    for index in range(config.videos):
-        # a stream of its own for each video: the first ones do not depend on how many there are
-        rng = np.random.default_rng([config.seed, 0, index])
-        name = config.formats[index % len(config.formats)]
-        film = sample_film(rng, name, config.seconds)
-        video = f"{index:03d}-{name}"
-        path = f"videos/{video}{film.format.suffix}"
-        encode(film, folder / path)
-        made = film.format
-        videos.append(
-            VideoTruth(
-                video, path, name, made.width, made.height, made.rotation, made.rate, made.variable, len(film.times)
-            )
-        )
-        shots += shot_rows(video, film)
-        cuts += cut_rows(video, film)
-        frames += frame_rows(video, film)
-        say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
-    return videos, shots, cuts, frames
+def _film(
+    folder: Path, config: WorldConfig, index: int, tables: dict[str, list[Any]], say: Callable[[str], None]
+) -> None:
+    # a stream of its own for each video: the first ones do not depend on how many there are
+    rng = np.random.default_rng([config.seed, 0, index])
+    name = config.formats[index % len(config.formats)]
+    film = sample_film(rng, name, config.seconds)
+    video, made = f"{index:03d}-{name}", film.format
+    path = f"videos/{video}{made.suffix}"
+    encode(film, folder / path)
+    stored = (made.width, made.height, made.rotation, made.rate, made.variable)
+    tables["videos"].append(VideoTruth(video, path, name, *stored, len(film.times)))
+    tables["shots"] += shot_rows(video, film)
+    tables["cuts"] += cut_rows(video, film)
+    tables["frames"] += frame_rows(video, film)
+    say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
 
 
 def jpeg(snapshot: Snapshot) -> bytes:
@@ -256,12 +227,8 @@ def _album(folder: Path, config: WorldConfig, index: int, say: Callable[[str], N
 
 
 def read_world(folder: Path) -> World:
-    """Return the world in a folder.
-
-    Raises:
-        UnfinishedError: if there is none, or it was not written to the end.
-        DataError: if its truth is damaged or of a newer version.
-    """
+    """Return the world in a folder. Raises UnfinishedError if it was not written to the end, DataError if its truth is damaged or of
+    another version."""
     path = folder / "truth" / "world.json"
     if not path.is_file():
         raise UnfinishedError(f"{folder} holds no finished toy world: truth/world.json is missing", "draw it again")
@@ -273,13 +240,5 @@ def read_world(folder: Path) -> World:
         config = msgspec.convert(head["config"], WorldConfig)
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as error:
         raise DataError(f"{path}: not a toy world's head: {error}", "draw the world again") from error
-    truth = folder / "truth"
-    return World(
-        folder,
-        config,
-        tuple(read_table(truth / "videos.jsonl", VideoTruth)),
-        tuple(read_table(truth / "shots.jsonl", ShotTruth)),
-        tuple(read_table(truth / "cuts.jsonl", CutTruth)),
-        tuple(read_table(truth / "frames.jsonl", FrameTruth)),
-        tuple(read_table(truth / "photos.jsonl", PhotoTruth)),
-    )
+    tables = (tuple(read_table(folder / "truth" / f"{name}.jsonl", kind)) for name, kind in TABLES.items())
+    return World(folder, config, *tables)  # type: ignore[arg-type]

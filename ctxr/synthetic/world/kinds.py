@@ -1,6 +1,6 @@
 """Kinds of figures, and predicates about them.
 
-Truth has three values: True, False, and None where annotators would disagree (an actor of which a tenth is shown, one that
+Truth has three values: True, False, and None where annotators would disagree (an actor that is shown by a tenth, one that
 is barely to the left of another). A description must be True of its target and False, never None, of the others.
 """
 
@@ -17,24 +17,26 @@ Verdict = bool | None
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:
     """Return False if any is False, else None if any is None, else True."""
-    answer: Verdict = True
-    for verdict in verdicts:
-        if verdict is False:
-            return False
-        if verdict is None:
-            answer = None
-    return answer
+    return _unless(verdicts, decisive=False)
 
 
 def some(verdicts: Iterable[Verdict]) -> Verdict:
     """Return True if any is True, else None if any is None, else False."""
-    answer: Verdict = False
+    return _unless(verdicts, decisive=True)
+
+
+def _unless(verdicts: Iterable[Verdict], decisive: bool) -> Verdict:
+    doubtful = False
     for verdict in verdicts:
-        if verdict is True:
-            return True
-        if verdict is None:
-            answer = None
-    return answer
+        if verdict is decisive:
+            return decisive
+        doubtful |= verdict is None
+    return None if doubtful else not decisive
+
+
+def negated(verdict: Verdict) -> Verdict:
+    """Return the opposite; what is too close to call stays so."""
+    return None if verdict is None else not verdict
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -48,13 +50,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     def fits(self, actor: Actor) -> bool:
         """Return whether the actor has all the named attributes."""
-        return (
-            self.shape in ("", actor.shape)
-            and self.colour in ("", actor.colour)
-            and self.size in ("", actor.size)
-            and self.texture in ("", actor.texture)
-            and self.face in ("", actor.face)
-        )
+        return all(getattr(self, name) in ("", getattr(actor, name)) for name in self.__struct_fields__)
 
 
 class Shows(msgspec.Struct, frozen=True, tag=True):
@@ -76,8 +72,7 @@ class Lacks(msgspec.Struct, frozen=True, tag=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        shows = Shows(self.kind).verdict(view)
-        return None if shows is None else not shows
+        return negated(Shows(self.kind).verdict(view))
 
 
 class Counts(msgspec.Struct, frozen=True, tag=True):
@@ -104,7 +99,7 @@ class AllAre(msgspec.Struct, frozen=True, tag=True):
         """Return whether it holds of the view's scene."""
         if any(not self.kind.fits(actor) for actor in view.clear):
             return False
-        several = True if len(view.clear) > 1 else (None if len(view.clear) + len(view.doubtful) > 1 else False)
+        several = True if len(view.clear) > 1 else (None if len(view.present) > 1 else False)
         return every([several, None if any(not self.kind.fits(actor) for actor in view.doubtful) else True])
 
 
@@ -116,6 +111,19 @@ class Before(msgspec.Struct, frozen=True, tag=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         return view.scene.backdrop.name == self.backdrop
+
+
+class Existential(msgspec.Struct, frozen=True, tag=True):
+    """What holds where it holds of any one of the kind."""
+
+    kind: Kind
+
+    def verdict(self, view: SceneView) -> Verdict:
+        """Return whether it holds of the view's scene."""
+        return some(self._of(view, actor) for actor in view.scene.actors if self.kind.fits(actor))
+
+    def _of(self, view: SceneView, actor: Actor) -> Verdict:
+        raise NotImplementedError
 
 
 def pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tuple[Actor, Actor]]:

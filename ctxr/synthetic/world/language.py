@@ -11,8 +11,8 @@ from ctxr.synthetic.world import words
 from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks
 from ctxr.synthetic.world.moments import FirstTime, LastTime, Moved, Now, Temporal
 from ctxr.synthetic.world.occlusion import CutOff, Hidden
-from ctxr.synthetic.world.places import Beside, Outermost, Within
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.positions import Outermost, RelativePosition, Within
+from ctxr.synthetic.world.predicates import Predicate, name_of
 from ctxr.synthetic.world.scenes import choose
 
 FORMS: dict[str, tuple[str, ...]] = {
@@ -150,7 +150,7 @@ def number(rng: np.random.Generator, count: int) -> str:
 
 def _case(predicate: Predicate | Temporal) -> str:
     """Return the key of a predicate's templates."""
-    name = type(predicate).__name__
+    name = name_of(predicate)
     match predicate:
         case Lacks(kind) if kind == Kind():
             return "Lacks.all"
@@ -190,7 +190,7 @@ def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[st
             slots["word"] = _word(rng, only)
         case Before(backdrop):
             slots["scenery"] = choose(rng, words.BACKDROP_NOUNS[backdrop])
-        case Beside(_, side, _):
+        case RelativePosition(_, side, _):
             slots["side"] = choose(rng, words.SIDE_PHRASES[side])
         case Within(_, region):
             slots["place"] = choose(rng, words.PLACE_PHRASES[region])
@@ -202,13 +202,8 @@ def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[st
 
 
 def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool = False) -> str:
-    """Return the predicate as a clause: lower case, without a full stop.
-
-    Args:
-        rng: chooses among the turns of phrase.
-        predicate: what to say.
-        whole: whether the clause must have its subject and verb in front, as after "now" or "for the first time".
-    """
+    """Return the predicate as a clause: lower case, without a full stop; a `whole` one has its subject and verb in front, as after
+    "now" or "for the first time"."""
     forms = FORMS[_case(predicate)]
     if whole:
         forms = tuple(form for form in forms if not form.startswith("~"))

@@ -1,11 +1,13 @@
 """What can be said of one scene of a sequence, in the light of those before and after it."""
 
+from typing import ClassVar
+
 import msgspec
 
-from ctxr.synthetic.world.kinds import Kind, Lacks, Shows, Verdict, every, some
-from ctxr.synthetic.world.places import middle
+from ctxr.synthetic.world.kinds import Kind, Lacks, Shows, Verdict, every, negated, some
+from ctxr.synthetic.world.positions import middle
 from ctxr.synthetic.world.predicates import Predicate
-from ctxr.synthetic.world.sights import SceneView
+from ctxr.synthetic.world.sights import SceneView, Sight
 
 GONE = 0.02
 """A share shown up to this counts as not there."""
@@ -18,42 +20,46 @@ def _shown(view: SceneView, name: str) -> float:
     return 0.0 if sight is None else sight.shown
 
 
-class Appears(msgspec.Struct, frozen=True, tag=True):
+class _Passing(msgspec.Struct, frozen=True, tag=True):
+    """One of the kind is partly there, and not there at all in the scene `STEP` further on."""
+
+    kind: Kind
+
+    STEP: ClassVar[int]
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never of one without a scene `STEP` further on."""
+        if not 0 <= index + self.STEP < len(views):
+            return False
+        now, other = views[index], views[index + self.STEP]
+        return some(self._one(now, other, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
+
+    def _one(self, now: SceneView, other: SceneView, name: str) -> Verdict:
+        elsewhere = _shown(other, name)
+        if _shown(now, name) <= GONE or elsewhere >= CLEAR:
+            return False
+        return True if elsewhere <= GONE and self._partly(now.sights[name]) else None
+
+    def _partly(self, sight: Sight) -> bool:
+        raise NotImplementedError
+
+
+class Appears(_Passing, frozen=True, tag=True):
     """One of the kind just begins to appear: it was not there in the scene before, and now it is there in part."""
 
-    kind: Kind
+    STEP = -1
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        if index == 0:
-            return False
-        now, before = views[index], views[index - 1]
-        return some(self._one(now, before, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
-
-    def _one(self, now: SceneView, before: SceneView, name: str) -> Verdict:
-        shown, was = _shown(now, name), _shown(before, name)
-        if shown <= GONE or was >= CLEAR:
-            return False
-        return True if 0.08 <= shown <= 0.8 and was <= GONE and now.sights[name].hidden >= 0.12 else None
+    def _partly(self, sight: Sight) -> bool:
+        return 0.08 <= sight.shown <= 0.8 and sight.hidden >= 0.12
 
 
-class Leaves(msgspec.Struct, frozen=True, tag=True):
+class Leaves(_Passing, frozen=True, tag=True):
     """One of the kind is about to leave: an edge cuts it now, and in the next scene it is gone."""
 
-    kind: Kind
+    STEP = 1
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the last one."""
-        if index + 1 == len(views):
-            return False
-        now, after = views[index], views[index + 1]
-        return some(self._one(now, after, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
-
-    def _one(self, now: SceneView, after: SceneView, name: str) -> Verdict:
-        shown, will = _shown(now, name), _shown(after, name)
-        if shown <= GONE or will >= CLEAR:
-            return False
-        return True if shown >= 0.08 and will <= GONE and now.sights[name].beyond >= 0.12 else None
+    def _partly(self, sight: Sight) -> bool:
+        return sight.shown >= 0.08 and sight.beyond >= 0.12
 
 
 class NoLonger(msgspec.Struct, frozen=True, tag=True):
@@ -79,65 +85,65 @@ class NotYet(msgspec.Struct, frozen=True, tag=True):
         return every([until, some(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
 
 
-class FirstTime(msgspec.Struct, frozen=True, tag=True):
+class _OnlyNow(msgspec.Struct, frozen=True, tag=True):
+    """A predicate is true, and in none of certain other scenes."""
+
+    predicate: Predicate
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never where there is no other scene to compare with."""
+        if not (others := self._others(views, index)):
+            return False
+        elsewhere = some(self.predicate.verdict(view) for view in others)
+        return every([self.predicate.verdict(views[index]), negated(elsewhere)])
+
+    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
+        raise NotImplementedError
+
+
+class FirstTime(_OnlyNow, frozen=True, tag=True):
     """A predicate is true for the first time: in no scene before it was."""
 
-    predicate: Predicate
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        if index == 0:
-            return False
-        before = some(self.predicate.verdict(view) for view in views[:index])
-        return every([self.predicate.verdict(views[index]), None if before is None else not before])
+    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
+        return views[:index]
 
 
-class LastTime(msgspec.Struct, frozen=True, tag=True):
+class LastTime(_OnlyNow, frozen=True, tag=True):
     """A predicate is true for the last time: in no scene after it is."""
 
-    predicate: Predicate
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the last one."""
-        if index + 1 == len(views):
-            return False
-        after = some(self.predicate.verdict(view) for view in views[index + 1 :])
-        return every([self.predicate.verdict(views[index]), None if after is None else not after])
+    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
+        return views[index + 1 :]
 
 
-class Now(msgspec.Struct, frozen=True, tag=True):
+class Now(_OnlyNow, frozen=True, tag=True):
     """A predicate is true now and was not in the scene before."""
 
-    predicate: Predicate
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        if index == 0:
-            return False
-        before = self.predicate.verdict(views[index - 1])
-        return every([self.predicate.verdict(views[index]), None if before is None else not before])
+    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
+        return views[max(0, index - 1) : index]
 
 
 class Moved(msgspec.Struct, frozen=True, tag=True):
     """One of the kind is further left, right, up or down than in the scene before."""
 
     kind: Kind
-    way: str
+    direction: str
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`: from 8 % of the frame on it does, up to 3 % it does not."""
         if index == 0:
             return False
         now, before = views[index], views[index - 1]
-        here = {actor.name for actor in now.scene.actors if self.kind.fits(actor) and _shown(now, actor.name) > GONE}
-        there = {a.name for a in before.scene.actors if self.kind.fits(a) and _shown(before, a.name) > GONE}
-        verdict = some(self._one(now, before, name) for name in sorted(here & there))
+        present, earlier = (
+            {actor.name for actor in view.scene.actors if self.kind.fits(actor) and _shown(view, actor.name) > GONE}
+            for view in (now, before)
+        )
+        verdict = some(self._one(now, before, name) for name in sorted(present & earlier))
         # one that left and another of its kind that came look like one that moved
-        return None if verdict is False and here - there and there - here else verdict
+        return None if verdict is False and present - earlier and earlier - present else verdict
 
     def _one(self, now: SceneView, before: SceneView, name: str) -> Verdict:
         (x, y), (u, v) = middle(now, name), middle(before, name)
-        step = {"left": u - x, "right": x - u, "up": v - y}.get(self.way, y - v)
+        step = {"left": u - x, "right": x - u, "up": v - y}.get(self.direction, y - v)
         if step <= 0.03:
             return False
         return True if step >= 0.08 and min(_shown(now, name), _shown(before, name)) >= CLEAR else None
@@ -145,11 +151,10 @@ class Moved(msgspec.Struct, frozen=True, tag=True):
 
 Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | Moved
 """Anything that can be said of a scene in its sequence only."""
-TEMPORAL = (Appears, Leaves, NoLonger, NotYet, FirstTime, LastTime, Now, Moved)
 
 
 def judge(predicate: Predicate | Temporal, views: list[SceneView], index: int) -> Verdict:
     """Return whether a predicate holds of the scene at `index` of a sequence."""
-    if isinstance(predicate, TEMPORAL):
+    if isinstance(predicate, Temporal):
         return predicate.verdict(views, index)
     return predicate.verdict(views[index])

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ctxr.synthetic.world.kinds import Kind, Verdict, pairs, some
+from ctxr.synthetic.world.kinds import Existential, Kind, Verdict, pairs, some
 from ctxr.synthetic.world.scenes import Actor
 from ctxr.synthetic.world.sights import SceneView
 
@@ -28,17 +28,12 @@ class Behind(msgspec.Struct, frozen=True, tag=True):
         return True if share >= 0.1 and seen else None
 
 
-class CutOff(msgspec.Struct, frozen=True, tag=True):
+class CutOff(Existential, frozen=True, tag=True):
     """One of the kind is cut by an edge of the frame: left, top, right, bottom, or any of them if `edge` is empty."""
 
-    kind: Kind
     edge: str = ""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        return some(self._one(view, actor) for actor in view.scene.actors if self.kind.fits(actor))
-
-    def _one(self, view: SceneView, actor: Actor) -> Verdict:
+    def _of(self, view: SceneView, actor: Actor) -> Verdict:
         sight = view.sights[actor.name]
         edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
         share = edges[self.edge] if self.edge else max(sight.edges)
@@ -47,41 +42,31 @@ class CutOff(msgspec.Struct, frozen=True, tag=True):
         return True if share >= 0.12 and sight.shown >= 0.2 else None
 
 
-class Entire(msgspec.Struct, frozen=True, tag=True):
+class Entire(Existential, frozen=True, tag=True):
     """One of the kind can be seen as a whole: nothing covers it and no edge cuts it."""
 
-    kind: Kind
-
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        if any(self.kind.fits(actor) for actor in view.whole):
-            return True
-        near = (a for a in view.scene.actors if self.kind.fits(a) and view.sights[a.name].shown > 0.92)
-        return None if any(near) else False
+    def _of(self, view: SceneView, actor: Actor) -> Verdict:
+        shown = view.sights[actor.name].shown
+        return True if shown >= 0.98 else None if shown > 0.92 else False
 
 
-class Apart(msgspec.Struct, frozen=True, tag=True):
+class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
     """There are several figures and none covers any of another."""
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         covered = max((sight.covered for sight in view.sights.values()), default=0.0)
-        if covered >= 0.05 or len(view.clear) + len(view.doubtful) < 2:
+        if covered >= 0.05 or len(view.present) < 2:
             return False
         return None if covered > 0 or len(view.clear) < 2 else True
 
 
-class Hidden(msgspec.Struct, frozen=True, tag=True):
+class Hidden(Existential, frozen=True, tag=True):
     """A little, half or most of one of the kind is hidden: covered or outside the frame."""
 
-    kind: Kind
     amount: str
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        return some(self._one(view, actor) for actor in view.scene.actors if self.kind.fits(actor))
-
-    def _one(self, view: SceneView, actor: Actor) -> Verdict:
+    def _of(self, view: SceneView, actor: Actor) -> Verdict:
         hidden, (low, high) = view.sights[actor.name].hidden, AMOUNTS[self.amount]
         if low <= hidden <= high:
             return True

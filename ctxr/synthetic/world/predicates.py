@@ -1,16 +1,23 @@
 """Everything that can be said of one scene."""
 
-from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks, Shows, Verdict, every, some
-from ctxr.synthetic.world.occlusion import Apart, Behind, CutOff, Entire, Hidden
-from ctxr.synthetic.world.places import Beside, Bigger, Outermost, Within, middle
+from typing import get_args
+
+import msgspec
+
+from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Lacks, Shows
+from ctxr.synthetic.world.occlusion import Behind, CutOff, Entire, Hidden, NoOverlap
+from ctxr.synthetic.world.positions import Bigger, Outermost, RelativePosition, Within
 
 Predicate = (
-    Shows | Lacks | Counts | AllAre | Before | Beside | Within | Bigger | Outermost
-    | Behind | CutOff | Entire | Apart | Hidden
+    Shows | Lacks | Counts | AllAre | Before | RelativePosition | Within | Bigger | Outermost
+    | Behind | CutOff | Entire | NoOverlap | Hidden
 )  # fmt: skip
 """Anything that can be said of one scene."""
 
-__all__ = [
-    "AllAre", "Apart", "Before", "Behind", "Beside", "Bigger", "Counts", "CutOff", "Entire", "Hidden", "Kind", "Lacks",
-    "Outermost", "Predicate", "Shows", "Verdict", "Within", "every", "middle", "some",
-]  # fmt: skip
+
+def name_of(predicate: msgspec.Struct | type[msgspec.Struct]) -> str:
+    """Return the name of what a predicate says, by which templates are found and captions are configured."""
+    return str(predicate.__struct_config__.tag)
+
+
+NAMES = frozenset(map(name_of, get_args(Predicate)))

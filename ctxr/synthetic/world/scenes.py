@@ -15,11 +15,9 @@ class Actor(msgspec.Struct, frozen=True):
     """One drawn figure.
 
     Attributes:
-        name: identifies the actor through the scenes of a sequence.
-        shape, colour, texture, face: names of `SHAPES`, `COLOURS`, `TEXTURES`, `FACES` (face may be empty).
-        radius: half its extent as a share of the frame's shorter side.
+        name: identifies it through the scenes of a sequence. radius: half its extent as a share of the frame's shorter side.
         x, y: its centre as a share of the frame's width and height, y downwards; outside 0..1 it is off the frame.
-        angle: its turn in degrees, clockwise on the screen.
+        face: one of `FACES` or "". angle: in degrees, clockwise on the screen.
         motion: velocity as shares of width and height per second; None for one that stays where it is.
     """
 
@@ -45,14 +43,7 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Backdrop(msgspec.Struct, frozen=True):
-    """The window of a photograph or texture that lies behind the actors.
-
-    Attributes:
-        name: one of `BACKDROPS`.
-        x, y: where the window lies in the room left to it, 0 (left, top) to 1 (right, bottom); panning moves them.
-        zoom: at least 1; 1 shows as much as fits.
-        mirrored: whether left and right are exchanged.
-    """
+    """The window of a photograph or texture of `BACKDROPS` that lies behind the actors, as in `backdrops.window`."""
 
     name: str
     x: float = 0.5
@@ -60,15 +51,15 @@ class Backdrop(msgspec.Struct, frozen=True):
     zoom: float = 1.2
     mirrored: bool = False
 
+    def moved(self, dx: float, dy: float, dz: float, digits: int) -> "Backdrop":
+        """Return the window panned and zoomed as far as there is room."""
+        x, y = (round(min(1.0, max(0.0, value)), digits) for value in (self.x + dx, self.y + dy))
+        return msgspec.structs.replace(self, x=x, y=y, zoom=round(max(1.0, self.zoom + dz), digits))
+
 
 class Overlay(msgspec.Struct, frozen=True):
-    """Words on a light panel across the picture, as news and recipe videos have them.
-
-    Attributes:
-        lines: one to four lines of text.
-        edge: where the panel lies: "bottom" or "top".
-        shown: how much of the panel has slid into the picture, 0..1.
-    """
+    """One to four lines on a light panel across the picture, at its "bottom" or "top" edge; `shown` is how much of the panel has
+    slid in, 0..1."""
 
     lines: tuple[str, ...]
     edge: str = "bottom"
@@ -80,11 +71,8 @@ class Scene(msgspec.Struct, frozen=True):
 
     Attributes:
         actors: from the farthest to the nearest; a later one covers an earlier one.
-        backdrop: what lies behind them.
-        aspect: width / height for which statements about the scene are computed.
-        light: brightness factor of the whole picture, 1 is neutral.
+        aspect: width / height for which statements about the scene are computed. light: brightness factor, 1 is neutral.
         blur: standard deviation of a Gaussian blur over the whole picture, as a share of the shorter side; 0 is sharp.
-        overlay: words over the picture, or None.
     """
 
     actors: tuple[Actor, ...]
@@ -118,10 +106,10 @@ def sample_backdrop(rng: np.random.Generator) -> Backdrop:
     return Backdrop(choose(rng, tuple(BACKDROPS)), round(x, 4), round(y, 4), round(zoom, 4), bool(rng.random() < 0.5))
 
 
-def sample_looks(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
-    """Return an actor with random looks at the middle of the frame.
+def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
+    """Return a random actor at the middle of the frame.
 
-    With `like` it shares one to three of that actor's attributes, so that distinguishing the two apart takes more than a word.
+    With `like` it shares one to three of that actor's attributes: one word does not distinguish the two.
     """
     shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
     texture = choose(rng, TEXTURES, (6, 2, 2, 1))
@@ -137,35 +125,29 @@ def sample_looks(rng: np.random.Generator, name: str, like: Actor | None = None)
 
 
 def gap(a: Actor, b: Actor, reach: tuple[float, float]) -> float:
-    """Return the distance of two actors' centres less their radii, in shorter sides; negative where discs overlap.
-
-    Args:
-        a: one actor.
-        b: the other.
-        reach: the shorter side as a share of (width, height), as `reach_of` gives it.
-    """
+    """Return the distance of two actors' centres less their radii, in shorter sides (`reach_of`); negative where discs overlap."""
     return math.hypot((a.x - b.x) / reach[0], (a.y - b.y) / reach[1]) - a.radius - b.radius
 
 
 def place(
-    rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float], apart: float = 0.02
+    rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float], distance: float = 0.02
 ) -> Actor:
-    """Return the actor at a free place: inside the frame and `apart` from the others where thirty tries find one."""
+    """Return the actor at a free place: inside the frame and at this distance from the others where thirty tries find one."""
     best, widest = actor, -math.inf
     for _ in range(30):
         margin_x, margin_y = actor.radius * 1.05 * reach[0], actor.radius * 1.05 * reach[1]
         x, y = rng.uniform((margin_x, margin_y), (1 - margin_x, 1 - margin_y))
-        there = actor.moved(round(float(x), 4), round(float(y), 4))
-        room = min((gap(there, other, reach) for other in others), default=math.inf)
+        moved = actor.moved(round(float(x), 4), round(float(y), 4))
+        room = min((gap(moved, other, reach) for other in others), default=math.inf)
         if room > widest:
-            best, widest = there, room
-        if room >= apart:
+            best, widest = moved, room
+        if room >= distance:
             break
     return best
 
 
 def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tuple[float, float]) -> Actor:
-    """Return the actor moved so that it overlaps the other by a third to two thirds of the smaller radius."""
+    """Return the actor moved to overlap the other by a third to two thirds of the smaller radius."""
     angle = float(rng.uniform(0, 2 * math.pi))
     distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
     x = other.x + distance * math.cos(angle) * reach[0]
@@ -176,31 +158,29 @@ def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tup
 def across_edge(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> Actor:
     """Return the actor moved half over one edge of the frame."""
     along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
-    x, y = (
-        (inwards * reach[0], along),
-        (1 - inwards * reach[0], along),
-        (along, inwards * reach[1]),
-        (along, 1 - inwards * reach[1]),
-    )[int(rng.integers(4))]
+    x, y = at_edge(int(rng.integers(4)), along, inwards, reach)
     return actor.moved(round(x, 4), round(y, 4))
+
+
+def at_edge(edge: int, along: float, inwards: float, reach: tuple[float, float]) -> tuple[float, float]:
+    """Return a point by an edge (0 left, 1 right, 2 top, 3 bottom), `inwards` shorter sides inside the frame."""
+    across = inwards * reach[edge // 2]
+    across = 1 - across if edge % 2 else across
+    return (across, along) if edge < 2 else (along, across)
 
 
 def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
     """Return a random scene of one to five actors.
 
     About a quarter of the actors after the first stand partly before or behind another one and about a tenth of all
-    are cut by an edge of the frame, so that occlusion can be spoken of.
-
-    Args:
-        rng: the only source of chance: equal states give equal scenes.
-        aspect: width / height the scene is meant for.
+    are cut by an edge of the frame, for predicates about occlusion. `aspect` is width / height.
     """
     backdrop = sample_backdrop(rng)
     reach = reach_of(aspect)
     actors: list[Actor] = []
     for index in range(1 + int(np.searchsorted((0.14, 0.4, 0.68, 0.88), rng.random()))):
         like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.4 else None
-        actor = sample_looks(rng, f"a{index}", like)
+        actor = sample_actor(rng, f"a{index}", like)
         if actors and rng.random() < 0.25:
             actor = overlapping(rng, actor, actors[int(rng.integers(len(actors)))], reach)
         elif rng.random() < 0.1:

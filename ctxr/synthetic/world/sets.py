@@ -6,7 +6,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ctxr.errors import UsageError
 from ctxr.synthetic.world.attributes import COLOURS, FACES, SIZES, TEXTURES
 from ctxr.synthetic.world.outlines import FACED, SHAPES
 from ctxr.synthetic.world.scenes import (
@@ -18,7 +17,7 @@ from ctxr.synthetic.world.scenes import (
     overlapping,
     place,
     reach_of,
-    sample_looks,
+    sample_actor,
     sample_scene,
 )
 from ctxr.synthetic.world.shots import SceneShot, sample_shot
@@ -28,12 +27,7 @@ SIZE = 10
 
 
 class SceneSet(msgspec.Struct, frozen=True):
-    """Scenes considered together.
-
-    Attributes:
-        scenes: ten of them; of a video in order of time, of photos in no order.
-        ordered: whether they follow each other in time.
-    """
+    """Ten scenes considered together; `ordered` where they follow each other in time."""
 
     scenes: tuple[Scene, ...]
     ordered: bool
@@ -41,12 +35,10 @@ class SceneSet(msgspec.Struct, frozen=True):
 
 def _recoloured(rng: np.random.Generator, actor: Actor) -> Actor:
     what = choose(rng, ("colour", "texture", "shape", "size", "face"))
-    if what == "colour":
-        return msgspec.structs.replace(actor, colour=choose(rng, [c for c in COLOURS if c != actor.colour]))
-    if what == "texture" and not actor.face:
-        return msgspec.structs.replace(actor, texture=choose(rng, [t for t in TEXTURES if t != actor.texture]))
-    if what == "face" and actor.face:
-        return msgspec.structs.replace(actor, face=choose(rng, [f for f in FACES if f != actor.face]))
+    pool = {"colour": COLOURS, "texture": () if actor.face else TEXTURES, "face": FACES if actor.face else ()}.get(what)
+    if pool:
+        other = choose(rng, [name for name in pool if name != getattr(actor, what)])
+        return msgspec.structs.replace(actor, **{what: other})
     if what == "size":
         size = choose(rng, [s for s in SIZES if s != actor.size])
         return msgspec.structs.replace(actor, radius=round(float(rng.uniform(*SIZES[size])), 4))
@@ -62,8 +54,8 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     if not actors or (edit == "add" and len(actors) < 6):
         like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.5 else None
         name = next(f"a{i}" for i in range(len(actors) + 1) if all(actor.name != f"a{i}" for actor in actors))
-        fresh = place(rng, sample_looks(rng, name, like), actors, reach)
-        actors.insert(int(rng.integers(len(actors) + 1)), fresh)
+        added = place(rng, sample_actor(rng, name, like), actors, reach)
+        actors.insert(int(rng.integers(len(actors) + 1)), added)
         return msgspec.structs.replace(scene, actors=tuple(actors))
     index = int(rng.integers(len(actors)))
     others = actors[:index] + actors[index + 1 :]
@@ -84,14 +76,8 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
 
 def jitter(rng: np.random.Generator, scene: Scene) -> Scene:
     """Return the scene from a slightly different stand: backdrop and light shifted a little, the actors unchanged."""
-    behind = scene.backdrop
     dx, dy, dz = (float(v) for v in rng.uniform(-0.06, 0.06, 3))
-    moved = msgspec.structs.replace(
-        behind,
-        x=round(min(1.0, max(0.0, behind.x + dx)), 4),
-        y=round(min(1.0, max(0.0, behind.y + dy)), 4),
-        zoom=round(max(1.0, behind.zoom + dz), 4),
-    )
+    moved = scene.backdrop.moved(dx, dy, dz, 4)
     return msgspec.structs.replace(scene, backdrop=moved, light=round(scene.light * float(rng.uniform(0.97, 1.03)), 3))
 
 
@@ -140,19 +126,7 @@ def moments_of(rng: np.random.Generator, shot: SceneShot, count: int) -> list[Sc
 def sample_sets(
     rng: np.random.Generator, count: int, kind: Literal["video", "photos"] = "video", aspect: float = 1.0
 ) -> Iterator[SceneSet]:
-    """Yield `count` sets of ten scenes, without drawing or encoding anything.
-
-    Args:
-        rng: the only source of chance.
-        count: how many sets.
-        kind: "video" samples ten moments of one shot, "photos" a scene and nine near neighbours.
-        aspect: width / height of the scenes.
-
-    Raises:
-        UsageError: for another kind.
-    """
-    if kind not in ("video", "photos"):
-        raise UsageError(f"unknown kind of set {kind!r}", "use video or photos")
+    """Yield `count` sets of ten scenes: ten moments of one shot, or a scene and nine near neighbours. `aspect` is width / height."""
     for _ in range(count):
         if kind == "video":
             shot = sample_shot(rng, float(rng.uniform(3.0, 9.0)), aspect)

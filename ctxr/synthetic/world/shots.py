@@ -13,11 +13,12 @@ from ctxr.synthetic.world.scenes import (
     Backdrop,
     Overlay,
     Scene,
+    at_edge,
     choose,
     place,
     reach_of,
+    sample_actor,
     sample_backdrop,
-    sample_looks,
 )
 
 RAMP = 0.36
@@ -63,17 +64,11 @@ class SceneShot(msgspec.Struct, frozen=True):
     """A continuous take.
 
     Attributes:
-        seconds: how long it lasts.
-        cast: the actors, farthest first, as they look at the beginning.
-        courses: one for each actor of the cast.
-        backdrop: what lies behind them at the beginning.
-        pan: change of the backdrop's x, y and zoom per second.
-        aspect: width / height.
-        light: brightness factor.
+        cast: the actors, farthest first, as they look at the beginning. courses: one for each actor of the cast.
+        pan: change of the backdrop's x, y and zoom per second. aspect, light: as in `Scene`.
         holds: (begin, end) in seconds: stretches in which the world stands still.
-        blurs: (begin, end, blur) in seconds and in shares of the shorter side (see `Scene.blur`); they come and go
-            over `RAMP`.
-        overlays: (begin, end, overlay) in seconds; they slide in and out over `RAMP`.
+        blurs: (begin, end, blur) in seconds and in shares of the shorter side; overlays: (begin, end, overlay) in seconds; both
+            come and go over `RAMP`.
     """
 
     seconds: float
@@ -106,12 +101,8 @@ class SceneShot(msgspec.Struct, frozen=True):
                         motion=None if held or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
                     )
                 )
-        behind = msgspec.structs.replace(
-            self.backdrop,
-            x=round(min(1.0, max(0.0, self.backdrop.x + self.pan[0] * time)), 5),
-            y=round(min(1.0, max(0.0, self.backdrop.y + self.pan[1] * time)), 5),
-            zoom=round(max(1.0, self.backdrop.zoom + self.pan[2] * time), 5),
-        )
+        dx, dy, dz = (change * time for change in self.pan)
+        behind = self.backdrop.moved(dx, dy, dz, 5)
         blur, words = 0.0, None
         for begin, end, amount in self.blurs:
             blur = max(blur, round(amount * _presence(seconds, begin, end), 5))
@@ -127,14 +118,8 @@ def _presence(seconds: float, begin: float, end: float) -> float:
 
 
 def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], side: int) -> tuple[float, float]:
-    """Return a place just outside one side: 0 left, 1 right, 2 top, 3 bottom."""
-    along, out = float(rng.uniform(0.22, 0.78)), REACH * actor.radius
-    return (
-        (-out * reach[0], along),
-        (1 + out * reach[0], along),
-        (along, -out * reach[1]),
-        (along, 1 + out * reach[1]),
-    )[side]
+    """Return a point just outside an edge, as `at_edge` numbers them."""
+    return at_edge(side, float(rng.uniform(0.22, 0.78)), -REACH * actor.radius, reach)
 
 
 def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> tuple[float, float]:
@@ -183,20 +168,13 @@ def _course(
 
 
 def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, still: bool = False) -> SceneShot:
-    """Return a random shot of two to five actors.
-
-    Args:
-        rng: the only source of chance.
-        seconds: how long it lasts.
-        aspect: width / height.
-        still: whether nothing in it moves, the backdrop included.
-    """
+    """Return a random shot of two to five actors, `aspect` = width / height; in a `still` one not even the backdrop moves."""
     reach = reach_of(aspect)
     cast: list[Actor] = []
     courses: list[Course] = []
     for index in range(2 + int(np.searchsorted((0.1, 0.4, 0.78), rng.random()))):
         like = cast[int(rng.integers(len(cast)))] if cast and rng.random() < 0.35 else None
-        actor = sample_looks(rng, f"a{index}", like)
+        actor = sample_actor(rng, f"a{index}", like)
         if actor.shape in FACED and actor.size != "small" and not actor.face and rng.random() < 0.3:
             actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")
         actor = place(rng, actor, cast, reach)

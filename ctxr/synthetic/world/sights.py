@@ -1,6 +1,5 @@
 """What can be seen of each actor: shares of its silhouette, counted in the masks that are drawn."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
@@ -45,15 +44,8 @@ _NOTHING = Sight(0.0, 0.0, 1.0, (0.0, 0.0, 0.0, 0.0), {}, (0.0, 0.0, 0.0, 0.0))
 
 
 def measure(scene: Scene, width: int, height: int) -> dict[str, Sight]:
-    """Return each actor's sight by name, counted on a raster of that size.
-
-    A pixel belongs to a silhouette if at least half of it is inside.
-
-    Args:
-        scene: whose actors to look at.
-        width: of the raster, in pixels.
-        height: of the raster, in pixels.
-    """
+    """Return each actor's sight by name, counted on a raster of width x height pixels, which belong to a silhouette if at least half
+    of them is inside."""
     nearer: list[tuple[str, np.ndarray]] = []
     union = np.zeros((height, width), bool)
     if scene.overlay is not None:
@@ -87,12 +79,12 @@ def _look(actor: Actor, nearer: list[tuple[str, np.ndarray]], union: np.ndarray,
         return msgspec.structs.replace(_NOTHING, edges=share)
     part = body[y0 - top : y1 - top, x0 - left : x1 - left]
     inside = int(part.sum())
-    there = (slice(y0, y1), slice(x0, x1))
-    covered = int((part & union[there]).sum())
-    behind = {name: int((part & other[there]).sum()) / whole for name, other in nearer} if covered else {}
-    union[there] |= part
+    area = (slice(y0, y1), slice(x0, x1))
+    covered = int((part & union[area]).sum())
+    behind = {name: int((part & other[area]).sum()) / whole for name, other in nearer} if covered else {}
+    union[area] |= part
     canvas = np.zeros((height, width), bool)
-    canvas[there] = part
+    canvas[area] = part
     nearer.append((actor.name, canvas))
     box = (0.0, 0.0, 0.0, 0.0)
     if inside:
@@ -131,15 +123,14 @@ class SceneView:
 
     @cached_property
     def doubtful(self) -> tuple[Actor, ...]:
-        """The actors of which so little is visible that annotators would disagree about their presence."""
+        """The actors that are hardly visible: annotators would disagree about their presence."""
         return tuple(actor for actor in self.scene.actors if 0.02 < self.sights[actor.name].shown < 1 / 3)
 
     @cached_property
-    def whole(self) -> tuple[Actor, ...]:
-        """The actors that are shown all but a fiftieth."""
-        return tuple(actor for actor in self.scene.actors if self.sights[actor.name].shown >= 0.98)
+    def present(self) -> tuple[Actor, ...]:
+        """The clear actors, then the doubtful ones."""
+        return self.clear + self.doubtful
 
-
-def views(scenes: Sequence[Scene]) -> list[SceneView]:
-    """Return a view of each scene."""
-    return [SceneView(scene) for scene in scenes]
+    def unless_doubtful(self, verdict: bool | None, *actors: Actor) -> bool | None:
+        """Return the verdict on actors; None instead of True where one of them is doubtful."""
+        return None if verdict and any(actor in self.doubtful for actor in actors) else verdict

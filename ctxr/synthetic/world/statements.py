@@ -9,9 +9,9 @@ from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks, Shows, Verdict, every
 from ctxr.synthetic.world.language import a, noun, say, sentence
 from ctxr.synthetic.world.moments import Temporal
-from ctxr.synthetic.world.occlusion import AMOUNTS, Apart, Behind, CutOff, Entire, Hidden
+from ctxr.synthetic.world.occlusion import AMOUNTS, Behind, CutOff, Entire, Hidden, NoOverlap
 from ctxr.synthetic.world.outlines import SHAPES
-from ctxr.synthetic.world.places import Beside, Bigger, Outermost, Within
+from ctxr.synthetic.world.positions import Bigger, Outermost, RelativePosition, Within
 from ctxr.synthetic.world.predicates import Predicate
 from ctxr.synthetic.world.scenes import Actor, Scene, choose
 from ctxr.synthetic.world.sights import SceneView
@@ -23,6 +23,11 @@ _FIELDS = (
     ("face", "colour", "shape"), ("size", "texture", "colour", "shape"), ("texture", "colour"), ("size", "colour"),
 )  # fmt: skip
 
+
+POOLS: dict[str, tuple[str, ...]] = {
+    "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:],
+}  # fmt: skip
+"""What can be named of each attribute of a kind, but for its face."""
 
 _WEIGHTS = {
     "Before": 6, "Shows": 20, "Lacks": 10, "Counts": 12, "Beside": 16, "Within": 11, "Outermost": 3, "Behind": 8,
@@ -40,28 +45,13 @@ class Statement(msgspec.Struct, frozen=True):
         """Return True, False, or None where it is too close to call."""
         return every(predicate.verdict(view) for predicate in self.predicates)
 
-    def holds(self, scene: Scene | SceneView) -> bool:
-        """Return whether the statement is clearly true of the scene."""
-        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is True
-
-    def fails(self, scene: Scene | SceneView) -> bool:
-        """Return whether the statement is clearly false of the scene; neither holds where it is too close to call."""
-        return self.verdict(scene if isinstance(scene, SceneView) else SceneView(scene)) is False
-
 
 def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
     """Return a kind that fits the actor, of random detail."""
-    named = _FIELDS[int(rng.integers(len(_FIELDS)))]
-    texture = actor.texture if "texture" in named else ""
-    if texture == "plain" and rng.random() < 0.8:  # few people mention that something has no pattern
-        texture = ""
-    return Kind(
-        actor.shape if "shape" in named else "",
-        actor.colour if "colour" in named else "",
-        actor.size if "size" in named else "",
-        texture,
-        actor.face if "face" in named else "",
-    )
+    named = {field: getattr(actor, field) for field in _FIELDS[int(rng.integers(len(_FIELDS)))]}
+    if named.get("texture") == "plain" and rng.random() < 0.8:  # few people mention that something has no pattern
+        named["texture"] = ""
+    return Kind(**named)
 
 
 def full_kind(actor: Actor) -> Kind:
@@ -89,7 +79,7 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
         "Before": lambda: Before(scene.backdrop.name),
         "Shows": lambda: Shows(kind),
         "Lacks": lambda: Lacks(_absent(rng, kind)),
-        "Beside": lambda: Beside(kind, choose(rng, tuple(SIDE_PHRASES)), second),
+        "Beside": lambda: RelativePosition(kind, choose(rng, tuple(SIDE_PHRASES)), second),
         "Within": lambda: Within(kind, choose(rng, tuple(PLACE_PHRASES))),
         "Outermost": lambda: Outermost(kind, choose(rng, ("left", "right", "top", "bottom"))),
         "Behind": lambda: Behind(kind, second),
@@ -97,17 +87,16 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
         "Hidden": lambda: Hidden(kind, choose(rng, tuple(AMOUNTS))),
         "Entire": lambda: Entire(kind),
         "Bigger": lambda: Bigger(kind, second),
-        "Apart": Apart,
+        "Apart": NoOverlap,
     }
     return made[what]()
 
 
 def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
     """Return the kind with one attribute exchanged: an absent kind differs little from a present one."""
-    pools = {"shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES[1:]}
-    named = [field for field in pools if getattr(kind, field)] or ["shape"]
+    named = [field for field in POOLS if getattr(kind, field)] or ["shape"]
     field = choose(rng, named)
-    return msgspec.structs.replace(kind, face="", **{field: choose(rng, pools[field])})
+    return msgspec.structs.replace(kind, face="", **{field: choose(rng, POOLS[field])})
 
 
 def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
@@ -160,33 +149,17 @@ def _tableau(rng: np.random.Generator, view: SceneView) -> Statement | None:
 
 
 def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[Statement]:
-    """Return `count` statements of different detail that are true of a scene.
+    """Return `count` statements of different detail that are true of a scene; two may be alike if it has little to say.
 
-    Args:
-        scene: what they are about.
-        rng: chooses what is said and how.
-        count: how many; two may be alike if the scene has little to say.
+    Some name one figure only, some all of them with the backdrop; others count, relate, place, compare, say what hides
+    what, or say what is not there.
     """
     view = SceneView(scene)
     made: list[Statement] = []
     while len(made) < count:
         statement = _tableau(rng, view) if rng.random() < 0.35 else None
         if statement is None:
-            many = 1 + int(np.searchsorted((0.5, 0.82), rng.random()))
-            statement = state(rng, true_predicates(rng, view, many) or [Before(scene.backdrop.name)])
+            details = 1 + int(np.searchsorted((0.5, 0.82), rng.random()))
+            statement = state(rng, true_predicates(rng, view, details) or [Before(scene.backdrop.name)])
         made.append(statement)
     return made
-
-
-def captions(scene: Scene, rng: np.random.Generator, count: int) -> list[str]:
-    """Return `count` captions that are true of a scene, of different detail.
-
-    Some name one figure only, some all of them with the backdrop; others count, relate, place, compare, say what hides
-    what, or say what is not there.
-
-    Args:
-        scene: what to describe.
-        rng: chooses what is said and how.
-        count: how many captions.
-    """
-    return [statement.text for statement in true_statements(scene, rng, count)]

@@ -1,33 +1,25 @@
 """Which phenomena a description uses, in the words of the benchmark's table of phenomena (ImageCoDe, Table 2)."""
 
 from collections.abc import Iterable
+from typing import get_args
 
 from ctxr.synthetic.world.kinds import AllAre, Counts, Lacks
-from ctxr.synthetic.world.moments import TEMPORAL, Appears, FirstTime, LastTime, Leaves, NoLonger, NotYet, Now, Temporal
-from ctxr.synthetic.world.occlusion import Apart, Behind, CutOff, Entire, Hidden
-from ctxr.synthetic.world.places import Beside, Bigger, Outermost, Within
+from ctxr.synthetic.world.moments import Appears, FirstTime, LastTime, Leaves, NoLonger, NotYet, Now, Temporal
+from ctxr.synthetic.world.occlusion import Behind, CutOff, Entire, Hidden, NoOverlap
+from ctxr.synthetic.world.positions import Bigger, Outermost, RelativePosition, Within
 from ctxr.synthetic.world.predicates import Predicate
 
 TAGS = ("context", "temporal", "quantities", "spatial", "negation", "visibility", "nuances")
 """Every tag, in the order of the table."""
 
-_OF: dict[type, tuple[str, ...]] = {
-    Counts: ("quantities",),
-    AllAre: ("quantities",),
-    Lacks: ("negation",),
-    Apart: ("negation", "visibility"),
-    Beside: ("spatial",),
-    Within: ("spatial",),
-    Outermost: ("spatial",),
-    Behind: ("spatial", "visibility"),
-    CutOff: ("visibility",),
-    Entire: ("visibility",),
-    Hidden: ("visibility", "nuances"),
-    Bigger: ("nuances",),
-    Appears: ("visibility",),
-    Leaves: ("visibility",),
-    NoLonger: ("negation", "visibility"),
-    NotYet: ("negation", "visibility"),
+_SHOWN_BY: dict[str, tuple[type, ...]] = {
+    "context": get_args(Temporal),
+    "temporal": get_args(Temporal),
+    "quantities": (Counts, AllAre),
+    "spatial": (RelativePosition, Within, Outermost, Behind),
+    "negation": (Lacks, NoOverlap, NoLonger, NotYet),
+    "visibility": (NoOverlap, Behind, CutOff, Entire, Hidden, Appears, Leaves, NoLonger, NotYet),
+    "nuances": (Hidden, Bigger),
 }
 
 
@@ -38,11 +30,9 @@ def tags_of(predicates: Iterable[Predicate | Temporal]) -> tuple[str, ...]:
     """
     found: set[str] = set()
     for predicate in predicates:
-        found.update(_OF.get(type(predicate), ()))
+        found.update(tag for tag, kinds in _SHOWN_BY.items() if isinstance(predicate, kinds))
         if isinstance(predicate, Counts) and predicate.number == 0:
             found.add("negation")
-        if isinstance(predicate, TEMPORAL):
-            found.update(("context", "temporal"))
         if isinstance(predicate, FirstTime | LastTime | Now):
             found.update(tags_of((predicate.predicate,)))
         if getattr(getattr(predicate, "kind", None), "face", ""):

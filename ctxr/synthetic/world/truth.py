@@ -14,13 +14,8 @@ from ctxr.synthetic.world.sights import measure
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """One actor in a picture: its name, the box of its part inside the frame in shares, and how much is hidden.
-
-    Attributes:
-        actor: its name in the scene or in the shot's cast.
-        left, top, right, bottom: the box as shares of width and height; zeros if nothing is inside the frame.
-        hidden: the share of its silhouette that nearer actors, a text panel or the frame's edges hide, 0..1.
-    """
+    """One actor in a picture: the box of its part inside the frame, as shares of width and height (zeros if there is none), and the
+    share of its silhouette that nearer actors, a text panel or the frame's edges hide, 0..1."""
 
     actor: str
     left: float
@@ -31,18 +26,7 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VideoTruth(Record, frozen=True):
-    """One video.
-
-    Attributes:
-        video: its file name without folder and suffix.
-        path: below the world's folder.
-        format: one of `films.FORMATS`.
-        width, height: upright, in pixels.
-        rotation: degrees counterclockwise by which a player must turn the stored frames.
-        rate: frames per second, the mean if `variable`.
-        variable: whether the frames' durations differ.
-        frames: how many.
-    """
+    """One video of a `Format` of `films`, named as its file without suffix, at `path` below the world's folder."""
 
     KEY: ClassVar[tuple[str, ...]] = ("video",)
     video: str
@@ -57,15 +41,8 @@ class VideoTruth(Record, frozen=True):
 
 
 class ShotTruth(Record, frozen=True):
-    """One shot: frames `first` to `last`, both included, and everything that happens in it.
-
-    Attributes:
-        video: whose.
-        shot: its number, from 0.
-        first, last: its frames; those of a dissolve belong to the new shot.
-        time: of the first frame, exact seconds.
-        script: cast, courses and stretches; `script.at(seconds since time)` is the scene.
-    """
+    """Shot number `shot`, from 0: frames `first` to `last`, both included (those of a dissolve belong to the new shot), from `time`
+    on in exact seconds; `script.at(seconds since time)` is the scene."""
 
     KEY: ClassVar[tuple[str, ...]] = ("video", "shot")
     video: str
@@ -77,15 +54,7 @@ class ShotTruth(Record, frozen=True):
 
 
 class CutTruth(Record, frozen=True):
-    """One change of shot.
-
-    Attributes:
-        video: whose.
-        first: the first frame of the new shot, or the first that mixes both shots.
-        last: the last frame that mixes both; equal to `first` for a hard cut.
-        kind: "hard" or "dissolve".
-        time: of the frame `first`, exact seconds.
-    """
+    """One change of shot, as `films.Transition`; `time` is that of the frame `first`, in exact seconds."""
 
     KEY: ClassVar[tuple[str, ...]] = ("video", "first")
     video: str
@@ -96,18 +65,12 @@ class CutTruth(Record, frozen=True):
 
 
 class FrameTruth(Record, frozen=True):
-    """One frame.
+    """One frame: its number in order of presentation, from 0, and its exact seconds.
 
     Attributes:
-        video: whose.
-        frame: its number in order of presentation, from 0.
-        time: exact seconds.
-        shot: which shot it belongs to.
-        mix: how much of that shot it shows: 1, or less within a dissolve, the rest being the shot before.
-        blur: standard deviation of its blur as a share of the shorter side; 0 is sharp.
-        text: how much of a panel with words has slid over it, 0 none to 1 all.
-        still: whether it shows exactly what the frame before shows.
-        seen: the actors of its shot, farthest first.
+        mix: how much of its shot it shows: 1, or less within a dissolve, the rest being the shot before.
+        blur: standard deviation as a share of the shorter side; 0 is sharp. text: how much of a panel with words has slid over it, 0..1.
+        still: whether it shows exactly what the frame before shows. seen: the actors of its shot, farthest first.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("video", "frame")
@@ -123,19 +86,7 @@ class FrameTruth(Record, frozen=True):
 
 
 class PhotoTruth(Record, frozen=True):
-    """One photo.
-
-    Attributes:
-        album: its folder.
-        photo: its file name.
-        path: below the world's folder.
-        width, height: upright, in pixels.
-        group: equal for exact duplicates, which no other photo of the album is.
-        copy: "" for an original, "bytes" or "encoding" for how a duplicate was made.
-        orientation: the EXIF value; 1 is upright.
-        scene: what it shows.
-        seen: the actors, farthest first.
-    """
+    """One photo as `albums.Snapshot`: its folder and file name, its `path` below the world's folder, the actors farthest first."""
 
     KEY: ClassVar[tuple[str, ...]] = ("album", "photo")
     album: str

@@ -1,5 +1,7 @@
 """The words of the toy world: what people call its shapes, colours, sizes, textures, faces, backdrops and places."""
 
+from ctxr.synthetic.world.attributes import COLOURS
+
 SHAPE_NOUNS: dict[str, tuple[tuple[str, str], ...]] = {
     "circle": (("circle", "circles"), ("disc", "discs"), ("round shape", "round shapes")),
     "square": (("square", "squares"), ("box", "boxes"), ("block", "blocks")),
@@ -29,18 +31,9 @@ SHAPE_NOUNS: dict[str, tuple[tuple[str, str], ...]] = {
     "cup": (("cup", "cups"), ("mug", "mugs")),
 }
 ANY_NOUNS = (("shape", "shapes"), ("figure", "figures"), ("object", "objects"), ("thing", "things"))
-COLOUR_WORDS: dict[str, tuple[str, ...]] = {
-    "red": ("red",),
-    "orange": ("orange",),
-    "yellow": ("yellow",),
-    "green": ("green",),
+COLOUR_WORDS: dict[str, tuple[str, ...]] = {colour: (colour,) for colour in COLOURS} | {
     "turquoise": ("turquoise", "teal"),
-    "blue": ("blue",),
     "purple": ("purple", "violet"),
-    "pink": ("pink",),
-    "brown": ("brown",),
-    "white": ("white",),
-    "black": ("black",),
     "gray": ("gray", "grey"),
 }
 SIZE_WORDS: dict[str, tuple[str, ...]] = {
@@ -118,11 +111,5 @@ SIDE_PHRASES: dict[str, tuple[str, ...]] = {
     "right": ("to the right of", "right of", "on the right of", "on the right side of"),
     "above": ("above", "higher than", "over the top of", "further up than"),
     "below": ("below", "lower than", "underneath", "further down than"),
-}
-EDGE_WORDS: dict[str, tuple[str, ...]] = {
-    "left": ("left",),
-    "right": ("right",),
-    "top": ("top", "upper"),
-    "bottom": ("bottom", "lower"),
 }
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

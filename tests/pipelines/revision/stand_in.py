@@ -9,6 +9,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import CaptionTruth
+from ctxr.engine.progress import Silent
 from ctxr.models.entailment.base import Claim
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
@@ -56,6 +57,20 @@ class StandIn:
         else:
             yes = chance >= self.specificity
         return 0.5 + 0.5 * sure if yes else 0.49 * sure
+
+
+class Listening(Silent):
+    """Remembers what was noted and what it was warned of."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warned: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
 
 
 class Hashed:

@@ -12,7 +12,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rounds import Round, open_base, sample_of, turn
+from ctxr.datasets.rounds import Round, sample_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
@@ -23,7 +23,7 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.gallery.truth import people_of
 from ctxr.store.tables import read_table, write_table
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import Listening, StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 
@@ -52,21 +52,11 @@ def dev_of(workdir: Path, rows: Sequence[tuple[str, bool, float, int]]) -> tuple
     return workdir / "dev.jsonl", Said({told: chance for told, _, chance, _ in rows})
 
 
-class Listening(Silent):
-    """Remembers what it was warned of."""
-
-    def __init__(self) -> None:
-        self.warned: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
-
-
 def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(workdir: Path) -> None:
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
     dataset, progress = read_dataset(workdir / "dataset"), Listening()
-    edge = decisions.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
@@ -74,7 +64,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
         "on dev the threshold 0.750 rests on 1 pair, fewer than 20: its precision may be as low as 0.02"
     )
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = decisions.choose_edge(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir, progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 
@@ -95,8 +85,6 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
         with pytest.raises(DataError, match=rf"{name} was changed since it was written") as refused:
             run(config, classifier=judge)
         assert "restore it from a copy, or start over with --out ANOTHER" in (refused.value.hint or "")
-    with pytest.raises(DataError, match=rf"{name} was changed"):
-        turn(out, open_base(workdir / "dataset"), 0, active=False, again=ReviseLabels().again)
     with pytest.raises(DataError, match=rf"{name} was changed"):
         sample_of(workdir, out / "rounds" / "001" / "sample.jsonl")
     with pytest.raises(DataError, match=rf"{name} was changed"):
@@ -131,6 +119,11 @@ def test_how_a_threshold_came_about_is_told_again_with_its_round(workdir: Path) 
     assert made.called is not None
     assert bool(progress.warned) == (made.called < FEW_CALLED)
     assert f" of {made.called:,} called; recall " in report.facts["added"]
+    assert made.threshold_from == "dev"
+    assert made.precision is not None
+    assert made.precision >= 0.8
+    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+        run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
 
 
 def test_a_published_picture_with_other_bytes_is_known_to_who_was_trained_on_it(workdir: Path) -> None:

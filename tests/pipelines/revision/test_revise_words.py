@@ -8,11 +8,10 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
-from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import Listening, StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 
@@ -60,16 +59,6 @@ def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: 
         assert refused.value.hint == "ctxr revise-labels DATASET names its new folder"
     assert bytes_of(workdir / "revised") == before
     assert run(options(workdir, dataset=workdir / "renamed"), classifier=judge).did == "up to date"
-
-
-class Listening(Silent):
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> None:

@@ -53,7 +53,7 @@ def test_an_equal_finished_world_is_only_read(world: World) -> None:
 
 def test_every_frames_row_agrees_with_the_decoded_file(world: World) -> None:
     for video in world.videos:
-        rows = world.frames_of(video.video)
+        rows = [row for row in world.frames if row.video == video.video]
         with av.open(str(world.folder / video.path)) as container:
             decoded = list(container.decode(video=0))
         assert len(decoded) == len(rows) == video.frames
@@ -74,10 +74,10 @@ def test_every_frames_row_agrees_with_the_decoded_file(world: World) -> None:
 def test_shots_cover_all_frames_and_cuts_lie_between_them(world: World) -> None:
     for video in world.videos:
         shots = [row for row in world.shots if row.video == video.video]
-        cuts = world.cuts_of(video.video)
+        cuts = [row for row in world.cuts if row.video == video.video]
         assert [row.first for row in shots] == [0, *(cut.first for cut in cuts)]
         assert [row.last + 1 for row in shots] == [*(row.first for row in shots[1:]), video.frames]
-        by_frame = {row.frame: row for row in world.frames_of(video.video)}
+        by_frame = {row.frame: row for row in world.frames if row.video == video.video}
         assert all(by_frame[cut.first].time == cut.time for cut in cuts)
         assert all(by_frame[frame].shot == row.shot for row in shots for frame in (row.first, row.last))
 

@@ -2,7 +2,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from ctxr.errors import UsageError
 from ctxr.synthetic.world.scenes import Actor, Backdrop, Overlay, Scene
 from ctxr.synthetic.world.sets import SIZE, SceneSet, jitter, neighbour, neighbours, sample_sets, unlike
 from ctxr.synthetic.world.shots import RAMP, Course, SceneShot, sample_shot
@@ -93,11 +92,6 @@ def test_a_video_set_follows_one_cast_before_one_backdrop() -> None:
         assert len({scene.backdrop.name for scene in image_set.scenes}) == 1
         looks = {(a.name, a.shape, a.colour, a.radius) for scene in image_set.scenes for a in scene.actors}
         assert len(looks) == len({name for name, *_ in looks})
-
-
-def test_another_kind_of_set_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown kind of set 'audio'"):
-        next(sample_sets(np.random.default_rng(0), 1, "audio"))  # type: ignore[arg-type]
 
 
 def test_neighbours_differ_from_the_base_and_from_each_other_by_little() -> None:

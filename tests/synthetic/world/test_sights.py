@@ -66,17 +66,21 @@ def square(name: str, x: float, y: float, radius: float = 0.1) -> Actor:
     return Actor(name, "square", "red", radius, x, y)
 
 
-def test_half_over_the_left_edge_is_half_beyond() -> None:
-    sight = measure(Scene((square("a", 0.0, 0.5),), Backdrop("sand")), 200, 200)["a"]
-    assert sight.beyond == pytest.approx(0.5, abs=0.03)
-    assert sight.edges == pytest.approx((0.5, 0, 0, 0), abs=0.03)
-    assert sight.box == pytest.approx((0, 0.416, 0.084, 0.584), abs=0.01)
-
-
-def test_a_corner_counts_for_both_of_its_edges() -> None:
-    sight = measure(Scene((square("a", 1.0, 1.0),), Backdrop("sand")), 200, 200)["a"]
-    assert sight.beyond == pytest.approx(0.75, abs=0.03)
-    assert sight.edges == pytest.approx((0, 0, 0.5, 0.5), abs=0.03)
+@pytest.mark.parametrize(
+    ("x", "y", "beyond", "edges", "box"),
+    [
+        (0.0, 0.5, 0.5, (0.5, 0, 0, 0), (0, 0.416, 0.084, 0.584)),
+        (1.0, 1.0, 0.75, (0, 0, 0.5, 0.5), (0.916, 0.916, 1, 1)),  # a corner counts for both of its edges
+        (2.0, 0.5, 1, (0, 0, 1, 0), (0, 0, 0, 0)),
+    ],
+)
+def test_what_lies_beyond_an_edge_is_not_shown(
+    x: float, y: float, beyond: float, edges: tuple[float, ...], box: tuple[float, ...]
+) -> None:
+    sight = measure(Scene((square("a", x, y),), Backdrop("sand")), 200, 200)["a"]
+    assert (sight.shown, sight.beyond) == pytest.approx((1 - beyond, beyond), abs=0.03)
+    assert sight.edges == pytest.approx(edges, abs=0.03)
+    assert sight.box == pytest.approx(box, abs=0.01)
 
 
 def test_only_nearer_actors_hide() -> None:
@@ -102,8 +106,3 @@ def test_a_hole_hides_nothing() -> None:
 def test_a_text_panel_hides_what_is_below_it() -> None:
     scene = Scene((square("a", 0.5, 0.95, 0.05),), Backdrop("sand"), overlay=Overlay(("Chapter two",)))
     assert measure(scene, 200, 200)["a"].behind == {OVERLAY: pytest.approx(1, abs=0.05)}
-
-
-def test_an_actor_outside_the_frame_is_all_beyond() -> None:
-    sight = measure(Scene((square("a", 2.0, 0.5),), Backdrop("sand")), 100, 100)["a"]
-    assert (sight.shown, sight.beyond, sight.box) == (0, 1, (0, 0, 0, 0))

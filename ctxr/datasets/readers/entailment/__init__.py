@@ -8,7 +8,6 @@ side a picture stands.
 
 import csv
 import json
-import math
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ from typing import Any, Literal
 import msgspec
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image, flickr_image, text_group
-from ctxr.datasets.readers.text_files import is_text, kind_of, read_json
+from ctxr.datasets.readers.karpathy import SIDES
+from ctxr.datasets.readers.text_files import read_json, value_of
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -385,9 +385,6 @@ def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
     return tuple(name.strip() for name in cells)
 
 
-_SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
-
-
 @dataclass
 class Captions:
     """Captions by id (`coco/ID`, `flickr30k/ID`), however many a picture has.
@@ -430,26 +427,26 @@ def read_captions(paths: Iterable[Path]) -> Captions:
 def _read_coco(found: Captions, path: Path, rows: list[Any]) -> None:
     for number, row in enumerate(rows):
         at = f"{path}: annotations[{number}]"
-        image = coco_image(_get(at, row, "image_id", int))
-        _add(found, at, f"coco/{_get(at, row, 'id', int)}", image or "", _get(at, row, "caption", str))
+        image = coco_image(value_of(at, row, "image_id", int))
+        _add(found, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
 
 
 def _read_karpathy(found: Captions, path: Path, rows: list[Any], dataset: object) -> None:
     flickr = dataset == "flickr30k"
     for number, row in enumerate(rows):
         at = f"{path}: images[{number}]"
-        name = _get(at, row, "filename", str)
+        name = value_of(at, row, "filename", str)
         image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
         if image is None:
             raise DataError(f"{at}: {name!r} is no picture of COCO or Flickr30K", hint="restore the row")
         side = row.get("split")
-        if side in _SIDES:
-            found.splits[image] = _SIDES[side]
-        sentences = _get(at, row, "sentences", list)
+        if side in SIDES:
+            found.splits[image] = SIDES[side]
+        sentences = value_of(at, row, "sentences", list)
         for place, sentence in enumerate(sentences):
             where = f"{at}, sentences[{place}]"
-            key = f"{image.partition('/')[0]}/{_get(where, sentence, 'sentid', int)}"
-            _add(found, where, key, image, _get(where, sentence, "raw", str))
+            key = f"{image.partition('/')[0]}/{value_of(where, sentence, 'sentid', int)}"
+            _add(found, where, key, image, value_of(where, sentence, "raw", str))
 
 
 def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
@@ -459,14 +456,6 @@ def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
     captions = found.of_image.setdefault(image, [])
     if key not in captions:
         captions.append(key)
-
-
-def _get(at: str, row: object, name: str, kind: type) -> Any:
-    value = row.get(name) if isinstance(row, dict) else None
-    fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
-    if not fits:
-        raise DataError(f"{at}: `{name}` is {kind_of(value)}", hint="restore the row, or fetch the file again")
-    return value
 
 
 _SPLITS_OF_PAIRS: dict[str, SplitName] = {
@@ -532,18 +521,18 @@ class _Reader:
 
     def _pair(self, row: Row) -> EntailmentPair | None:
         form = self.format
-        told = _cell(row, form.language)
-        if told and told != self.language:
-            self.rows.note(row.line, "language", f"the row is in {told!r}, not {self.language!r}")
+        language = _cell(row, form.language)
+        if language and language != self.language:
+            self.rows.note(row.line, "language", f"the row is in {language!r}, not {self.language!r}")
             return None
         labelled = self._label(row)
         if labelled is None:
             return None
         relation, label, score = labelled
-        drawn = self._said(row)
-        if drawn is None:
+        texts = self._texts(row)
+        if texts is None:
             return None
-        premise, hypothesis, image, caption, about = drawn
+        premise, hypothesis, image, caption, about = texts
         if any(text is not None and not text.strip() for text in (premise, hypothesis)):
             self.rows.note(row.line, "empty_text", "the premise or the hypothesis is empty")
             return None
@@ -558,11 +547,8 @@ class _Reader:
         """Relation, label and score of a row; None, and a note, where it has none."""
         given = _cell(row, self.format.label).strip()
         if not self.format.labels:
-            try:
-                score = float(given)
-            except ValueError:
-                score = math.nan
-            if not 0 <= score <= 5:
+            score = similarity(given)
+            if score is None:
                 self.rows.note(row.line, "score", f"{given!r} is no score of 0 to 5")
                 return None
             entailed = score >= THRESHOLD
@@ -575,7 +561,7 @@ class _Reader:
             return None
         return *self.format.labels[given], None
 
-    def _said(self, row: Row) -> tuple[str | None, str | None, str | None, str | None, str] | None:
+    def _texts(self, row: Row) -> tuple[str | None, str | None, str | None, str | None, str] | None:
         """Premise, hypothesis, picture, caption and what tells premises apart; None, and a note, without its number."""
         form, captions = self.format, self.captions
         image = caption = None
@@ -589,13 +575,13 @@ class _Reader:
             premise = _cell(row, form.premise) if form.premise else captions.premise(image or "")
             return premise, _cell(row, form.hypothesis), image, None, premise or ""
         names = [_cell(row, columns) for columns in (form.caption, form.second_caption) if columns]
-        known = [_caption(name) for name in names]
-        if None in known:
-            self.rows.note(row.line, "image", f"{names[known.index(None)]!r} names no caption")
+        ids = [coco_caption(name) for name in names]
+        if None in ids:
+            self.rows.note(row.line, "image", f"{names[ids.index(None)]!r} names no caption")
             return None
-        caption = known[-1]
-        premise = captions.premise(image, caption) if image else captions.texts.get(known[0] or "")
-        return premise, captions.texts.get(caption or ""), image, caption, known[0] or ""
+        caption = ids[-1]
+        premise = captions.premise(image, caption) if image else captions.texts.get(ids[0] or "")
+        return premise, captions.texts.get(caption or ""), image, caption, ids[0] or ""
 
 
 def _said_alike(one: EntailmentPair, other: EntailmentPair) -> bool:
@@ -607,14 +593,23 @@ def _cell(row: Row, names: tuple[str, ...]) -> str:
     return next((row.cells[name] for name in names if name in row.cells), "")
 
 
-def _caption(name: str) -> str | None:
+def coco_caption(name: str) -> str | None:
     """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
 
-    >>> _caption("COCO_val2014:sentid:1234")
+    >>> coco_caption("COCO_val2014:sentid:1234")
     'coco/1234'
     """
     number = name.rpartition(":")[2]
     return f"coco/{number}" if number.isascii() and number.isdigit() else None
+
+
+def similarity(text: str) -> float | None:
+    """The similarity of 0..5 that a cell holds; None for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= 5 else None
 
 
 def _side(path: Path) -> SplitName | None:

@@ -11,12 +11,13 @@ import msgspec
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import (
+    AUDITS,
     FOLDER,
     LEDGER,
     CandidateRow,
     Round,
-    checked,
     folder_of,
+    read_audit,
     read_figures,
     read_rounds,
     written_for,
@@ -173,7 +174,7 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
     shown = next((one for one in reversed(rounds) if one.active), rounds[-1])
     links = read_table(folder / folder_of(shown.number) / LEDGER, CandidateRow)
     figures = read_figures(folder / folder_of(shown.number))
-    audited = checked(folder.parent / "revision-audit" / f"{shown.number:03d}")
+    audited = read_audit(folder.parent / AUDITS / f"{shown.number:03d}")
     heads, entail = _entail((audited or figures)["entail_at"])
     examples = _examples(read_dataset(folder), shown, links)
     return {

@@ -118,42 +118,51 @@ def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
     assert read_pairs(write(tmp_path, "b_dev.tsv", content.replace("\n", "\r\n"))).pairs == plain
 
 
-def test_the_files_of_glue_keep_quotes_as_letters(tmp_path: Path) -> None:
-    found = read_pairs(write(tmp_path, "RTE_dev.tsv", SAMPLES["RTE_dev.tsv"][0]))
-    assert [(pair.premise, pair.hypothesis) for pair in found.pairs] == [
-        ('"He" left.', "He went."),
-        ("It is.", 'It "was.'),
-    ]
+QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+CXC = "caption,image,agg_score,sampling_method\n"
+PICTURE = "COCO_val2014_000000000431.jpg"
+RTE = "index\tsentence1\tsentence2\tlabel\n"
+
+ODD: dict[str, tuple[str | bytes, list[tuple[int, str, bool]], list[str | None]]] = {
+    "quotes are letters": (SAMPLES["RTE_dev.tsv"][0], [], ['"He" left.', "It is."]),
+    "a quoted question spans lines": (SAMPLES["quora_duplicate_questions.tsv"][0], [], ["Why?", 'What is\n"it"?']),
+    "an open quote": (
+        QQP + '99\t1\t2\t"What?\tWho?\t1\n' + "".join(f"{n}\t1\t2\tQuestion {n}?\tAnother {n}?\t0\n" for n in range(60)),
+        [(2, "quotes", True)], ['"What?', *(f"Question {n}?" for n in range(60))],
+    ),
+    "an open quote and a quoted cell": (
+        "premise,hypo,label\n\"Open,x,neutral\nShut,\"b\",entailment\nPlain.,c,entailment\n",
+        [(2, "quotes", True)], ['"Open', "Shut", "Plain."],
+    ),
+    "an open quote and one at the end of the next row": (
+        QQP + '0\t1\t2\t"Open\tWho?\t1\n1\t3\t4\tIs it "shut"\tNo?\t0\n2\t5\t6\t"Both"\tYes?\t0\n',
+        [(2, "quotes", True)], ['"Open', 'Is it "shut"', "Both"],
+    ),
+    "Windows-1252": (
+        RTE.encode() + b"0\tA caf\xe9 \x93open\x94.\tA place.\tentailment\n1\tB\x81.\tC.\tentailment\n",
+        [(2, "encoding", True), (3, "encoding", True)], ["A caf\u00e9 \u201copen\u201d.", "B\x81."],
+    ),
+    "a byte order mark": ("\ufeff" + MRPC + "1\t5\t6\tA.\tB.\n", [(1, "byte_order_mark", True)], ["A."]),
+    "a mark that was saved twice": ("\u00ef\u00bb\u00bf" + MRPC + "1\t5\t6\tA.\tB.\n", [(1, "byte_order_mark", True)], ["A."]),
+    "repeats without an id": (
+        MRPC + "1\t5\t6\tA.\tB.\n1\t5\t6\tA.\tB.\n0\t5\t6\tA.\tB.\n",
+        [(3, "repeated", False), (4, "other_label", True)], ["A.", "A."],
+    ),
+    "no score and no picture": (
+        CXC + f"x:sentid:7,{PICTURE},nan,a\nx:sentid:7,{PICTURE},5.1,a\nx:sentid:7,cat.png,4,a\nx:sentid:,{PICTURE},4,a\n",
+        [(2, "score", False), (3, "score", False), (4, "image", False), (5, "image", False)], [],
+    ),
+}  # fmt: skip
 
 
-def test_a_quoted_question_may_span_lines(tmp_path: Path) -> None:
-    found = read_pairs(write(tmp_path, "quora.tsv", SAMPLES["quora_duplicate_questions.tsv"][0]))
-    assert found.pairs[1].premise == 'What is\n"it"?'
-
-
-def test_a_quote_that_is_never_closed_costs_no_other_row(tmp_path: Path) -> None:
-    rows = "".join(f"{n}\t1\t2\tQuestion {n}?\tAnother {n}?\t0\n" for n in range(60))
-    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    found = read_pairs(write(tmp_path, "qqp_train.tsv", f'{head}99\t1\t2\t"What?\tWho?\t1\n{rows}'))
-    whole(found)
-    assert codes(found) == [(2, "quotes", True)]
-    assert (len(found.pairs), found.pairs[0].premise, found.pairs[-1].premise) == (61, '"What?', "Question 59?")
-
-
-def test_an_open_quote_does_not_swallow_the_row_with_the_next_one(tmp_path: Path) -> None:
-    head = ",pairID,Flickr30kID,hypothesis,gold_label,explanation\n"
-    body = '0,a,77.jpg,"Open,neutral,x\n1,b,77.jpg,"Shut",entailment,y\n2,c,77.jpg,Plain.,entailment,z\n'
-    found = read_pairs(write(tmp_path, "esnlive_dev.csv", head + body))
-    whole(found)
-    assert [pair.hypothesis for pair in found.pairs] == ['"Open', "Shut", "Plain."]
-
-
-def test_a_quote_at_the_end_of_the_next_row_joins_no_two_rows(tmp_path: Path) -> None:
-    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    body = '0\t1\t2\t"Open\tWho?\t1\n1\t3\t4\tIs it "shut"\tNo?\t0\n2\t5\t6\t"Both"\tYes?\t0\n'
-    found = read_pairs(write(tmp_path, "qqp_train.tsv", head + body))
-    whole(found)
-    assert [pair.premise for pair in found.pairs] == ['"Open', 'Is it "shut"', "Both"]
+@pytest.mark.parametrize("name", ODD)
+def test_odd_rows_are_told_of_and_cost_no_other_row(name: str, tmp_path: Path) -> None:
+    content, odd, premises = ODD[name]
+    reading = read_pairs(write(tmp_path, "x_train.tsv", content))
+    whole(reading)
+    assert codes(reading) == odd
+    assert [pair.premise for pair in reading.pairs] == premises
 
 
 def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
@@ -165,21 +174,6 @@ def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
         f"2 rows left out, columns: 5 columns where the header names 4 (first {tmp_path / 'rte_train.tsv'}:2)"
     ]
     assert [pair.hypothesis for pair in found.pairs] == ["B."]
-
-
-def test_what_is_not_utf8_is_taken_as_windows_1252_and_told_of(tmp_path: Path) -> None:
-    content = b"index\tsentence1\tsentence2\tlabel\n0\tA caf\xe9 \x93open\x94.\tA place.\tentailment\n1\tB\x81.\tC.\tentailment\n"
-    found = read_pairs(write(tmp_path, "rte_train.tsv", content))
-    assert codes(found) == [(2, "encoding", True), (3, "encoding", True)]
-    assert found.pairs[0].premise == "A café “open”."
-
-
-@pytest.mark.parametrize("mark", ["\ufeff", "\u00ef\u00bb\u00bf"])
-def test_a_byte_order_mark_even_one_saved_twice_hides_no_column(mark: str, tmp_path: Path) -> None:
-    content = mark + SAMPLES["msr_paraphrase_test.txt"][0].removeprefix("\ufeff")
-    found = read_pairs(write(tmp_path, "mrpc_train.txt", content))
-    assert codes(found) == [(1, "byte_order_mark", True)]
-    assert len(found.pairs) == 2
 
 
 def test_repeats_are_left_out_and_contradictions_kept(tmp_path: Path) -> None:
@@ -202,13 +196,6 @@ def test_repeats_are_left_out_and_contradictions_kept(tmp_path: Path) -> None:
     assert [pair.id for pair in found.pairs] == ["mnli/train/1", "mnli/train/1:3", "mnli/train/1:4"]
 
 
-def test_rows_without_an_id_repeat_when_they_say_the_same(tmp_path: Path) -> None:
-    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-    found = read_pairs(write(tmp_path, "mrpc_train.txt", f"{head}1\t5\t6\tA.\tB.\n1\t5\t6\tA.\tB.\n0\t5\t6\tA.\tB.\n"))
-    whole(found)
-    assert codes(found) == [(3, "repeated", False), (4, "other_label", True)]
-
-
 def test_captions_without_their_text_stay_apart(tmp_path: Path) -> None:
     row = "COCO_val2014:sentid:{},COCO_val2014:sentid:8,{},x"
     content = "\n".join(["caption1,caption2,agg_score,sampling_method", row.format(7, 4.1), row.format(6, 0.2)])
@@ -216,15 +203,6 @@ def test_captions_without_their_text_stay_apart(tmp_path: Path) -> None:
     whole(found)
     assert [(pair.hypothesis, pair.caption, pair.kind) for pair in found.pairs] == [(None, "coco/8", "none")] * 2
     assert len({pair.group for pair in found.pairs}) == 2
-
-
-def test_scores_and_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
-    good = "COCO_val2014_000000000431.jpg"
-    rows = [f"x:sentid:7,{good},nan,a", f"x:sentid:7,{good},5.1,a", "x:sentid:7,cat.png,4,a", f"x:sentid:,{good},4,a"]
-    content = "\n".join(["caption,image,agg_score,sampling_method", *rows])
-    found = read_pairs(write(tmp_path, "cxc.csv", content))
-    whole(found)
-    assert [code for _, code, _ in codes(found)] == ["score", "score", "image", "image"]
 
 
 def test_other_languages_are_counted(tmp_path: Path) -> None:

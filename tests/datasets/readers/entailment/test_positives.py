@@ -14,10 +14,9 @@ from ctxr.datasets.pairs import (
     refuse_leaks,
     seen_pictures,
 )
-from ctxr.datasets.readers.entailment import Captions, read_pairs
-from ctxr.datasets.readers.relevance import pairs_of, positives_of, read_positives
+from ctxr.datasets.readers.entailment import Captions
+from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.errors import DataError
-from ctxr.metrics.retrieval import number, relate
 
 
 def pair(image: str, group: str = "") -> EntailmentPair:
@@ -54,17 +53,6 @@ def test_both_directions_become_each_pair_once() -> None:
         ("eccv/12/7", "coco/12", "coco/7", "A mat.", "A cat."),
         ("eccv/13/7", "coco/13", "coco/7", None, "A cat."),
     ]
-
-
-def test_scores_of_three_and_more_extend_the_positives(tmp_path: Path) -> None:
-    file = tmp_path / "sits_test.csv"
-    rows = ["x:sentid:7,000000000012.jpg,3.0,a", "x:sentid:8,000000000012.jpg,2.9,a", "x:sentid:7,000000000013.jpg,5,a"]
-    file.write_text("\n".join(["caption,image,agg_score,sampling_method", *rows]))
-    of_image, of_caption = positives_of(read_pairs(file).pairs)
-    assert of_image == {"coco/12": ("coco/7",), "coco/13": ("coco/7",)}
-    assert of_caption == {"coco/7": ("coco/12", "coco/13")}
-    extra = number(of_image, {"coco/12": 0, "coco/13": 1}, {"coco/7": 0, "coco/8": 1}).relation
-    assert relate({0: [1], 1: [0]}).joined(extra).pairs()[1].tolist() == [0, 1, 0]
 
 
 def test_training_on_an_evaluated_picture_is_refused() -> None:

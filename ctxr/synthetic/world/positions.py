@@ -13,7 +13,7 @@ def middle(view: SceneView, name: str) -> tuple[float, float]:
     return (left + right) / 2, (top + bottom) / 2
 
 
-class Beside(msgspec.Struct, frozen=True, tag=True):
+class RelativePosition(msgspec.Struct, frozen=True, tag="Beside"):
     """One of the first kind is left of, right of, above or below another one of the second kind."""
 
     kind: Kind
@@ -22,19 +22,18 @@ class Beside(msgspec.Struct, frozen=True, tag=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        sure = set(view.clear)
-        couples = pairs(self.kind, self.other, (*view.clear, *view.doubtful))
-        return some(self._pair(view, a, b, a in sure and b in sure) for a, b in couples)
+        couples = pairs(self.kind, self.other, view.present)
+        return some(self._pair(view, a, b) for a, b in couples)
 
-    def _pair(self, view: SceneView, a: Actor, b: Actor, sure: bool) -> Verdict:
-        across = middle(view, a.name)[0] - middle(view, b.name)[0]
-        down = middle(view, a.name)[1] - middle(view, b.name)[1]
+    def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
+        (x, y), (u, v) = middle(view, a.name), middle(view, b.name)
+        across, down = x - u, y - v
         along, athwart = {"left": (-across, down), "right": (across, down), "above": (-down, across)}.get(
             self.side, (down, across)
         )
         # further along than a tenth of the frame, and not mostly in the other direction
         if along >= 0.12 and along >= 0.6 * abs(athwart):
-            return True if sure else None
+            return view.unless_doubtful(True, a, b)
         return False if along <= 0.04 else None
 
 
@@ -46,13 +45,8 @@ class Within(msgspec.Struct, frozen=True, tag=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        sure = set(view.clear)
-        verdicts = []
-        for actor in (*view.clear, *view.doubtful):
-            if self.kind.fits(actor):
-                inside = self._one(*middle(view, actor.name))
-                verdicts.append(inside if actor in sure or inside is False else None)
-        return some(verdicts)
+        actors = (actor for actor in view.present if self.kind.fits(actor))
+        return some(view.unless_doubtful(self._one(*middle(view, actor.name)), actor) for actor in actors)
 
     def _one(self, x: float, y: float) -> Verdict:
         if self.region == "middle":
@@ -73,12 +67,8 @@ class Bigger(msgspec.Struct, frozen=True, tag=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: sizes of one name are too close to call."""
-        sure = set(view.clear)
-        verdicts = []
-        for a, b in pairs(self.kind, self.other, (*view.clear, *view.doubtful)):
-            larger = None if a.size == b.size else a.radius > b.radius
-            verdicts.append(larger if (a in sure and b in sure) or larger is False else None)
-        return some(verdicts)
+        couples = pairs(self.kind, self.other, view.present)
+        return some(view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples)
 
 
 class Outermost(msgspec.Struct, frozen=True, tag=True):
@@ -90,7 +80,7 @@ class Outermost(msgspec.Struct, frozen=True, tag=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: a lead below 4 % of the frame is too close to call."""
         if len(view.clear) < 2:
-            return None if len(view.clear) + len(view.doubtful) >= 2 else False
+            return None if len(view.present) >= 2 else False
         ranked = sorted(view.clear, key=lambda actor: self._out(view, actor), reverse=True)
         lead = self._out(view, ranked[0])
         rivals = [actor for actor in (*ranked, *view.doubtful) if lead - self._out(view, actor) < 0.04]

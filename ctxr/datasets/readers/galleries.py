@@ -1,0 +1,66 @@
+"""Galleries of photos as they are read: every caption is a query against all photos of its gallery."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.frames import describe_picture
+from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
+
+
+@dataclass
+class Galleries:
+    """What was read so far; paths are relative to the folder `root`."""
+
+    root: Path
+    members: dict[str, list[str]] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    texts: dict[str, Text] = field(default_factory=dict)
+    judgments: list[Judgment] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        """Where pictures are searched, in words."""
+        return f"{self.root.name}/" if self.root.name else "the current folder"
+
+    def holds(self, file: Path) -> bool:
+        """Whether a file exists inside the folder."""
+        return file.is_file() and file.resolve().is_relative_to(self.root.resolve())
+
+    def add_photo(self, gallery: str, image: str, file: Path | None) -> bool:
+        """Add a photo; whether its picture is available."""
+        described = None if file is None else describe_picture(self.root, file, image, gallery, None)
+        self.images[image] = described or Image(image, "", "", gallery, 0, 0)
+        self.members.setdefault(gallery, []).append(image)
+        return described is not None
+
+    def add_caption(self, key: str, text: str, image: str, position: int) -> bool:
+        """Add a caption of an image; False, and nothing is added, for a blank one."""
+        if text.strip():
+            self.texts[key] = Text(key, text, "unknown", position)
+            self.judgments.append(Judgment(key, image, "gold", 1.0))
+        return bool(text.strip())
+
+    def dataset(
+        self, name: str, splits: Mapping[str, SplitName], notes: list[str], licences: dict[str, str] | None = None
+    ) -> Dataset:
+        """All that was read."""
+        galleries = sorted(self.members.items())
+        return Dataset(
+            name=name,
+            root=self.root if any(image.path for image in self.images.values()) else None,
+            sets=tuple(
+                ImageSet(one, "photos", tuple(images), one, one, None, math.nan, math.nan) for one, images in galleries
+            ),
+            images=self.images,
+            texts=self.texts,
+            queries={
+                row.query: Query(row.query, self.images[row.candidate].group, (row.query,)) for row in self.judgments
+            },
+            judgments=tuple(sorted(self.judgments, key=lambda row: row.key())),
+            splits=dict(splits),
+            licences=licences or {},
+            notes=tuple(notes),
+        )
