@@ -199,7 +199,8 @@ def _after_hits(
             people = {
                 arrivals.people[row.answer.worker][1]
                 for row in arrivals.rows
-                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
+                if row.answer.worker in arrivals.people
+                and mturk.pool_name(exported.units[row.answer.unit].split) == name
             }
             mturk.join_pool(client, pool, sorted(people))
     if config.extend:

@@ -18,7 +18,7 @@ from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.launch import codes_file
-from ctxr.annotation.platforms.prolific import PLATFORM, Bundle
+from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.web.app import make_app
@@ -97,7 +97,7 @@ def _exported(tasks: Tasks, given: tuple[str, ...], private: Path) -> Study:
 
 
 def _codes(file: Path) -> dict[str, str]:
-    """What `--launch` told Prolific; nothing before that."""
+    """The codes that `--launch` sent to Prolific; none before that."""
     return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.is_file() else {}
 
 
@@ -246,8 +246,7 @@ def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
     links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
     if access.anybody:
         links["anybody"] = f"{access.base_url}/"
-    placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{placeholders}" for name in access.studies}
+    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{PLACEHOLDERS}" for name in access.studies}
     return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
 
 

@@ -124,13 +124,15 @@ def test_the_parameters_fit_the_shapes_of_the_service(tmp_path: Path, monkeypatc
         mturk_client.extend(client, {"u-1": row}, {"u-1": 3}, record, KEY)
         listing = {"MustBeRequestable": False, "MustBeOwnedByCaller": True, "MaxResults": 100}
         stub.add_response("list_qualification_types", {"QualificationTypes": []}, listing)
-        made = {
-            "Name": "pool",
-            "Description": "Keeps the workers of the parts of a study apart.",
-            "QualificationTypeStatus": "Active",
-        }
-        stub.add_response("create_qualification_type", {"QualificationType": {"QualificationTypeId": "3P"}}, made)
-        assert mturk_client.own_types(client, ["pool"]) == {"pool": "3P"}
+        for pool in ("train", "eval"):
+            parameters = {
+                "Name": f"ctxr-{mturk.project(KEY)}-{pool}",
+                "Description": "Keeps the workers of the parts of a study apart.",
+                "QualificationTypeStatus": "Active",
+            }
+            answer = {"QualificationType": {"QualificationTypeId": f"3P{pool}"}}
+            stub.add_response("create_qualification_type", answer, parameters)
+        assert mturk_client.pools_of(client, KEY) == {"train": "3Ptrain", "eval": "3Peval"}
         given = {"QualificationTypeId": "3P", "WorkerId": "A1", "IntegerValue": 1, "SendNotification": False}
         stub.add_response("associate_qualification_with_worker", {}, given)
         mturk_client.join_pool(client, "3P", ["A1"])

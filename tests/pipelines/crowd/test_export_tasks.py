@@ -335,7 +335,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
         def publish(self, name: str) -> str:
             return "ACTIVE"
 
-    monkeypatch.setattr("ctxr.annotation.launch.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="the answer was lost"):
         run(replace(config, launch=True))
