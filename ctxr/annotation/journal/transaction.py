@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select
+from sqlalchemy import Column, Connection, Executable, RowMapping, Select, Table, func, insert, select
 
 from ctxr.annotation.protocol import Protocol
 
@@ -50,9 +50,26 @@ class Transaction:
         """The row of a query; None without one."""
         return self.connection.execute(query, values).mappings().one_or_none()
 
-    def rows(self, query: Select[Any]) -> list[RowMapping]:
+    def rows(self, query: Select[Any], **values: object) -> list[RowMapping]:
         """All rows of a query."""
-        return list(self.connection.execute(query).mappings())
+        return list(self.connection.execute(query, values).mappings())
+
+    def column(self, query: Select[Any], **values: object) -> list[Any]:
+        """The first value of each row of a query."""
+        return list(self.connection.scalars(query, values))
+
+    def run(self, statement: Executable, **values: object) -> None:
+        """Execute a statement that changes rows."""
+        self.connection.execute(statement, values)
+
+    def insert(self, table: Table, **values: object) -> None:
+        """Add a row to a table; columns that are left out have their defaults."""
+        self.connection.execute(insert(table), values)
+
+    def last(self, column: Column[int]) -> int:
+        """The greatest number in a column; -1 in an empty table."""
+        greatest = self.connection.scalar(select(func.max(column)))
+        return -1 if greatest is None else int(greatest)
 
 
 def micros(moment: datetime) -> int:

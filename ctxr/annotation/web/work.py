@@ -150,7 +150,7 @@ class Work:
         checked = [field.name for field in one.form.fields if isinstance(field, Write) and field.checked]
         if not any(text.strip() for name in checked for text in values.get(name, ())):
             return []
-        met = self.site.journal.met(one.lease)
+        met = self.site.journal.exposure(one.lease)
         return [problem.sentence for problem in task_of(one.lease.unit).validate(one.lease.unit, values, met)]
 
     async def picture(self, request: Request) -> Response:

@@ -152,7 +152,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, 
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         lease_for=timedelta(minutes=config.lease_minutes),
-        asked={unit.id for tasks in every for unit in tasks.units},
+        exported={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
         journal,
@@ -254,7 +254,7 @@ def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> 
     counted = journal.progress()
     total = {task: one.answered for task, one in counted.items()}
     new = {task: count - before.get(task, 0) for task, count in total.items()}
-    workers = sum(standing.answers > 0 for standing in journal.standings())
+    workers = sum(standing.answers > 0 for standing in journal.workers())
     still = {task: one.open for task, one in counted.items()}
     return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
 

@@ -31,7 +31,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     waited: tuple[Waited, ...] = ()
     if has_journal(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
-            everybody = [one.worker for one in journal.standings()]
+            everybody = [one.worker for one in journal.workers()]
             changes = tuple(change for worker in everybody for change in journal.changes(worker))
             waited = tuple(journal.waited())
     oldest_first = tuple(sorted(changes, key=lambda one: one.number))
@@ -41,7 +41,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
 def _change(config: Workers) -> tuple[str, ...]:
     said = []
     with opened(config.workdir, config.database) as journal:
-        known = [one.worker for one in journal.standings()]
+        known = [one.worker for one in journal.workers()]
         now = datetime.now(UTC)
         acts = [
             (verb, act, _named(config.workdir, given, known))

@@ -43,7 +43,7 @@ def test_pools_are_dealt_in_balance(opener: Opener, protocol: Protocol, counts: 
     pools = {worker: journal.enrol(worker, "local", START).pool for worker in (f"w{number}" for number in range(20))}
     assert Counter(pools.values()) == counts
     assert {worker: journal.enrol(worker, "elsewhere", after(9)).pool for worker in pools} == pools
-    assert {standing.platform for standing in journal.standings()} == {"local"}
+    assert {standing.platform for standing in journal.workers()} == {"local"}
 
 
 def test_a_side_without_work_is_dealt_to_nobody() -> None:
@@ -68,7 +68,7 @@ def test_a_pool_is_enforced_when_leasing(opener: Opener) -> None:
     journal = opener(units, sets, Protocol(disjoint="wholly"))
     for worker in enrolled(journal, "w1", "w2", "w3", "w4"):
         split = answer(journal, leased(journal, worker)).answer.unit
-        assert split == {"train": "tag-s0", "eval": "tag-s1"}[journal.standing(worker).pool]
+        assert split == {"train": "tag-s0", "eval": "tag-s1"}[journal.worker(worker).pool]
         assert reason(journal.lease(worker, START)) == "nothing_left"
 
 
@@ -77,7 +77,7 @@ def test_a_stranger_gets_no_work(opener: Opener) -> None:
     with pytest.raises(Refused, match="We do not know you yet"):
         journal.lease("w1", START)
     with pytest.raises(Refused, match="We do not know you yet"):
-        journal.standing("w1")
+        journal.worker("w1")
 
 
 def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> None:
@@ -87,13 +87,13 @@ def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> N
     enrolled(journal, "good", "bad")
     for worker in ("good", "bad"):
         for number in range(2):
-            assert not journal.standing(worker).qualified
+            assert not journal.worker(worker).qualified
             lease = leased(journal, worker, tasks=["tag"])
             assert lease.unit.purpose == "qualification"
             answer(journal, lease, right=worker == "good" or number == 0)
     assert leased(journal, "good").unit.purpose == "work"
     assert reason(journal.lease("bad", START)) == "screened_out"
-    standing = journal.standing("bad")
+    standing = journal.worker("bad")
     assert (standing.state, standing.reason) == ("screened_out", "1 of 2 qualification questions right")
     assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
     journal.allow("bad", "misread one", "lead", after(1))
@@ -107,13 +107,13 @@ def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener:
     journal = opener(units, (), Protocol(gold_every=2, disjoint="none", block_below=0.5))
     enrolled(journal, "w1", "w2")
     for worker, right in (("w1", False), ("w2", True)):
-        while journal.standing(worker).state == "active" and journal.done_by(worker) < 12:
+        while journal.worker(worker).state == "active" and journal.done_by(worker) < 12:
             answer(journal, leased(journal, worker), right)
     assert reason(journal.lease("w1", START)) == "blocked"
-    standing = journal.standing("w1")
+    standing = journal.worker("w1")
     assert (standing.right, standing.wrong) == (0, 4)
     assert standing.reason == "0 of 4 known answers right: below 0.5 with a probability of 0.969"
-    assert journal.standing("w2").state == "active"
+    assert journal.worker("w2").state == "active"
     assert journal.undo("w1", "the gold was wrong", "lead", after(1)).state == "active"
     assert leased(journal, "w1").worker == "w1"
 
@@ -127,7 +127,7 @@ def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
     assert journal.allow("w1", "a colleague", "lead", START).allowed
     for _ in range(16):
         answer(journal, leased(journal, "w1"), right=False)
-    assert (journal.standing("w1").wrong, journal.standing("w1").state) == (8, "active")
+    assert (journal.worker("w1").wrong, journal.worker("w1").state) == (8, "active")
 
 
 def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
@@ -135,9 +135,9 @@ def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Open
     enrolled(journal, "w1")
     journal.allow("w1", "good in the pilot", "lead", after(1))
     journal.block("w1", "copied texts", "lead", after(2))
-    assert journal.standing("w1").reason == "copied texts"
+    assert journal.worker("w1").reason == "copied texts"
     assert journal.undo("w1", "they were their own", "lead", after(3)).allowed
-    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.standing("w1").state) == (
+    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.worker("w1").state) == (
         False,
         "active",
     )
@@ -191,7 +191,7 @@ def test_a_rule_that_stops_a_worker_reopens_what_they_decided(opener: Opener) ->
     units += [known(one, "gold") for one in image_sets(9, "gold")]
     journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
     enrolled(journal, "w1")
-    while journal.standing("w1").state == "active":
+    while journal.worker("w1").state == "active":
         assert len(journal.decisions()) == sum(not one.unit.startswith("gold") for one in journal.answers())
         answer(journal, leased(journal, "w1"), right=False)
     assert journal.decisions() == []

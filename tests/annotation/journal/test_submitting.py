@@ -85,7 +85,7 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
     enrolled(journal, "w1", "w2")
     journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
     lease = leased(journal, "w1", tasks=["describe"])
-    assert journal.met(lease) == Exposure(own=TEXT["description"])
+    assert journal.exposure(lease) == Exposure(own=TEXT["description"])
     with pytest.raises(Refused, match="nearly the same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
@@ -136,7 +136,7 @@ def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_ag
     held = leased(journal, "w2")
     answered = answer(journal, leased(journal, "w1")).answer.unit
     followed = journal.units()[-1]
-    again = opener([], (), asked=[answered])
+    again = opener([], (), exported=[answered])
     assert again.units() == [*units, followed]
     assert {task: (one.units, one.open) for task, one in again.progress().items()} == {
         "describe": (1, 0),
@@ -145,7 +145,7 @@ def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_ag
     again.give_back(held.token, START, "gone")
     assert leased(again, "w3").unit == followed
     assert isinstance(again.lease("w2", START, ["describe"]), NoWork)
-    back = opener([], (), asked=[unit.id for unit in units])
+    back = opener([], (), exported=[unit.id for unit in units])
     assert leased(back, "w2", tasks=["describe"]).unit.task == "describe"
     assert back.progress()["describe"].open == 2
 
@@ -156,7 +156,7 @@ def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener
     enrolled(journal, "w1")
     name = answer(journal, leased(journal, "w1")).answer.unit
     with pytest.raises(DataError, match=f"1 answered units, such as '{name}', are in no exported tasks any more"):
-        opener([], (), asked=[unit.id for unit in journal.units() if unit.id != name])
+        opener([], (), exported=[unit.id for unit in journal.units() if unit.id != name])
     assert journal.progress()["describe"].open == 1
 
 

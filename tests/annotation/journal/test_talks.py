@@ -258,7 +258,7 @@ def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
     units = [talked(sets[0], split="train"), talked(sets[1], split="test")]
     journal = opener(units, sets, Protocol(disjoint="wholly"))
     first, second = together(journal, "w1", "w2")
-    assert {journal.standing("w1").pool, journal.standing("w2").pool} == {"train", "eval"}
+    assert {journal.worker("w1").pool, journal.worker("w2").pool} == {"train", "eval"}
     assert first.unit != second.unit
 
 
