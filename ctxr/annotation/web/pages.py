@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -95,11 +94,11 @@ class Pages:
 
     def session(self, request: Request) -> Session:
         """Who is asking; a new session where there is none."""
-        known = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
-        return known or Session(secrets.token_urlsafe(12))
+        session = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
+        return session or Session(secrets.token_urlsafe(12))
 
-    def remember(self, response: Response, session: Session) -> None:
-        """Send the session's cookie along."""
+    def remember(self, response: Response, session: Session) -> Response:
+        """The response with the session's cookie."""
         response.set_cookie(
             COOKIE,
             self.site.signer.session(session),
@@ -109,17 +108,18 @@ class Pages:
             httponly=True,
             samesite="lax",
         )
+        return response
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
         worker = self.site.identities.worker(platform, identity)
         self.site.journal.enrol(worker, platform, self.site.now())
-        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, submission=submission)
+        return Session(secrets.token_urlsafe(12), worker, platform, submission)
 
-    def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
+    def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, place):
+        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:
