@@ -25,8 +25,7 @@ from ctxr.pipelines.crowd import validation as figures
 from ctxr.pipelines.crowd import votes as acceptance
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker
-from ctxr.pipelines.crowd.validation import AccuracyRow, AgreementRow
-from ctxr.pipelines.crowd.votes import Acceptance, LabelRow, picks_of
+from ctxr.pipelines.crowd.votes import Acceptance, picks_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
@@ -367,15 +366,15 @@ class _Figures:
         self.picks = picks_of(answered)
         self.decisions = acceptance.decide(self.picks, config.rule, blocked)
         self.labels = acceptance.label_consensus(answered, config.labels, blocked)
-        self.agreements: list[AgreementRow] = figures.agreements(
+        self.agreements = figures.agreements(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
-        self.accuracies: list[AccuracyRow] = figures.accuracies(
+        self.accuracies = figures.accuracies(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
         self.coefficients = figures.coefficients(answered, self.picks)
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
-        self.label_rows: list[LabelRow] = acceptance.agreements(answered)
+        self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
         self.blocked = tuple(blocked)
