@@ -193,12 +193,11 @@ def _followed(tx: Transaction) -> set[str]:
     )
     return {
         derived.id
-        for payloads in rows
+        for work, values, shown in rows
         for derived in derive_units(
-            *(
-                msgspec.json.decode(text, type=kind)
-                for text, kind in zip(payloads, (Unit, Answer, ImageSet), strict=True)
-            ),
+            msgspec.json.decode(work, type=Unit),
+            msgspec.json.decode(values, type=Answer),
+            msgspec.json.decode(shown, type=ImageSet),
             tx.rules.protocol,
         )
     }

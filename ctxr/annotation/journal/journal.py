@@ -289,7 +289,7 @@ class Journal:
         columns = (row.unit, row.verdict, row.right_votes, row.wrong_votes, row.unknown_votes, row.spared, row.at)
         with self._reading() as tx:
             rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [UnitDecision(*values, at=stamp(at)) for *values, at in rows]
+            return [UnitDecision(*values[:-1], at=stamp(values[-1])) for values in rows]
 
     def waited(self) -> list[Waited]:
         """Who gave time to talks that could not be, oldest first."""
@@ -297,7 +297,7 @@ class Journal:
         columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
         with self._reading() as tx:
             rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [Waited(*names, duration / 1e6, stamp(at)) for *names, duration, at in rows]
+            return [Waited(*names, seconds=time / 1e6, at=stamp(at)) for *names, time, at in rows]
 
     def worker(self, name: str) -> WorkerState:
         """The state of a worker. Raises Refused for one who never enrolled."""

@@ -76,7 +76,8 @@ def run(config: Plan, progress: Progress | None = None) -> PlanReport:
 
 def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     """Votes, hours and cost of describing and retrieving, and the expected number of kept descriptions."""
-    sets = dict(sorted(Counter(dataset.split_of(image_set) or "none" for image_set in dataset.sets).items()))
+    splits = Counter(str(dataset.split_of(image_set) or "none") for image_set in dataset.sets)
+    sets = dict(sorted(splits.items()))
     pilot = answered_work(config.workdir)
     notes: list[str] = []
     describe_time = _seconds("describe", config.describe_seconds, pilot, notes)

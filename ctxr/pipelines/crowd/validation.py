@@ -6,8 +6,7 @@ they name the target agree by selection. Alpha is reported on both, and on the r
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,10 +82,6 @@ class Habit:
     size: int
     bias: PositionBias
     confusion: Confusion | None
-
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
 
 
 def habits(picks: Sequence[RetrieverPick], rng: np.random.Generator) -> list[Habit]:
@@ -187,7 +182,7 @@ def _parts(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
     """All picks, those on each kind of set where there are several, and those on each split where there are several."""
     kinds = by_kind(picks)
     parts = {"all": list(picks), **kinds} if len(kinds) > 1 else kinds
-    splits = {split: [pick for pick in picks if pick.unit.split == split] for split in SPLITS}
+    splits = {str(split): [pick for pick in picks if pick.unit.split == split] for split in SPLITS}
     splits = {split: chosen for split, chosen in splits.items() if chosen}
     return {**parts, **splits} if len(splits) > 1 else parts
 
