@@ -500,9 +500,8 @@ def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answ
     units = taken.answered()
     shown = {name for unit in units.values() for name in unit.images}
     parts = [(before.root, list(before.images.values()))] if before else []
-    for tasks in every:
-        if mine := [image for name, image in tasks.images.items() if name in shown]:
-            parts.append((tasks.root, mine))
+    pictures = ((tasks.root, [image for name, image in tasks.images.items() if name in shown]) for tasks in every)
+    parts += [(root, images) for root, images in pictures if images]
     root, images = merge_roots(parts or [(tasks.root, ()) for tasks in every])
     images = {name: image for name, image in images.items() if name in shown}
     sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}

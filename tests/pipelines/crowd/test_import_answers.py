@@ -139,8 +139,8 @@ def test_an_answer_to_a_description_that_arrives_with_it_is_taken_in_any_order_o
     late = took(answer(unit, "w-b", 2, pick="s/2"), answer(DESCRIBE, "w-a", 3, description=TEXT))
     assert (late.new, codes(late)) == (2, [])
     tables = merged(taken)
-    assert [(row.worker, row.candidate) for row in tables.judgments] == [("gold", "s/2"), ("w-b", "s/2")]
-    assert [text.text for text in tables.texts] == [TEXT]
+    assert [(row.worker, row.candidate) for row in tables["judgments"]] == [("gold", "s/2"), ("w-b", "s/2")]
+    assert [text.text for text in tables["texts"]] == [TEXT]
 
 
 def test_an_answer_to_a_description_that_was_refused_is_refused() -> None:
