@@ -297,7 +297,7 @@ class Journal:
         columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
         with self._reading() as tx:
             rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [Waited(*names, seconds=time / 1e6, at=stamp(at)) for *names, time, at in rows]
+            return [Waited(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
 
     def worker(self, name: str) -> WorkerState:
         """The state of a worker. Raises Refused for one who never enrolled."""

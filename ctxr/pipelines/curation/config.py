@@ -6,14 +6,9 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
 from ctxr.store.hashing import sha256_file
 
-Place = Annotated[Path | None, NotDecisive]
-"""A path, on which no result depends."""
-
-Workdir = Annotated[Path, NotDecisive]
-Workers = Annotated[int, NotDecisive, Range(0, 256, "0 = half the cores")]
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100; the paper uses 0.65")]
 TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
 SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side")]
@@ -30,7 +25,7 @@ class BuildSets(Options):
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `sets` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -79,7 +74,7 @@ class BuildSets(Options):
     neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
     """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
-    splits: Place = None
+    splits: PathOption = None
     """CSV file `group,split` with the publisher's splits of source videos; other groups are assigned by salted hash."""
     salt: str = "ctxr"
     """Salt of that hash; another salt gives other splits."""
@@ -97,9 +92,9 @@ class BuildSets(Options):
     """Videos decoded at the same time; 0 = half the cores."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
     """Decoding threads per video."""
-    yield_curve: Annotated[bool, NotDecisive] = False
+    yield_curve: Switch = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
-    retry_failed: Annotated[bool, NotDecisive] = False
+    retry_failed: Switch = False
     """Retry sources that failed in the finished run."""
 
     def folder(self) -> Path:
@@ -132,9 +127,9 @@ class Filter(Options):
 
     COMMAND = "filter"
 
-    input: Place = None
+    input: PathOption = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `filtered` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -148,7 +143,7 @@ class Filter(Options):
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
     ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
     device: Annotated[str, NotDecisive, DEVICE] = "auto"
     """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
@@ -178,11 +173,11 @@ class Rebuild(Options):
 
     COMMAND = "rebuild"
 
-    recipe: Place = None
+    recipe: PathOption = None
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `rebuilt` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -229,11 +224,11 @@ class Verify(Options):
 
     COMMAND = "verify"
 
-    artifact: Place = None
+    artifact: PathOption = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder with the videos and photos, recognised by content; default: their last known location."""
-    pictures: Place = None
+    pictures: PathOption = None
     """Artifact whose pictures are compared with a recipe's frames where they differ."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
