@@ -71,10 +71,10 @@ class Database:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            told = self._sentence(error)
-            if told is None:
+            sentence = self._sentence(error)
+            if sentence is None:
                 raise
-            raise told from error
+            raise sentence from error
 
     def _sentence(self, error: DBAPIError | sqlite3.Error) -> CtxrError | None:
         if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
@@ -194,30 +194,30 @@ def _code(error: BaseException | None) -> int:
 
 
 def _sqlite_sentence(error: BaseException | None, name: str) -> CtxrError | None:
-    code = _code(error)
-    if code == sqlite3.SQLITE_FULL:
-        return CtxrError(
-            f"the disk is full: {name} could not be written", hint="free some space; what was acknowledged is kept"
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return CtxrError(f"{name} is locked by another program", hint="end the program that holds it, then try again")
-    if code == sqlite3.SQLITE_NOTADB:
-        return DataError(f"{name} is not a SQLite database", hint="name another file, or move this one away")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return DataError(f"{name} is damaged", hint="restore it from a backup, or run sqlite3 FILE .recover")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return CtxrError(f"no permission to write {name}", hint="make the file and its folder writable")
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return CtxrError(f"{name} cannot be opened", hint="name a file in a folder that can be written")
-    if code == sqlite3.SQLITE_IOERR:
-        return CtxrError(f"the disk failed under {name}", hint="look at the disk; what was acknowledged is kept")
-    return None
+    kind, sentence, hint = _FILE.get(_code(error), (CtxrError, "", ""))
+    return kind(sentence.format(name), hint=hint) if sentence else None
 
+
+_LOCKED = (CtxrError, "{} is locked by another program", "end the program that holds it, then try again")
+_READONLY = (CtxrError, "no permission to write {}", "make the file and its folder writable")
+_FULL = "free some space; what was acknowledged is kept"
+_FILE: dict[int, tuple[type[CtxrError], str, str]] = {
+    sqlite3.SQLITE_FULL: (CtxrError, "the disk is full: {} could not be written", _FULL),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_NOTADB: (DataError, "{} is not a SQLite database", "name another file, or move this one away"),
+    sqlite3.SQLITE_CORRUPT: (DataError, "{} is damaged", "restore it from a backup, or run sqlite3 FILE .recover"),
+    sqlite3.SQLITE_READONLY: _READONLY,
+    sqlite3.SQLITE_PERM: _READONLY,
+    sqlite3.SQLITE_CANTOPEN: (CtxrError, "{} cannot be opened", "name a file in a folder that can be written"),
+    sqlite3.SQLITE_IOERR: (CtxrError, "the disk failed under {}", "look at the disk; what was acknowledged is kept"),
+}
+"""Kind of error, sentence about the file, and what to do, by SQLite's primary result code."""
 
 _SERVER = (
     ("28", "refuses the user or the password", "write the right ones into the address"),
     ("3D000", "has no database of that name", "createdb makes one"),
-    ("53100", "has no space left on its disk", "free some space; what was acknowledged is kept"),
+    ("53100", "has no space left on its disk", _FULL),
     ("53", "has no place for another connection", "raise max_connections, or end other programs"),
     ("42501", "does not let this user write", "grant the user its own schema"),
     ("57", "is shutting down", "start it, then try again"),
@@ -237,7 +237,7 @@ def _server_sentence(error: DBAPIError, name: str) -> CtxrError | None:
 
 def _state(error: BaseException | None) -> str:
     """The SQLSTATE of an error, however its driver tells it; empty where there is none."""
-    told = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if told is None and error is not None and error.args and isinstance(error.args[0], dict):
-        told = error.args[0].get("C")
-    return str(told or "")
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state is None and error is not None and error.args and isinstance(error.args[0], dict):
+        state = error.args[0].get("C")
+    return str(state or "")

@@ -74,7 +74,7 @@ _CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffl
 _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
-_TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("places"))
+_TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
 _STATE = update(tables.lease).where(lease.token == bindparam("name"))
 _SEEN = select(exposure.unit).where(
     exposure.worker == bindparam("asker"),
@@ -103,9 +103,9 @@ def suit_parameters(
     worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = ""
 ) -> dict[str, str | list[str]]:
     """The parameters of `SUITS`: who asks, for what; the lease of token `but` is no hindrance."""
-    sides = ["train", "eval", "any"] if worker["pool"] == "both" else [worker["pool"], "any"]
+    pools = ["train", "eval", "any"] if worker["pool"] == "both" else [worker["pool"], "any"]
     names = list(NAMES) if tasks is None else sorted(tasks)
-    return {"asker": worker["id"], "purpose": purpose, "sides": sides, "tasks": names, "but": but}
+    return {"asker": worker["id"], "purpose": purpose, "sides": pools, "tasks": names, "but": but}
 
 
 def candidate(
@@ -160,9 +160,9 @@ def free_slot(tx: Transaction, name: str) -> int:
     return min(set(range(len(slots) + 1)) - slots)
 
 
-def count_live(tx: Transaction, name: str, places: int = 1) -> None:
+def count_live(tx: Transaction, name: str, change: int = 1) -> None:
     """Count a place of a unit as leased; with -1, as free again."""
-    tx.run(_TAKE, name=name, places=places)
+    tx.run(_TAKE, name=name, change=change)
 
 
 def end(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:

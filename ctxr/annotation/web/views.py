@@ -52,7 +52,7 @@ class FormView:
         return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
 
 
-def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], given: Values) -> FormView:
+def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], values: Values) -> FormView:
     """The view of a form whose pictures are called `key(image id)`; `sizes` are (width, height) by image id."""
     pictures = tuple(
         ShownPicture(key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
@@ -61,10 +61,8 @@ def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int
     kinds = {type(field) for field in form.fields}
     layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
     picks = {field.name for field in form.fields if isinstance(field, Pick)}
-    typed = {
-        name: tuple(key(one) for one in values) if name in picks else tuple(values) for name, values in given.items()
-    }
-    return FormView(form, layout, pictures, typed)
+    filled = {name: tuple(map(key, texts)) if name in picks else tuple(texts) for name, texts in values.items()}
+    return FormView(form, layout, pictures, filled)
 
 
 def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str, tuple[str, ...]]:
@@ -76,13 +74,11 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
     picks = {field.name for field in form.fields if isinstance(field, Pick)}
     texts = {field.name for field in form.fields if isinstance(field, Write)}
     values: dict[str, tuple[str, ...]] = {}
-    for name, given in posted.items():
+    for name, parts in posted.items():
         if name in picks:
-            values[name] = tuple(images.get(one, f"?{one}") for one in given)
-        elif name in texts:
-            values[name] = tuple(one.replace("\r\n", "\n") for one in given)
+            values[name] = tuple(images.get(part, f"?{part}") for part in parts)
         else:
-            values[name] = tuple(given)
+            values[name] = tuple(part.replace("\r\n", "\n") if name in texts else part for part in parts)
     return values
 
 
