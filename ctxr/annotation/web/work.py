@@ -34,7 +34,7 @@ class Work:
         self.pages, self.site, self.prolific = pages, pages.site, prolific
 
     async def next(self, request: Request) -> Response:
-        """To the unit that this worker holds, or to a new unit."""
+        """To the unit that this worker holds, or to a new one."""
         session = self.pages.session(request)
         if not session.worker:
             return self.pages.go("/")
@@ -106,7 +106,7 @@ class Work:
         }
 
     async def answer(self, request: Request) -> Response:
-        """Take an answer: it is on the disk before the worker is sent on. The same unit twice is unit."""
+        """Take an answer: it is on the disk before the worker is sent on. The same one twice is stored once."""
         unit = await leased_unit(self.pages, request)
         posted = await received(unit, request)
         values = _values(unit, posted)
@@ -121,7 +121,7 @@ class Work:
                 return await run_in_threadpool(self._form, unit, values, sentences)
             if refused.reason == "expired":
                 raise _expired(unit, posted) from refused
-            title = "This unit is already sent" if refused.reason == "already_answered" else "This could not be taken"
+            title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
             raise HttpProblem(409, title, refused.message) from refused
         return self.pages.go("/next")
 
@@ -171,7 +171,7 @@ def _values(unit: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
 def _expired(unit: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
     return HttpProblem(
         410,
-        "Your time for this unit is over",
+        "Your time for this one is over",
         "Somebody else has it now. What you sent before is stored, and there may be more to do.",
         kept=unit.texts(texts),
     )
