@@ -86,10 +86,10 @@ def test_the_question_is_one_page_that_shows_the_pictures_in_order_and_hides_the
     (name,) = fake.hits
     page = fake.page(name)
     order = sheet(one, 0, PROTOCOL.seed).order
-    assert page.pictures == [ADDRESSES[image] for image in order]
-    assert page.radios == {"pick": list(order)}
+    assert page.images == [ADDRESSES[image] for image in order]
+    assert page.form().offered == {"pick": list(order)}
     assert "Ends with ]]> & <script>alert(1)</script>" in page.text
-    assert page.hidden["ctxr_unit"] == "u-1"
+    assert page.form().fields["ctxr_unit"] == ["u-1"]
     assert "truth" not in fake.hits[name]["Question"]
 
 
