@@ -9,23 +9,12 @@ from typing import Literal
 
 import msgspec
 
+from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.platforms.arrivals import read_lines
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Unit
-from ctxr.annotation.unit_factory import (
-    attention_unit,
-    audit_units,
-    check_units,
-    derive_units,
-    describe_units,
-    dialogue_units,
-    entail_unit,
-    retrieve_units,
-    tag_units,
-    verify_unit,
-)
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import sample_of
@@ -129,23 +118,25 @@ def _work(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Materia
     if task in ("describe", "dialogue"):
         dataset, material = _dataset(config.input or _sets(config.workdir, progress))
         if task == "describe":
-            return describe_units(dataset, protocol), material
+            return factory.describe_units(dataset, protocol), material
         if config.objects is None:
-            return dialogue_units(dataset, protocol), material
+            return factory.dialogue_units(dataset, protocol), material
         parent = Parent("objects", "table", sha256_file(config.objects))
-        return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
+        return factory.dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
         if task == "tag":
-            return tag_units(dataset, config.phenomena(), config.raters or 1), material
-        return retrieve_units(dataset, protocol), material
+            return factory.tag_units(dataset, config.phenomena(), config.raters or 1), material
+        return factory.retrieve_units(dataset, protocol), material
     if task == "entail":
         return _entail(config, progress)
     answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
     if task == "audit":
-        return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
+        return factory.audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
     if task == "verify":
-        talks = [verify_unit(answered.units[talk.unit], talk, protocol.verify_votes) for talk in answered.dialogues]
+        talks = [
+            factory.verify_unit(answered.units[talk.unit], talk, protocol.verify_votes) for talk in answered.dialogues
+        ]
         return talks, material
     # the same units that our own server adds by itself
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
@@ -153,7 +144,7 @@ def _work(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Materia
     return [
         derived
         for unit, answer in described
-        for derived in derive_units(unit, answer, answered.sets[unit.image_set], protocol)
+        for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], protocol)
     ], material
 
 
@@ -181,7 +172,7 @@ def _entail(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Mater
         text = Text(row.statement, row.text, row.author)
         # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
         split = None if revised else dataset.split_of(image_set)
-        units.append(entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3))
+        units.append(factory.entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3))
     return units, _with(material, Parent("candidates", "table", sha256_file(table)))
 
 
@@ -212,7 +203,7 @@ def _checks(
     if protocol.attention_every:
         sets = sorted({unit.image_set for unit in work})
         count = max(1, len(work) // protocol.attention_every)
-        checks += [attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
+        checks += [factory.attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
     if protocol.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
@@ -233,7 +224,7 @@ def _checks(
         )
     dataset, gold = _dataset(config.gold, "gold")
     for purpose, count in counts.items():
-        units = check_units(dataset, protocol, purpose)
+        units = factory.check_units(dataset, protocol, purpose)
         checks += sorted(units, key=lambda unit: digest(protocol.seed, "check", unit.id))[:count]
     return checks, gold
 

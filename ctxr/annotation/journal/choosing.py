@@ -6,9 +6,9 @@ from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import leasing, rooms, tables, worker_state
+from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
 from ctxr.annotation.journal.results import NoWork
-from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Purpose
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
-from ctxr.annotation.journal.transaction import Transaction
+from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of

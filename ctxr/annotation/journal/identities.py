@@ -5,27 +5,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    RowMapping,
-    Table,
-    Text,
-    UniqueConstraint,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sql
+from sqlalchemy import Column, Connection, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
 
-from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.journal.transaction import micros, moment
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
 
-_metadata = MetaData()
+_metadata = sql.MetaData()
 
 _identity = Table(
     "identity",

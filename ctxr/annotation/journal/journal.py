@@ -11,7 +11,7 @@ from sqlalchemy import and_, case, exists, func, insert, select, update
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import choosing, filling, leasing, rooms, submitting, tables, worker_state
-from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -24,7 +24,6 @@ from ctxr.annotation.journal.results import (
     Waited,
     WorkerState,
 )
-from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stamp
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks.values import Exposure, Values

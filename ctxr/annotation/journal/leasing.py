@@ -16,8 +16,8 @@ from sqlalchemy import RowMapping, and_, bindparam, delete, exists, not_, or_, s
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
+from ctxr.annotation.journal.database import Transaction, moment
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.journal.transaction import Transaction, moment
 from ctxr.annotation.protocol import shown_order, verdict, wanted
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks import NAMES, task_of

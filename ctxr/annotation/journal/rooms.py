@@ -13,9 +13,9 @@ from sqlalchemy import RowMapping, bindparam, select, update
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
 from ctxr.annotation.journal import leasing, tables, worker_state
+from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
-from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER

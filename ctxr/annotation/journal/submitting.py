@@ -6,8 +6,8 @@ import msgspec
 from sqlalchemy import RowMapping, bindparam, or_, select, update
 
 from ctxr.annotation.journal import filling, leasing, tables, worker_state
+from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import Receipt, Refused
-from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Exposure, Values

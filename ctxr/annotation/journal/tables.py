@@ -4,19 +4,8 @@ Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's
 its leases and answers for the index that finds the next unit; both change in one transaction.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    TextClause,
-    text,
-)
+import sqlalchemy as sql
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
 SCHEMA = 1
@@ -31,7 +20,7 @@ def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(f"crowd_{name}", metadata, *parts, sqlite_strict=True)
 
 
-def _partial(name: str, *columns: str | TextClause, where: str, unique: bool = False) -> Index:
+def _partial(name: str, *columns: str | sql.TextClause, where: str, unique: bool = False) -> Index:
     return Index(
         f"crowd_{name}",
         *columns,

@@ -7,8 +7,8 @@ from typing import Any, get_args
 from sqlalchemy import RowMapping, bindparam, func, select, update
 
 from ctxr.annotation.journal import leasing, tables
+from ctxr.annotation.journal.database import SURE, Transaction
 from ctxr.annotation.journal.results import Pool, Refused, WorkerState
-from ctxr.annotation.journal.transaction import SURE, Transaction
 from ctxr.annotation.protocol import Protocol
 
 RULE = "rule"

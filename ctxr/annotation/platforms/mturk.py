@@ -450,7 +450,7 @@ def launch(
     """Create the missing HITs and record each before the next. `pools`: qualification types of the workers of `train` and of
     `eval`, empty if workers may do both.
 
-    Raises CtxrError for what Mechanical Turk refuses; what was launched is written down, and a repeated call goes on.
+    Raises CtxrError for what Mechanical Turk refuses; what was launched is recorded, and a repeated call continues.
     """
     launched = read_launched(record)
     waiting = [hit for hit in hits if hit.unit not in launched]

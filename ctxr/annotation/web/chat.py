@@ -149,7 +149,7 @@ class Chat:
         return any(event.number > after for event in self.site.journal.events(unit.lease.token, after))
 
     async def act(self, request: Request) -> Response:
-        """Take one of `STEPS`: say a text, share the photo, finish, or leave, of which the partner is told."""
+        """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
         step = request.path_params["step"]
         if step not in STEPS:
             raise HttpProblem(404, "This page is not here", "Please check the address.")

@@ -11,9 +11,8 @@ from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import FormView, HttpProblem, Pages, view_of
 from ctxr.annotation.web.signing import LeaseLink, Session
-from ctxr.annotation.web.views import FormView, view_of
 
 
 @dataclass(frozen=True)

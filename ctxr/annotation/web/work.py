@@ -12,10 +12,9 @@ from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import HttpProblem, Pages, Values, values_of
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import LeaseLink, Session
-from ctxr.annotation.web.views import Values, values_of
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 

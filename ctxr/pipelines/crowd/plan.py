@@ -4,18 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.cost import (
-    ASSUMED_SECONDS,
-    KEPT,
-    PILOT,
-    answered_work,
-    chance_kept,
-    expected_votes,
-    forecast,
-    median_seconds,
-    platform_fee,
-    refuse_below_floor,
-)
+from ctxr.annotation import cost
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
@@ -78,41 +67,41 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     """Votes, hours and cost of describing and retrieving, and the expected number of kept descriptions."""
     splits = Counter(str(dataset.split_of(image_set) or "none") for image_set in dataset.sets)
     sets = dict(sorted(splits.items()))
-    pilot = answered_work(config.workdir)
+    pilot = cost.answered_work(config.workdir)
     notes: list[str] = []
     describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
-    refuse_below_floor("describe", config.describe_reward, describe_time[0], config.floor)
-    refuse_below_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
+    cost.refuse_below_floor("describe", config.describe_reward, describe_time[0], config.floor)
+    cost.refuse_below_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     described = sum(sets.values()) * config.targets
     votes, kept, most = 0.0, 0.0, 1
     for split, count in sets.items():
         needed, at_most = config.votes(split if split != "none" else None)  # type: ignore[arg-type]
         full = config.full_share if at_most > needed else 0.0
-        votes += count * config.targets * expected_votes(accuracy, needed, at_most, full)
-        kept += count * config.targets * chance_kept(accuracy, needed, at_most)
+        votes += count * config.targets * cost.expected_votes(accuracy, needed, at_most, full)
+        kept += count * config.targets * cost.chance_kept(accuracy, needed, at_most)
         most = max(most, at_most)
     votes *= 1 + sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-    describe_fee = platform_fee(config.platform, config.describe_reward, 1, config.fee_percent)
-    retrieve_fee = platform_fee(config.platform, config.retrieve_reward, most, config.fee_percent)
+    describe_fee = cost.platform_fee(config.platform, config.describe_reward, 1, config.fee_percent)
+    retrieve_fee = cost.platform_fee(config.platform, config.retrieve_reward, most, config.fee_percent)
     forecasts = (
-        forecast("describe", described, described, *describe_time, config.describe_reward, describe_fee),
-        forecast("retrieve", described, votes, *retrieve_time, config.retrieve_reward, retrieve_fee),
+        cost.forecast("describe", described, described, *describe_time, config.describe_reward, describe_fee),
+        cost.forecast("retrieve", described, votes, *retrieve_time, config.retrieve_reward, retrieve_fee),
     )
     if config.qualification:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
         )
-    cost = sum(row.cost for row in forecasts)
+    total = sum(row.cost for row in forecasts)
     return PlanReport(
         plan=config.folder(),
         platform=config.platform,
         forecasts=forecasts,
         sets=sets,
         kept=kept,
-        cost=cost,
-        per_kept=cost / kept if kept else 0.0,
+        cost=total,
+        per_kept=total / kept if kept else 0.0,
         hours=sum(row.hours for row in forecasts),
         right=accuracy,
         floor=config.floor,
@@ -124,17 +113,17 @@ def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], 
     """Seconds of an answer, and the number of answers that they are measured on."""
     if option is not None:
         return option, 0
-    measured, count = median_seconds(task, pilot)
+    measured, count = cost.median_seconds(task, pilot)
     if measured is not None:
-        if count < PILOT:
+        if count < cost.PILOT:
             notes.append(
-                f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {PILOT} is more reliable"
+                f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {cost.PILOT} is more reliable"
             )
         return measured, count
     notes.append(
-        f"no {task} has been timed yet: {ASSUMED_SECONDS[task]:g} s are assumed; run a pilot of {PILOT} answers"
+        f"no {task} has been timed yet: {cost.ASSUMED_SECONDS[task]:g} s are assumed; run a pilot of {cost.PILOT} answers"
     )
-    return ASSUMED_SECONDS[task], 0
+    return cost.ASSUMED_SECONDS[task], 0
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:
@@ -143,5 +132,5 @@ def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:
     marks = [right for right in outcomes if right is not None]
     if marks:
         return float(sum(marks) / len(marks))
-    notes.append(f"no retrieval has been answered yet: an accuracy of {KEPT} is assumed (ImageCoDe, section 3.3)")
-    return KEPT
+    notes.append(f"no retrieval has been answered yet: an accuracy of {cost.KEPT} is assumed (ImageCoDe, section 3.3)")
+    return cost.KEPT
