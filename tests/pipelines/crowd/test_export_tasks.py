@@ -58,7 +58,7 @@ def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: 
 def test_tasks_say_where_the_pictures_are_and_how_they_were_asked(workdir: Path) -> None:
     tasks = exported(replace(study.options(workdir, "describe"), targets=2, seed=4))
     assert len(tasks.units) == 6
-    assert (tasks.protocol.targets, tasks.seed, tasks.backend) == (2, 4, "local")
+    assert (tasks.protocol.targets, tasks.protocol.seed, tasks.backend) == (2, 4, "local")
     assert all((tasks.root / image.path).is_file() for image in tasks.images.values())
     assert not any(path.suffix == ".jpg" for path in tasks.path.rglob("*"))
 
@@ -89,7 +89,7 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
         run(replace(config, backend="mturk", image_base=study.BASE))
     assert files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
-    assert read_tasks(config.folder()).seed == 9
+    assert read_tasks(config.folder()).protocol.seed == 9
 
 
 def test_tasks_that_nobody_saw_may_change(workdir: Path) -> None:
