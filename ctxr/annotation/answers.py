@@ -430,7 +430,9 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     out = config.folder()
     require_ours(out)
     with locked(out):
-        before, earlier = _before(out)
+        finished_before = (out / MANIFEST).is_file()
+        before = read_judgments(out) if finished_before else None
+        earlier = read_table(out / REFUSED, Refusal) if finished_before and (out / REFUSED).is_file() else []
         arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
@@ -471,13 +473,6 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         ready.manifest.counts if ready else {},
         notes,
     )
-
-
-def _before(out: Path) -> tuple[Answered | None, list[Refusal]]:
-    if not (out / MANIFEST).is_file():
-        return None, []
-    refused = read_table(out / REFUSED, Refusal) if (out / REFUSED).is_file() else []
-    return read_judgments(out), refused
 
 
 def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks]) -> Taken:

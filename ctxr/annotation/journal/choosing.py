@@ -41,25 +41,27 @@ def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str |
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
     lease = live_lease(tx, worker)
-    if lease is not None and _is_of(tx, lease["unit"], tasks):
-        return str(lease["token"])
     if lease is not None:
+        work = leasing.unit_row(tx, lease["unit"])
+        # a check of the worker belongs to every task
+        if tasks is None or work["task"] in tasks or work["purpose"] != "work":
+            return str(lease["token"])
         free(tx, lease, "returned", "other tasks")
     row = worker_state.require(tx, worker)
     if stopped := _stopped(row):
         return stopped
-    work = next_unit(tx, row, tasks)
-    if work is None and not examined(row):
+    best = next_unit(tx, row, tasks)
+    if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide
         row = worker_state.examine(tx, row)
         if stopped := _stopped(row):
             return stopped
-        work = next_unit(tx, row, tasks)
+        best = next_unit(tx, row, tasks)
     if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
         return token
-    if work is None:
+    if best is None:
         return nothing(tx, row, tasks)
-    return rooms.open_room(tx, work, worker) if work["seats"] > 1 else give(tx, work, worker)
+    return rooms.open_room(tx, best, worker) if best["seats"] > 1 else give(tx, best, worker)
 
 
 def examined(row: RowMapping) -> bool:
@@ -110,12 +112,6 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     if in_hands or (sources and candidate(tx, row, "work", sources) is not None):
         return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
     return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
-
-
-def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
-    """Whether a unit is of these tasks, or a check of the worker, which belongs to every task."""
-    row = leasing.unit_row(tx, name)
-    return tasks is None or row["task"] in tasks or row["purpose"] != "work"
 
 
 def _stopped(row: RowMapping) -> NoWork | None:
